@@ -1,0 +1,1 @@
+"""Vocabulary: plain values that every other room speaks in. Imports nothing of ours."""

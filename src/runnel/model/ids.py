@@ -1,0 +1,30 @@
+"""Names of things: partitions, nodes, and 128-bit ids."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import NamedTuple
+
+NO_ID = bytes(16)
+"""The id that means "none"; Kafka writes sixteen zero bytes."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic, by name."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def id_text(raw: bytes) -> str:
+    """Kafka's printed form of an id: 22 characters of URL-safe base64."""
+    return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+def id_from_text(text: str) -> bytes:
+    """The sixteen bytes behind a printed id; ValueError if it is not one."""
+    raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not a 128-bit id")
+    return raw

@@ -1,0 +1,32 @@
+"""Every bound of the broker, each with its reason. A queue without a bound here does not pass review."""
+
+REQUEST_BYTES_MAX = 100 * 1024 * 1024
+"""Kafka's socket.request.max.bytes: a larger frame is an attack or a bug, and closes the connection."""
+
+RECEIVE_MEMORY_BYTES_MAX = 512 * 1024 * 1024
+"""All half-received requests together; beyond it, connections wait their turn instead of growing the process."""
+
+REQUESTS_IN_FLIGHT_MAX = 512
+"""Unanswered requests of one connection; reading pauses above. Java sends 5 and librdkafka up to 1 000 000 by default,
+but a pipeline this deep already hides every latency."""
+
+ANSWER_BYTES_PENDING_MAX = 8 * 1024 * 1024
+"""Answer bytes held in memory for one slow reader before its requests stop being read."""
+
+SENDFILE_BYTES_MIN = 64 * 1024
+"""Below this a pread and a copy is cheaper than a sendfile call of its own."""
+
+FETCH_SESSIONS_MAX = 1000
+"""Kafka's max.incremental.fetch.session.cache.slots; the least recently used one makes room."""
+
+GROUP_MEMBERS_MAX = 2**31 - 1
+"""Kafka's group.max.size default: no limit of its own, memory is bounded by the connections that members need."""
+
+TOPIC_NAME_CHARACTERS_MAX = 249
+"""Kafka's limit: the name and the partition number must fit a file name."""
+
+PARTITIONS_PER_TOPIC_MAX = 100_000
+"""More in one request is a typing mistake, and would stall the metadata log."""
+
+DECOMPRESSED_BATCH_BYTES_MAX = 256 * 1024 * 1024
+"""A batch that inflates beyond this is a bomb: it is refused, and costs its sender only."""

@@ -1,0 +1,63 @@
+"""The settings that one partition's log obeys, resolved from topic, broker and default values."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+HOUR_MS = 60 * 60 * 1000
+DAY_MS = 24 * HOUR_MS
+FOREVER = 2**63 - 1
+
+
+class FlushPolicy(Enum):
+    """When records are forced from the page cache to the disk."""
+
+    NEVER = "never"
+    INTERVAL = "interval"
+    COMMIT = "commit"
+
+
+class TimestampType(Enum):
+    """Whose clock stamps a record: the producer's or the broker's."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """One topic's log settings; each name is Kafka's topic setting with dots as underscores."""
+
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * 1024 * 1024
+    index_interval_bytes: int = 4096
+    flush_policy: FlushPolicy = FlushPolicy.NEVER
+    flush_messages: int = FOREVER
+    flush_ms: int = FOREVER
+    retention_bytes: int = -1
+    retention_ms: int = 7 * DAY_MS
+    file_delete_delay_ms: int = 60_000
+    cleanup_delete: bool = True
+    cleanup_compact: bool = False
+    min_cleanable_dirty_ratio: float = 0.5
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = FOREVER
+    max_message_bytes: int = 1024 * 1024 + 12
+    compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+    message_timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    message_timestamp_before_max_ms: int = FOREVER
+    message_timestamp_after_max_ms: int = HOUR_MS
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    preallocate: bool = False
+    producer_id_expiration_ms: int = DAY_MS
+
+    @property
+    def acks_wait_for_disk(self) -> bool:
+        """Does an acknowledgement promise that the record survives a power cut?"""
+        return self.flush_policy is FlushPolicy.COMMIT or self.flush_messages == 1

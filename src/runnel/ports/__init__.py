@@ -1,0 +1,1 @@
+"""Ports: the small interfaces through which cores and broker reach the world."""

@@ -1,0 +1,193 @@
+"""The disk as the broker sees it: one log per partition, and one shared way to make records durable."""
+
+from asyncio import Future
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+
+
+class Origin(Enum):
+    """Who hands records to a log; only clients are checked for what clients may not do."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICA = "replica"
+
+
+@dataclass(slots=True)
+class Staged:
+    """Where a batch will stand once its log has written it."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 when the producer's own timestamps were kept."""
+    log_start_offset: int
+    duplicate: bool = False
+    """The producer sent this batch before: nothing was staged, and the offsets are the first time's."""
+
+
+class OpenFile(Protocol):
+    """A file that stays open for as long as somebody holds it."""
+
+    def fileno(self) -> int: ...
+
+
+@dataclass(slots=True)
+class FileSlice:
+    """A stretch of a segment file that goes to a socket without passing through Python."""
+
+    file: OpenFile
+    position: int
+    length: int
+
+
+@dataclass(slots=True)
+class Slice:
+    """Whole batches, ready to send."""
+
+    parts: list[bytes | memoryview | FileSlice]
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class TimestampedOffset:
+    """An offset found by time, with the record's timestamp and the epoch it was written in."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(slots=True)
+class ProducerView:
+    """What a log knows of one idempotent producer."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    current_transaction_start_offset: int
+
+
+class PartitionLog(Protocol):
+    """The records of one partition on this node."""
+
+    config: LogConfig
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int:
+        """The next offset to be given out; staged batches count."""
+        ...
+
+    @property
+    def written_offset(self) -> int:
+        """Everything below stands in the file; it survives the process."""
+        ...
+
+    @property
+    def durable_offset(self) -> int:
+        """Everything below survives a power cut."""
+        ...
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    @property
+    def leader_epoch(self) -> int:
+        """The newest epoch that this log has a record of, or -1."""
+        ...
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        """A leader took over at the end of this log."""
+        ...
+
+    def configure(self, config: LogConfig) -> None: ...
+
+    def stage(
+        self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin
+    ) -> Staged:
+        """Check a batch, give it its offsets and line it up for writing.
+
+        The memory is borrowed until `write_staged` returns. Raises Refusal; nothing is staged then.
+        """
+        ...
+
+    def write_staged(self) -> None:
+        """Write all staged batches with one call; if the disk refuses, unstage them all and raise StorageFailed."""
+        ...
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> Slice:
+        """Whole batches from the one that holds `offset`, below `end_offset`. OFFSET_OUT_OF_RANGE if not ours.
+
+        With `at_least_one` the first batch comes even if it alone is larger than `max_bytes`.
+        """
+        ...
+
+    def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
+        """Batch by batch from `offset`: how coordinators load themselves."""
+        ...
+
+    def offset_for_timestamp(
+        self, timestamp_ms: int, end_offset: int
+    ) -> TimestampedOffset | None:
+        """The first record below `end_offset` whose timestamp is at least this."""
+        ...
+
+    def offset_of_max_timestamp(self, end_offset: int) -> TimestampedOffset | None: ...
+
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the largest epoch not above the asked one, or (-1, -1)."""
+        ...
+
+    def epoch_of(self, offset: int) -> int:
+        """The leader epoch that `offset` was written in, or -1."""
+        ...
+
+    def delete_records_before(self, offset: int) -> None:
+        """Readers can no longer see anything below `offset`; whole segments below go. Durable on return."""
+        ...
+
+    def producers(self) -> Iterable[ProducerView]: ...
+
+
+class Disk(Protocol):
+    """All logs of this node."""
+
+    def open_log(
+        self, partition: TopicPartition, topic_id: bytes, config: LogConfig
+    ) -> PartitionLog:
+        """The log of a partition, made if it is not there. A folder left by another topic id is replaced."""
+        ...
+
+    def remove_log(self, partition: TopicPartition) -> None:
+        """Forget the log now, free its files later."""
+        ...
+
+    def sync(self, log: PartitionLog) -> "Future[int]":
+        """Group commit: resolves with the log's new durable offset once an fdatasync that began after this call is done."""
+        ...
+
+    def known_logs(self) -> Iterable[TopicPartition]: ...
+
+    def directory_id(self) -> bytes: ...
+
+    def directory_path(self) -> str: ...
+
+    def space_bytes(self) -> tuple[int, int]:
+        """(total, usable) bytes of the volume."""
+        ...
+
+    def upkeep(self, now_ms: int) -> None:
+        """Age rolls, retention, timed flushes, compaction: decide what is due and start it; never blocks."""
+        ...
