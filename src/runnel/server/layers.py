@@ -1,0 +1,74 @@
+"""Where a broker's static settings come from: a TOML file, the environment, then flags; later ones win.
+
+All three speak Kafka's own names:
+
+    runnel.toml                     log.retention.hours = 24      (or [log.retention] with hours = 24)
+    environment                     RUNNEL_SET_LOG_RETENTION_HOURS=24
+    flag                            --set log.retention.hours=24
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+ENVIRONMENT_PREFIX = "RUNNEL_SET_"
+
+
+class BadSettings(ValueError):
+    """A settings source that cannot be read, said so that its owner can mend it."""
+
+
+def static_settings(
+    config_file: Path | None, environment: Mapping[str, str], assignments: Iterable[str]
+) -> dict[str, str]:
+    """All three layers folded into one map of Kafka names to texts."""
+    settings = _from_file(config_file) if config_file else {}
+    settings.update(_from_environment(environment))
+    settings.update(_from_assignments(assignments))
+    return settings
+
+
+def _from_file(path: Path) -> dict[str, str]:
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSettings(f"cannot read the settings file {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{path} is not valid TOML: {error}") from error
+    return dict(_flatten(document, ""))
+
+
+def _flatten(table: Mapping[str, object], prefix: str) -> Iterable[tuple[str, str]]:
+    # TOML reads `log.retention.hours = 24` as nested tables; Kafka's names are those paths joined again.
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _flatten(value, f"{name}.")
+        else:
+            yield name, _text(value)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return ",".join(_text(item) for item in value)
+    return str(value)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name[len(ENVIRONMENT_PREFIX) :].lower().replace("_", "."): value
+        for name, value in environment.items()
+        if name.startswith(ENVIRONMENT_PREFIX)
+    }
+
+
+def _from_assignments(assignments: Iterable[str]) -> dict[str, str]:
+    settings = {}
+    for assignment in assignments:
+        name, equals, value = assignment.partition("=")
+        if not equals or not name.strip():
+            raise BadSettings(f"{assignment!r} is not of the form key=value")
+        settings[name.strip()] = value.strip()
+    return settings
