@@ -1,0 +1,1 @@
+"""Record batches, format 2: the header view, checksum, build, iterate and compression."""

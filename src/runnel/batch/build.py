@@ -1,0 +1,93 @@
+"""Making record batches: what clients, coordinators and tests write."""
+
+from collections.abc import Iterable
+
+from runnel.batch.compression import Compression, compress
+from runnel.batch.header import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_PRODUCER,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHeader,
+    seal,
+)
+from runnel.batch.records import Headers, Record
+from runnel.batch.varint import encode_varint
+
+
+def build_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    compression: int = Compression.NONE,
+    compression_level: int | None = None,
+    producer_id: int = NO_PRODUCER,
+    producer_epoch: int = -1,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time_ms: int | None = None,
+) -> bytearray:
+    """One batch of these records, in this order; offsets count up from `base_offset`, theirs are not read."""
+    payload = bytearray()
+    base_timestamp = max_timestamp = NO_TIMESTAMP
+    count = 0
+    for record in records:
+        if count == 0:
+            base_timestamp = record.timestamp
+        max_timestamp = max(max_timestamp, record.timestamp)
+        payload += encode_record(
+            record.timestamp - base_timestamp, count, record.key, record.value, record.headers
+        )
+        count += 1
+    if count == 0:
+        raise ValueError("a batch needs a record")
+    attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
+    if log_append_time_ms is not None:
+        attributes |= LOG_APPEND_TIME
+        max_timestamp = log_append_time_ms
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=count - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=count,
+    )
+    return seal(header, compress(payload, compression, compression_level))
+
+
+def encode_record(
+    timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers
+) -> bytes:
+    """One record as it stands in an uncompressed batch, its length first."""
+    parts = [
+        b"\x00",
+        encode_varint(timestamp_delta),
+        encode_varint(offset_delta),
+        *_length_prefixed(key),
+        *_length_prefixed(value),
+        encode_varint(len(headers)),
+    ]
+    for name, header_value in headers:
+        parts += _length_prefixed(name.encode("utf-8"))
+        parts += _length_prefixed(header_value)
+    body = b"".join(parts)
+    return encode_varint(len(body)) + body
+
+
+def _length_prefixed(value: bytes | None) -> tuple[bytes, bytes]:
+    if value is None:
+        return b"\x01", b""
+    return encode_varint(len(value)), value

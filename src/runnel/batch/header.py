@@ -1,0 +1,192 @@
+"""The 61 bytes that head every record batch (format 2), read once and patched in place.
+
+    base_offset 8 · batch_length 4 · leader_epoch 4 · magic 1 · crc 4 | attributes 2 · last_offset_delta 4 ·
+    base_timestamp 8 · max_timestamp 8 · producer_id 8 · producer_epoch 2 · base_sequence 4 · record_count 4
+
+The CRC-32C covers everything right of the bar, so the broker may set base offset and leader epoch for free.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as StructError
+
+from crc32c import crc32c
+
+from runnel.batch.errors import CorruptBatch
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_BYTES = 61
+LENGTH_PREFIX_BYTES = 12
+"""Base offset and length come before what `batch_length` counts."""
+BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
+MAGIC = 2
+MAGIC_POSITION = 16
+CRC_START = 21
+"""The checksum covers the batch from here to its end."""
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+"""KIP-534: `base_timestamp` is the moment after which tombstones of this batch may go."""
+
+NO_TIMESTAMP = -1
+NO_PRODUCER = -1
+NO_SEQUENCE = -1
+SEQUENCE_MAX = 2**31 - 1
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_BASE_OFFSET = Struct(">q")
+_LEADER_EPOCH = Struct(">i")
+_CRC = Struct(">I")
+_ATTRIBUTES = Struct(">h")
+_MAX_TIMESTAMP = Struct(">q")
+
+_unpack_header = _HEADER.unpack_from
+
+
+@dataclass(slots=True)
+class BatchHeader:
+    """One record batch, without its records."""
+
+    base_offset: int
+    batch_length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.batch_length + LENGTH_PREFIX_BYTES
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> int:
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME)
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When the tombstones in this batch may go, once a cleaning has set it."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record; sequences wrap from 2³¹-1 to 0."""
+        if self.base_sequence < 0:
+            return NO_SEQUENCE
+        return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MAX
+
+
+def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
+    """The batch header at `position`; CorruptBatch if there cannot be one. The checksum is not looked at."""
+    try:
+        header = BatchHeader(*_unpack_header(buffer, position))
+    except StructError:
+        raise CorruptBatch(f"{len(buffer) - position} bytes are too few for a batch header") from None
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"magic {header.magic} at position {position} is not a record batch of format 2")
+    if header.batch_length < BATCH_LENGTH_MIN:
+        raise CorruptBatch(f"batch length {header.batch_length} at position {position} is impossible")
+    return header
+
+
+def walk_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """Each whole batch and where it stands; a cut-off batch at the end is left out, garbage is CorruptBatch."""
+    end = len(buffer)
+    while end - position >= HEADER_BYTES:
+        header = read_header(buffer, position)
+        next_position = position + LENGTH_PREFIX_BYTES + header.batch_length
+        if next_position > end:
+            return
+        yield position, header
+        position = next_position
+
+
+def pack_header(header: BatchHeader) -> bytes:
+    """The header's 61 bytes."""
+    return _HEADER.pack(
+        header.base_offset,
+        header.batch_length,
+        header.leader_epoch,
+        header.magic,
+        header.crc,
+        header.attributes,
+        header.last_offset_delta,
+        header.base_timestamp,
+        header.max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.record_count,
+    )
+
+
+def seal(header: BatchHeader, payload: Buffer) -> bytearray:
+    """A whole batch from a header and its (compressed) records; sets the header's length and checksum."""
+    header.batch_length = BATCH_LENGTH_MIN + len(payload)
+    batch = bytearray(pack_header(header))
+    batch += payload
+    header.crc = checksum(batch, 0, len(batch))
+    _CRC.pack_into(batch, CRC_START - 4, header.crc)
+    return batch
+
+
+def checksum(buffer: Buffer, position: int, size_bytes: int) -> int:
+    """The CRC-32C that the batch at `position` ought to carry."""
+    return crc32c(memoryview(buffer)[position + CRC_START : position + size_bytes])
+
+
+def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
+    """Is the whole batch there, and as its writer made it?"""
+    end = position + LENGTH_PREFIX_BYTES + header.batch_length
+    return end <= len(buffer) and crc32c(memoryview(buffer)[position + CRC_START : end]) == header.crc
+
+
+def patch_offset_and_epoch(
+    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Give the batch at `position` its place in the log; neither field is covered by the checksum."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + 12, leader_epoch)
+
+
+def restamp(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+) -> None:
+    """Stamp the batch with the broker's clock (LogAppendTime), in the bytes and in `header`, and sum it anew."""
+    header.attributes |= LOG_APPEND_TIME
+    header.max_timestamp = timestamp_ms
+    _ATTRIBUTES.pack_into(buffer, position + 21, header.attributes)
+    _MAX_TIMESTAMP.pack_into(buffer, position + 35, timestamp_ms)
+    header.crc = checksum(buffer, position, header.size_bytes)
+    _CRC.pack_into(buffer, position + CRC_START - 4, header.crc)

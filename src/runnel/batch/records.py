@@ -1,0 +1,128 @@
+"""The records inside a batch: walked as spans by those who keep bytes, read as values by those who need them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from runnel.batch.compression import decompress
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import HEADER_BYTES, BatchHeader, Buffer, read_header
+from runnel.batch.varint import read_varint
+from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+RECORD_BYTES_MIN = 7
+"""Length, attributes, two deltas, two lengths and a header count take a byte each."""
+
+
+@dataclass(slots=True)
+class Record:
+    """One record as its reader sees it."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+RecordSpan = tuple[int, int, int, int, int, int, int, int]
+"""(start, end, timestamp delta, offset delta, key start, key length, value start, value length);
+positions are in the unpacked records, a length of -1 is null, and headers begin where the value ends."""
+
+
+def unpack_records(
+    batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
+) -> bytes:
+    """The batch's records, uncompressed, as one run of bytes."""
+    payload = memoryview(batch)[HEADER_BYTES : header.size_bytes]
+    return bytes(decompress(payload, header.compression, max_bytes))
+
+
+def walk_records(raw: bytes, record_count: int) -> Iterator[RecordSpan]:
+    """Where each record and its fields stand; CorruptBatch unless the bytes are exactly that many records."""
+    end = len(raw)
+    if record_count < 0 or record_count * RECORD_BYTES_MIN > end:
+        raise CorruptBatch(f"{end} bytes cannot hold {record_count} records")
+    position = 0
+    for _ in range(record_count):
+        start = position
+        length, position = read_varint(raw, position)
+        record_end = position + length
+        if length < RECORD_BYTES_MIN - 1 or record_end > end:
+            raise CorruptBatch(f"a record of {length} bytes is impossible at position {start}")
+        timestamp_delta, position = read_varint(raw, position + 1)
+        offset_delta, position = read_varint(raw, position)
+        key_length, key_start = read_varint(raw, position)
+        key_end = key_start + key_length if key_length > 0 else key_start
+        if key_length < -1 or key_end > record_end:
+            raise CorruptBatch(f"a key of {key_length} bytes is impossible at position {start}")
+        value_length, value_start = read_varint(raw, key_end)
+        value_end = value_start + value_length if value_length > 0 else value_start
+        # Behind the value at least the header count must follow.
+        if value_length < -1 or value_end >= record_end:
+            raise CorruptBatch(f"a value of {value_length} bytes is impossible at position {start}")
+        yield (
+            start,
+            record_end,
+            timestamp_delta,
+            offset_delta,
+            key_start,
+            key_length,
+            value_start,
+            value_length,
+        )
+        position = record_end
+    if position != end:
+        raise CorruptBatch(f"{end - position} bytes follow the last of {record_count} records")
+
+
+def iterate_records(
+    batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
+) -> Iterator[Record]:
+    """The records of one whole batch; CorruptBatch if they are malformed. The checksum is not looked at."""
+    header = read_header(batch)
+    if header.size_bytes > len(batch):
+        raise CorruptBatch(f"the batch ends after {len(batch)} of {header.size_bytes} bytes")
+    raw = unpack_records(batch, header, max_bytes)
+    append_time = header.max_timestamp if header.uses_log_append_time else None
+    for (
+        _,
+        end,
+        timestamp_delta,
+        offset_delta,
+        key_start,
+        key_length,
+        value_start,
+        value_length,
+    ) in walk_records(raw, header.record_count):
+        value_end = value_start + max(value_length, 0)
+        yield Record(
+            header.base_offset + offset_delta,
+            header.base_timestamp + timestamp_delta if append_time is None else append_time,
+            raw[key_start : key_start + key_length] if key_length >= 0 else None,
+            raw[value_start:value_end] if value_length >= 0 else None,
+            _read_headers(raw, value_end, end),
+        )
+
+
+def _read_headers(raw: bytes, position: int, end: int) -> Headers:
+    if raw[position] == 0 and position + 1 == end:
+        return ()
+    count, position = read_varint(raw, position)
+    if count < 0 or count * 2 > end - position:
+        raise CorruptBatch(f"{count} headers are impossible in {end - position} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        length, position = read_varint(raw, position)
+        if length < 0 or position + length > end:
+            raise CorruptBatch(f"a header name of {length} bytes is impossible")
+        name = raw[position : position + length].decode("utf-8", "replace")
+        length, position = read_varint(raw, position + length)
+        if length < -1 or position + max(length, 0) > end:
+            raise CorruptBatch(f"a header value of {length} bytes is impossible")
+        headers.append((name, raw[position : position + length] if length >= 0 else None))
+        position += max(length, 0)
+    if position != end:
+        raise CorruptBatch("a record does not end where its length says")
+    return headers

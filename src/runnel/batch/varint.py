@@ -1,0 +1,40 @@
+"""Zigzag variable-length integers, as record fields are written."""
+
+from runnel.batch.errors import CorruptBatch
+
+VARINT_BYTES_MAX = 10
+"""A 64-bit value takes ten groups of seven bits; an eleventh is garbage."""
+
+
+def encode_varint(value: int) -> bytes:
+    """A signed integer in zigzag form, seven bits per byte, low bits first."""
+    zigzag = value << 1 if value >= 0 else (-value << 1) - 1
+    if zigzag < 0x80:
+        return _ONE_BYTE[zigzag]
+    encoded = bytearray()
+    while zigzag >= 0x80:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
+    """(value, position behind it); CorruptBatch if the number does not end in time."""
+    try:
+        byte = buffer[position]
+        zigzag = byte & 0x7F
+        shift = 7
+        while byte >= 0x80:
+            position += 1
+            byte = buffer[position]
+            zigzag |= (byte & 0x7F) << shift
+            shift += 7
+            if shift > 7 * VARINT_BYTES_MAX:
+                raise CorruptBatch("a varint is longer than ten bytes")
+    except IndexError:
+        raise CorruptBatch("the records end inside a varint") from None
+    return (zigzag >> 1) ^ -(zigzag & 1), position + 1
+
+
+_ONE_BYTE = [bytes([value]) for value in range(0x80)]
