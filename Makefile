@@ -1,0 +1,69 @@
+# Every verb does its own set-up: on a fresh machine with Python 3.11+ and make, `make demo` is enough.
+# `make help` is this file's table of contents: the text after ## beside each verb.
+
+BIN := .venv/bin
+STAMP := .venv/.set-up
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+LISTEN ?= 127.0.0.1:9092
+DATA ?= .runnel
+WORKERS ?= 2
+ROUNDS ?= 200
+FRAMES ?= 1000000
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test check format sim bench conformance crash fuzz clean
+
+help: ## show this list
+	@echo "Runnel: a message broker that speaks Kafka's protocol. Start with: make demo"
+	@echo
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## build .venv with pinned versions (every other verb does this first)
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Runnel needs Python 3.11 or newer, and none was found. Install one, or say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { \
+		echo "$(PYTHON) could not make a virtual environment. On Debian or Ubuntu: apt install python3-venv; elsewhere: install the package that holds Python's venv and ensurepip modules." >&2; rm -rf .venv; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(STAMP) ## a broker, a stream of events, a consumer group, a replay: all in one terminal report
+	$(BIN)/runnel demo
+
+up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runnel)
+	$(BIN)/runnel serve --listen $(LISTEN) --data-dir $(DATA)
+
+test: check ## everything that guards main: all checks, then all tests (WORKERS=2)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+check: $(STAMP) ## style, types, import contracts and tidiness, without running a test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/tidy.py
+
+format: $(STAMP) ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+sim: $(STAMP) ## long simulated histories of crashes and disk faults (ARGS for pytest)
+	$(BIN)/pytest tests/sim $(ARGS)
+
+bench: $(STAMP) ## Runnel and Apache Kafka side by side; writes docs/BENCHMARKS.md (QUICK=1 for a short look)
+	$(BIN)/python -m tools.bench $(if $(QUICK),--quick) $(ARGS)
+
+conformance: $(STAMP) ## judgement of strangers: Kafka's own tools and franz-go's tests; writes docs/CONFORMANCE.md
+	$(BIN)/python -m tools.conformance $(ARGS)
+
+crash: $(STAMP) ## kill -9 under load, power cuts, a full disk; nothing acknowledged may be lost (ROUNDS=200)
+	$(BIN)/python -m tools.crash --rounds $(ROUNDS) $(ARGS)
+
+fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000)
+	$(BIN)/python -m tools.fuzz --frames $(FRAMES) $(ARGS)
+
+clean: ## remove .venv, caches and build products; data folders stay
+	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,89 @@
+"""House rules that no linter knows: sizes, reminders left behind, names that say nothing."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FUNCTION_LINES_MAX = 50
+FILE_LINES_MAX = 400
+LINE_CHARACTERS_MAX = 110
+
+# What is longer than the rules allow, and by how much. This list only ever shrinks: an entry that has become
+# larger than its file, or that is no longer needed, is itself a finding.
+LONG_FILES: dict[str, int] = {}
+LONG_FUNCTIONS: dict[str, int] = {}
+
+# A reminder is work that nobody will do. Spelled apart so that this file passes its own rule.
+REMINDER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+HOLLOW_NAME = re.compile(r"(Manager|Helper|Utils?|Impl)$|^(Manager|Helper|Utils?)")
+HOLLOW_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl|misc|common)$")
+
+
+def tidy_file(path: str, text: str) -> Iterator[str]:
+    """Everything in one Python file that breaks a rule, as `path:line: what is wrong`."""
+    lines = text.splitlines()
+    yield from _too_long(path, len(lines), FILE_LINES_MAX, LONG_FILES, f"{path}:1: file")
+    for number, line in enumerate(lines, 1):
+        if len(line) > LINE_CHARACTERS_MAX:
+            yield f"{path}:{number}: line has {len(line)} characters, at most {LINE_CHARACTERS_MAX}"
+        if found := REMINDER.search(line):
+            yield f"{path}:{number}: {found[0]} left behind: finish it or file it"
+    if HOLLOW_FILE.search(Path(path).stem):
+        yield f"{path}:1: a file named {Path(path).stem} does not say what lives in it"
+    tree = ast.parse(text, path)
+    if path.startswith("src/") and text.strip() and ast.get_docstring(tree) is None:
+        yield f"{path}:1: the module does not say what it is"
+    yield from _tidy_definitions(path, tree)
+
+
+def _tidy_definitions(path: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and HOLLOW_NAME.search(node.name):
+            yield f"{path}:{node.lineno}: class {node.name}: name it by the noun of the domain"
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            where = f"{path}:{node.lineno}: function {node.name}"
+            yield from _too_long(f"{path}::{node.name}", length, FUNCTION_LINES_MAX, LONG_FUNCTIONS, where)
+
+
+def _too_long(key: str, length: int, limit: int, exceptions: dict[str, int], where: str) -> Iterator[str]:
+    allowed = exceptions.get(key, limit)
+    if length > allowed:
+        yield f"{where} has {length} lines, at most {allowed}"
+    elif key in exceptions and length < allowed:
+        advice = f"lower it to {length}" if length > limit else "remove it"
+        yield f"{where} has {length} lines, its exception in tools/tidy.py allows {allowed}: {advice}"
+
+
+def missing_exceptions(paths: list[str]) -> Iterator[str]:
+    """Exceptions for files that are gone."""
+    for key in [*LONG_FILES, *LONG_FUNCTIONS]:
+        if key.partition("::")[0] not in paths:
+            yield f"tools/tidy.py: the exception for {key} has no file any more: remove it"
+
+
+def tracked_files(root: Path) -> list[str]:
+    """The project's Python files: tracked, or new and not ignored."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
+    listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
+    return [path for path in sorted(set(listed.stdout.split())) if (root / path).exists()]
+
+
+def findings(root: Path) -> list[str]:
+    """Every broken rule in the project."""
+    paths = tracked_files(root)
+    found = [finding for path in paths for finding in tidy_file(path, (root / path).read_text("utf-8"))]
+    return found + list(missing_exceptions(paths))
+
+
+def main() -> int:
+    found = findings(Path(__file__).resolve().parent.parent)
+    print("\n".join(found) if found else "tidy: nothing to do")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
