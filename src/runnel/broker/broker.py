@@ -1,0 +1,73 @@
+"""The broker: what every handler can reach, assembled by the composition root (or by the simulator)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runnel.broker.partition import Partition
+from runnel.broker.turn import Turn
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+from runnel.ports.clock import Clock, Timers
+from runnel.ports.disk import Disk
+from runnel.ports.entropy import Entropy
+from runnel.replica.leader import LeaderReplica
+
+if TYPE_CHECKING:
+    from runnel.broker.coordinators import Coordinators
+    from runnel.broker.metadata_log import MetadataLog
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """One node: its identity, its ports to the world, and the drivers of its cores."""
+
+    node_id: int
+    cluster_id: str
+    host: str
+    """Where clients are told to connect."""
+    port: int
+    clock: Clock
+    timers: Timers
+    disk: Disk
+    entropy: Entropy
+    settings: Mapping[str, Any]
+    """Every broker setting by Kafka's name, resolved and typed: settings["num.partitions"] is an int."""
+    rack: str | None = None
+    listener: str = "PLAINTEXT"
+    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    turn: Turn = field(init=False)
+    metadata: "MetadataLog" = field(init=False)
+    """Cluster metadata: `.image`, and `submit(records)` to change it."""
+    groups: "Coordinators" = field(init=False)
+    """The group coordinator."""
+
+    def __post_init__(self) -> None:
+        self.turn = Turn(self.timers)
+
+    def open_partition(
+        self, name: TopicPartition, topic_id: bytes, leader_epoch: int, config: LogConfig
+    ) -> Partition:
+        """Begin to lead a partition: open its log and let its committed records be read."""
+        log = self.disk.open_log(name, topic_id, config)
+        if log.leader_epoch < leader_epoch:
+            log.begin_epoch(leader_epoch)
+        leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, isr=frozenset({self.node_id}))
+        partition = Partition(name, topic_id, log, leader, self.turn, self.disk)
+        self.partitions[name] = partition
+        return partition
+
+    def remove_partition(self, name: TopicPartition) -> None:
+        """The topic was deleted: forget the partition, answer whoever waits on it, free its files."""
+        partition = self.partitions.pop(name, None)
+        if partition is not None:
+            partition.close()
+            self.disk.remove_log(name)
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition of that name, or UNKNOWN_TOPIC_OR_PARTITION."""
+        partition = self.partitions.get(TopicPartition(topic, index))
+        if partition is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} is not on this node")
+        return partition

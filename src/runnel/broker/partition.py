@@ -1,0 +1,170 @@
+"""A partition that this node leads: its log, its leader core, who waits for its commits and who waits to read."""
+
+from asyncio import Future
+from collections import deque
+from typing import Protocol
+
+from runnel.broker.turn import Turn, Watcher
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.ids import TopicPartition
+from runnel.ports.disk import Disk, Origin, PartitionLog, Staged
+from runnel.replica.leader import LeaderReplica
+
+
+class Ack(Protocol):
+    """Somebody who waits until everything below `end_offset` is committed."""
+
+    end_offset: int
+
+    def committed(self) -> None: ...
+
+    def failed(self, refusal: Refusal) -> None: ...
+
+
+class FutureAck:
+    """A coordinator's append: a future that resolves with the base offset."""
+
+    __slots__ = ("base_offset", "end_offset", "future")
+
+    def __init__(self, staged: Staged, future: "Future[int]") -> None:
+        self.base_offset = staged.base_offset
+        self.end_offset = staged.last_offset + 1
+        self.future = future
+
+    def committed(self) -> None:
+        if not self.future.done():
+            self.future.set_result(self.base_offset)
+
+    def failed(self, refusal: Refusal) -> None:
+        if not self.future.done():
+            self.future.set_exception(refusal)
+
+
+class Partition:
+    """One partition led here. Everything that is staged is written by the turn and acknowledged by offset."""
+
+    __slots__ = (
+        "_acks",
+        "_disk",
+        "_is_touched",
+        "_turn",
+        "appended_bytes",
+        "leader",
+        "log",
+        "name",
+        "topic_id",
+        "watchers",
+    )
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: bytes,
+        log: PartitionLog,
+        leader: LeaderReplica,
+        turn: Turn,
+        disk: Disk,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.log = log
+        self.leader = leader
+        self.watchers: dict[Watcher, None] = {}
+        """Long polls on this partition."""
+        self.appended_bytes = 0
+        """All bytes staged since start: how much a long poll may hope for."""
+        self._acks: deque[Ack] = deque()
+        self._turn = turn
+        self._disk = disk
+        self._is_touched = False
+        self._commit_what_is_stored()
+
+    @property
+    def high_watermark(self) -> int:
+        """Everything below is committed: it may be acknowledged and read."""
+        return self.leader.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        """What a read_committed reader may see; the high watermark, as no transaction can be open."""
+        return self.leader.high_watermark
+
+    def stage(self, records: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Staged:
+        """Line a batch up for the end of the turn. The memory is borrowed until then. Raises Refusal."""
+        staged = self.log.stage(records, self.leader.epoch, now_ms, origin)
+        if not staged.duplicate:
+            self.appended_bytes += len(records)
+            if not self._is_touched:
+                self._is_touched = True
+                self._turn.touch(self)
+        return staged
+
+    def when_committed(self, ack: Ack) -> None:
+        """Tell `ack` once everything below its end offset is committed, or that it never will be."""
+        if ack.end_offset <= self.leader.high_watermark:
+            ack.committed()
+        else:
+            self._acks.append(ack)
+
+    def append_internal(self, records: bytes, now_ms: int) -> "Future[int]":
+        """A coordinator's own batch; resolves with its base offset once committed, or raises the Refusal."""
+        future: Future[int] = Future()
+        try:
+            # Staging patches offsets in place, so the caller's bytes are copied.
+            staged = self.stage(memoryview(bytearray(records)), now_ms, Origin.COORDINATOR)
+        except Refusal as refusal:
+            future.set_exception(refusal)
+        else:
+            self.when_committed(FutureAck(staged, future))
+        return future
+
+    def write(self) -> None:
+        """The end of the turn: put what is staged into the file, and commit it if the flush policy lets us."""
+        self._is_touched = False
+        try:
+            self.log.write_staged()
+        except Refusal as refusal:
+            self._fail_above(self.log.end_offset, refusal)
+            return
+        self._commit_what_is_stored()
+
+    def close(self) -> None:
+        """The partition is gone from this node: whoever waits is told so."""
+        gone = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
+        self._fail_above(-1, gone)
+        self._turn.wake(self.watchers)
+
+    def _commit_what_is_stored(self) -> None:
+        if not self.log.config.acks_wait_for_disk:
+            self._stored(self.log.written_offset)
+        elif self.log.durable_offset < self.log.written_offset:
+            self._disk.sync(self.log).add_done_callback(self._synced)
+        else:
+            self._stored(self.log.durable_offset)
+
+    def _synced(self, durable: "Future[int]") -> None:
+        if durable.cancelled():
+            return
+        failure = durable.exception()
+        if failure is None:
+            self._stored(durable.result())
+        else:
+            # Whether the bytes survive is unknown; they stay uncommitted and their producers hear of it.
+            self._fail_above(self.leader.high_watermark, Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
+
+    def _stored(self, end_offset: int) -> None:
+        if not self.leader.stored(end_offset):
+            return
+        high_watermark = self.leader.high_watermark
+        acks = self._acks
+        while acks and acks[0].end_offset <= high_watermark:
+            acks.popleft().committed()
+        if self.watchers:
+            self._turn.wake(self.watchers)
+
+    def _fail_above(self, end_offset: int, refusal: Refusal) -> None:
+        # A repeated batch may wait out of order, so all are looked at.
+        failed = [ack for ack in self._acks if ack.end_offset > end_offset]
+        self._acks = deque(ack for ack in self._acks if ack.end_offset <= end_offset)
+        for ack in failed:
+            ack.failed(refusal)

@@ -1,0 +1,67 @@
+"""What a network shell needs of a broker: hand over frames, take answers in order.
+
+The shell cuts frames and calls `serve` for each, then `finish_turn` once, then sends what is ready. An answer may be
+ready at once, at the end of the turn, or much later (a long poll): its place in the queue is its `Reply`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from runnel.ports.disk import FileSlice
+
+Parts = list[bytes | bytearray | memoryview | FileSlice]
+"""One whole response frame, length prefix included, in pieces."""
+
+
+class CloseConnection(Exception):
+    """The peer said something that has no answer: the connection ends, the reason goes to the log."""
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """One connection as a handler sees it: who is at the other end."""
+
+    client_host: str
+    client_port: int
+    listener: str
+    connection_id: int
+    software_name: str = ""
+    software_version: str = ""
+
+
+class Reply:
+    """The place of one answer in its connection's queue; filled now, at the end of the turn, or much later."""
+
+    __slots__ = ("is_filled", "on_filled", "parts")
+
+    def __init__(self) -> None:
+        self.parts: Parts = []
+        self.is_filled = False
+        self.on_filled: Callable[[], None] | None = None
+
+    def fill(self, parts: Parts) -> None:
+        """Give the answer; an empty one ends the connection."""
+        self.parts = parts
+        self.is_filled = True
+        if self.on_filled is not None:
+            self.on_filled()
+
+
+class Service(Protocol):
+    """A broker behind a listener."""
+
+    def serve(self, frame: memoryview, session: Session) -> Reply | None:
+        """Begin one request; None if it wants no answer. The frame is borrowed until `finish_turn` returns.
+
+        Raises CloseConnection.
+        """
+        ...
+
+    def finish_turn(self) -> None:
+        """Write what the turn's requests staged and fill the replies that are ready."""
+        ...
+
+    def closed(self, session: Session) -> None:
+        """The connection is gone: its long polls need no answer."""
+        ...

@@ -1,0 +1,58 @@
+"""One partition as its leader sees it: the epoch it leads in, and how far records are committed."""
+
+from dataclasses import dataclass
+
+from runnel.model.errors import ErrorCode, Refused
+
+
+@dataclass(slots=True)
+class AdvanceHighWatermark:
+    """Everything below `offset` is committed: acknowledge it and let readers see it."""
+
+    offset: int
+
+
+Output = AdvanceHighWatermark
+
+
+@dataclass(slots=True)
+class LeaderReplica:
+    """The leader of one partition: its in-sync set and high watermark."""
+
+    node: int
+    epoch: int
+    isr: frozenset[int]
+    end_offset: int = 0
+    """Own log end that counts as stored, by whatever the topic's flush policy calls stored."""
+    high_watermark: int = 0
+
+    def stored(self, end_offset: int) -> bool:
+        """The own log holds everything below `end_offset`; True if that moved the high watermark."""
+        if end_offset > self.end_offset:
+            self.end_offset = end_offset
+        return self._commit()
+
+    def truncated(self, end_offset: int) -> None:
+        """Uncommitted records at the end of the own log are gone."""
+        assert end_offset >= self.high_watermark, "a committed record was truncated"
+        self.end_offset = end_offset
+
+    def check_epoch(self, epoch: int) -> None:
+        """Refuse a client whose idea of the leader's epoch is older or newer than ours; -1 is no idea."""
+        if epoch in (-1, self.epoch):
+            return
+        if epoch < self.epoch:
+            raise Refused(
+                ErrorCode.FENCED_LEADER_EPOCH, f"epoch {epoch} is over, the leader is at {self.epoch}"
+            )
+        raise Refused(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} is unknown here, the leader is at {self.epoch}"
+        )
+
+    def _commit(self) -> bool:
+        # The only member of the in-sync set is the leader itself, so what it stored is committed.
+        committed = self.end_offset
+        if committed <= self.high_watermark:
+            return False
+        self.high_watermark = committed
+        return True
