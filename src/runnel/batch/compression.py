@@ -59,7 +59,7 @@ def compress(data: Buffer, compression: int, level: int | None = None) -> Buffer
                 content_checksum=False,
                 block_linked=False,
             )
-            compressor.compress(data)
+            compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data, 3 if level is None else level))

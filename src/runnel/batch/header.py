@@ -121,7 +121,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 
 def walk_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch and where it stands; a cut-off batch at the end is left out, garbage is CorruptBatch."""
+    """Each whole batch and where it stands; a cut-off last one is left out, garbage is CorruptBatch."""
     end = len(buffer)
     while end - position >= HEADER_BYTES:
         header = read_header(buffer, position)
@@ -180,10 +180,8 @@ def patch_offset_and_epoch(
     _LEADER_EPOCH.pack_into(buffer, position + 12, leader_epoch)
 
 
-def restamp(
-    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
-) -> None:
-    """Stamp the batch with the broker's clock (LogAppendTime), in the bytes and in `header`, and sum it anew."""
+def restamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int) -> None:
+    """Stamp the batch with the broker's clock (LogAppendTime), in bytes and `header`, and sum it anew."""
     header.attributes |= LOG_APPEND_TIME
     header.max_timestamp = timestamp_ms
     _ATTRIBUTES.pack_into(buffer, position + 21, header.attributes)

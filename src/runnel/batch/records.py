@@ -1,4 +1,4 @@
-"""The records inside a batch: walked as spans by those who keep bytes, read as values by those who need them."""
+"""The records inside a batch: spans for those who keep bytes, values for those who read them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,9 +77,7 @@ def walk_records(raw: bytes, record_count: int) -> Iterator[RecordSpan]:
         raise CorruptBatch(f"{end - position} bytes follow the last of {record_count} records")
 
 
-def iterate_records(
-    batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
-) -> Iterator[Record]:
+def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX) -> Iterator[Record]:
     """The records of one whole batch; CorruptBatch if they are malformed. The checksum is not looked at."""
     header = read_header(batch)
     if header.size_bytes > len(batch):

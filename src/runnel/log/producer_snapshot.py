@@ -1,0 +1,84 @@
+"""The producers of a partition as a file: what recovery starts from, so that it replays one segment, not all.
+
+    version 2 · crc 4 (of all that follows) · count 4 · per producer:
+        id 8 · epoch 2 · coordinator epoch 4 · transaction start 8 · last seen 8 · batches 1 · per batch:
+            base sequence 4 · last sequence 4 · base offset 8 · last offset 8 · max timestamp 8
+
+Unlike Kafka's snapshot it holds all remembered batches, so retries are still recognised after a restart.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from struct import error as StructError
+
+from crc32c import crc32c
+
+from runnel.log.producers import Producer, WrittenBatch
+
+VERSION = 1
+
+_VERSION = Struct(">hI")
+_COUNT = Struct(">i")
+_PRODUCER = Struct(">qhiqqb")
+_BATCH = Struct(">iiqqq")
+
+
+class DamagedSnapshot(Exception):
+    """The bytes are not a whole producer snapshot; the log itself knows better, replay it."""
+
+
+def encode_producers(producers: Iterable[Producer]) -> bytes:
+    """The snapshot's bytes."""
+    parts: list[bytes] = []
+    count = 0
+    for producer in producers:
+        count += 1
+        parts.append(
+            _PRODUCER.pack(
+                producer.producer_id,
+                producer.epoch,
+                producer.coordinator_epoch,
+                producer.transaction_start_offset,
+                producer.last_seen_ms,
+                len(producer.batches),
+            )
+        )
+        for batch in producer.batches:
+            parts.append(
+                _BATCH.pack(
+                    batch.base_sequence,
+                    batch.last_sequence,
+                    batch.base_offset,
+                    batch.last_offset,
+                    batch.max_timestamp,
+                )
+            )
+    body = b"".join([_COUNT.pack(count), *parts])
+    return _VERSION.pack(VERSION, crc32c(body)) + body
+
+
+def decode_producers(data: bytes) -> list[Producer]:
+    """The producers in a snapshot's bytes; DamagedSnapshot if it is not whole and sound."""
+    try:
+        version, crc = _VERSION.unpack_from(data)
+        if version != VERSION:
+            raise DamagedSnapshot(f"version {version} is not known")
+        if crc32c(data[_VERSION.size :]) != crc:
+            raise DamagedSnapshot("it does not match its checksum")
+        (count,) = _COUNT.unpack_from(data, _VERSION.size)
+        position = _VERSION.size + _COUNT.size
+        producers: list[Producer] = []
+        for _ in range(count):
+            producer_id, epoch, coordinator_epoch, start_offset, seen_ms, batch_count = _PRODUCER.unpack_from(
+                data, position
+            )
+            position += _PRODUCER.size
+            batches = tuple(
+                WrittenBatch(*_BATCH.unpack_from(data, position + index * _BATCH.size))
+                for index in range(batch_count)
+            )
+            position += batch_count * _BATCH.size
+            producers.append(Producer(producer_id, epoch, batches, seen_ms, coordinator_epoch, start_offset))
+    except StructError:
+        raise DamagedSnapshot("it is cut off") from None
+    return producers

@@ -1,0 +1,253 @@
+"""What a partition remembers of its idempotent producers, so that a retry is neither lost nor doubled.
+
+    new producer id ─────────► accepted at any sequence (its past may have aged out, KIP-360)
+    same epoch, next sequence ► accepted
+    same epoch, one of the last five batches again ► duplicate: answered with the first time's offset
+    same epoch, anything else ► OUT_OF_ORDER_SEQUENCE_NUMBER
+    newer epoch, sequence 0 ──► accepted, the older epoch is fenced
+    older epoch ──────────────► INVALID_PRODUCER_EPOCH
+
+A producer's state is a value: a change replaces it and notes the former one, so that a failed write can be
+undone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from runnel.batch.control import EndMarker
+from runnel.batch.header import SEQUENCE_MAX, BatchHeader
+from runnel.model.errors import ErrorCode, Refused
+
+BATCHES_REMEMBERED = 5
+"""A producer may have this many requests in flight, hence retry them."""
+NO_OFFSET = -1
+NO_EPOCH = -1
+
+
+@dataclass(slots=True)
+class WrittenBatch:
+    """A batch that a producer has written: its sequences, and where it stands."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+@dataclass(slots=True)
+class Producer:
+    """One producer as this partition last saw it; never changed, only replaced."""
+
+    producer_id: int
+    epoch: int
+    batches: tuple[WrittenBatch, ...]
+    """The newest five, oldest first; empty after a marker with a new epoch."""
+    last_seen_ms: int
+    coordinator_epoch: int = NO_EPOCH
+    transaction_start_offset: int = NO_OFFSET
+    """First offset of the open transaction, or -1."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the newest record that this producer wrote, or -1."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+
+class Producers:
+    """All producers that one partition remembers."""
+
+    __slots__ = ("_by_id", "_in_transaction", "_staged")
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Producer] = {}
+        self._in_transaction: dict[int, int] = {}
+        self._staged: list[tuple[int, Producer | None]] = []
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, producer_id: int) -> Producer | None:
+        return self._by_id.get(producer_id)
+
+    @property
+    def first_open_offset(self) -> int | None:
+        """Where the oldest transaction that has not ended begins; readers of committed records stop here."""
+        return min(self._in_transaction.values(), default=None)
+
+    def duplicate_of(self, header: BatchHeader) -> WrittenBatch | None:
+        """The batch that this one repeats, if the producer has written it before."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        base_sequence, last_sequence = header.base_sequence, header.last_sequence
+        for batch in producer.batches:
+            if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
+                return batch
+        return None
+
+    def stage(
+        self, header: BatchHeader, base_offset: int, now_ms: int, *, from_client: bool
+    ) -> WrittenBatch | None:
+        """Admit a data batch that is about to be written at `base_offset`, or return the one it repeats.
+
+        Raises Refusal. What is staged can be undone until `keep_staged`.
+        """
+        producer = self._by_id.get(header.producer_id)
+        if producer is not None:
+            if from_client:
+                duplicate = self.duplicate_of(header)
+                if duplicate is not None:
+                    return duplicate
+            _refuse_older_epoch(producer, header.producer_epoch)
+            if from_client:
+                _refuse_gap(producer, header)
+            if producer.transaction_start_offset != NO_OFFSET and not header.is_transactional:
+                raise Refused(
+                    ErrorCode.INVALID_TXN_STATE,
+                    f"producer {header.producer_id} has a transaction open and wrote outside of it",
+                )
+        self._staged.append((header.producer_id, producer))
+        self._written(producer, header, base_offset, now_ms)
+        return None
+
+    def stage_marker(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
+        """Admit the end of a transaction that is about to be written. Raises Refusal."""
+        producer = self._by_id.get(header.producer_id)
+        if producer is not None:
+            _refuse_older_epoch(producer, header.producer_epoch)
+            if marker.coordinator_epoch < producer.coordinator_epoch:
+                raise Refused(
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                    f"coordinator epoch {marker.coordinator_epoch} comes after {producer.coordinator_epoch}",
+                )
+        self._staged.append((header.producer_id, producer))
+        self._ended(producer, header, marker, now_ms)
+
+    def keep_staged(self) -> None:
+        """What was staged is written."""
+        if self._staged:
+            self._staged.clear()
+
+    def undo_staged(self) -> None:
+        """What was staged could not be written: be as before."""
+        while self._staged:
+            producer_id, former = self._staged.pop()
+            self._put(producer_id, former)
+
+    def replay(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
+        """A batch found in the log, or copied from its leader: true by standing there, so it is not judged.
+
+        `marker` is the end of a transaction if that is what a control batch holds. The producer counts as
+        seen now, not at the batch's time, which its sender chose: to remember too long is harmless, to forget
+        early is not.
+        """
+        if header.producer_id < 0:
+            return
+        producer = self._by_id.get(header.producer_id)
+        if not header.is_control:
+            self._written(producer, header, header.base_offset, now_ms)
+        elif marker is not None:
+            self._ended(producer, header, marker, now_ms)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers not seen for so long, except within a transaction; how many went."""
+        seen_min_ms = now_ms - expiration_ms
+        gone = [
+            producer.producer_id
+            for producer in self._by_id.values()
+            if producer.last_seen_ms <= seen_min_ms and producer.transaction_start_offset == NO_OFFSET
+        ]
+        for producer_id in gone:
+            del self._by_id[producer_id]
+        return len(gone)
+
+    def restore(self, producers: list[Producer]) -> None:
+        """Be what a snapshot says, and nothing else."""
+        self._by_id.clear()
+        self._in_transaction.clear()
+        self._staged.clear()
+        for producer in producers:
+            self._put(producer.producer_id, producer)
+
+    def _written(self, producer: Producer | None, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        batch = WrittenBatch(
+            header.base_sequence,
+            header.last_sequence,
+            base_offset,
+            base_offset + header.last_offset_delta,
+            header.max_timestamp,
+        )
+        start_offset = base_offset if header.is_transactional else NO_OFFSET
+        if producer is None:
+            self._put(
+                header.producer_id,
+                Producer(header.producer_id, header.producer_epoch, (batch,), now_ms, NO_EPOCH, start_offset),
+            )
+            return
+        if producer.transaction_start_offset != NO_OFFSET:
+            start_offset = producer.transaction_start_offset
+        same_epoch = producer.epoch == header.producer_epoch
+        batches = (*producer.batches[1 - BATCHES_REMEMBERED :], batch) if same_epoch else (batch,)
+        self._put(
+            header.producer_id,
+            Producer(
+                header.producer_id,
+                header.producer_epoch,
+                batches,
+                now_ms,
+                producer.coordinator_epoch,
+                start_offset,
+            ),
+        )
+
+    def _ended(self, producer: Producer | None, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
+        same_epoch = producer is not None and producer.epoch == header.producer_epoch
+        batches = producer.batches if producer is not None and same_epoch else ()
+        self._put(
+            header.producer_id,
+            Producer(header.producer_id, header.producer_epoch, batches, now_ms, marker.coordinator_epoch),
+        )
+
+    def _put(self, producer_id: int, producer: Producer | None) -> None:
+        if producer is None:
+            self._by_id.pop(producer_id, None)
+            self._in_transaction.pop(producer_id, None)
+            return
+        self._by_id[producer_id] = producer
+        if producer.transaction_start_offset != NO_OFFSET:
+            self._in_transaction[producer_id] = producer.transaction_start_offset
+        elif self._in_transaction:
+            self._in_transaction.pop(producer_id, None)
+
+
+def _refuse_older_epoch(producer: Producer, epoch: int) -> None:
+    if epoch < producer.epoch:
+        raise Refused(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"producer {producer.producer_id} is at epoch {producer.epoch}, epoch {epoch} is fenced",
+        )
+
+
+def _refuse_gap(producer: Producer, header: BatchHeader) -> None:
+    sequence = header.base_sequence
+    if producer.epoch != header.producer_epoch:
+        if sequence == 0:
+            return
+        expected = 0
+    else:
+        last_sequence = producer.last_sequence
+        expected = 0 if last_sequence == SEQUENCE_MAX else last_sequence + 1
+        if sequence == expected:
+            return
+    raise Refused(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"producer {producer.producer_id} sent sequence {sequence} where {expected} was next",
+    )

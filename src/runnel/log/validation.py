@@ -1,0 +1,207 @@
+"""What a log accepts, and in which shape it stores it.
+
+The ordinary batch (one, format 2, sound checksum, the producer's own timestamps and compression) is judged by
+its header and checksum alone. Only three topic settings make us look at records: compaction (keys), a bound
+on old timestamps, and a compression other than the producer's; the last repacks them without walking them.
+"""
+
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from runnel.batch.compression import Compression, compress
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_START,
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    LOG_APPEND_TIME,
+    MAGIC,
+    MAGIC_POSITION,
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    BatchHeader,
+    read_header,
+    restamp,
+    seal,
+)
+from runnel.batch.records import unpack_records, walk_records
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.log_config import FOREVER, LogConfig, TimestampType
+
+_CREATE_TIME = TimestampType.CREATE_TIME
+
+
+@dataclass(slots=True)
+class ValidBatch:
+    """A batch that may enter the log once base offset and leader epoch are patched in."""
+
+    data: memoryview
+    """Exactly this batch, writable; the caller's own memory unless the batch had to be made anew."""
+    header: BatchHeader
+    log_append_time_ms: int
+    """-1 when the producer's timestamps stay."""
+
+
+def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client: bool) -> ValidBatch:
+    """The one batch in `records`, judged as its leader must, and reshaped as the topic wants. Raises Refusal.
+
+    Coordinators write batches of their own making and are not held to what only clients may not do.
+    """
+    header = _sound_batch(records, config)
+    if from_client:
+        _refuse_what_clients_may_not_send(header)
+    if config.cleanup_compact and not header.attributes & CONTROL:
+        _refuse_missing_keys(records, header)
+    if records.readonly:
+        records = memoryview(bytearray(records))
+    if config.compression_type != "producer":
+        records = _repack(records, header, config)
+    if config.message_timestamp_type is _CREATE_TIME:
+        if from_client:
+            _refuse_strange_timestamps(records, header, config, now_ms)
+        return ValidBatch(records, header, -1)
+    restamp(records, 0, header, now_ms)
+    return ValidBatch(records, header, now_ms)
+
+
+def validate_copies(records: memoryview) -> list[ValidBatch]:
+    """The batches that a leader sent: whole, undamaged, offsets ascending; a cut-off last one is left out."""
+    if records.readonly:
+        records = memoryview(bytearray(records))
+    batches: list[ValidBatch] = []
+    position = 0
+    next_offset = -1
+    while len(records) - position >= HEADER_BYTES:
+        header = read_header(records, position)
+        end = position + header.size_bytes
+        if end > len(records):
+            break
+        if crc32c(records[position + CRC_START : end]) != header.crc:
+            raise CorruptBatch(f"the batch at offset {header.base_offset} does not match its checksum")
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise CorruptBatch(f"the batch at offset {header.base_offset} follows offset {next_offset - 1}")
+        next_offset = header.next_offset
+        batches.append(ValidBatch(records[position:end], header, -1))
+        position = end
+    return batches
+
+
+def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
+    """The header, once size and checksum say that this is one undamaged batch."""
+    size = len(records)
+    if size == 0:
+        raise Refused(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
+    if size > MAGIC_POSITION and 0 <= records[MAGIC_POSITION] < MAGIC:
+        raise Refused(
+            ErrorCode.INVALID_RECORD,
+            f"records of format {records[MAGIC_POSITION]} are not taken, only record batches of format 2",
+        )
+    header = read_header(records)
+    batch_size = header.batch_length + LENGTH_PREFIX_BYTES
+    if batch_size != size:
+        if batch_size > size:
+            raise CorruptBatch(f"the batch says {batch_size} bytes, {size} were sent")
+        raise Refused(ErrorCode.INVALID_RECORD, "a produce request may hold one batch per partition only")
+    if size > config.max_message_bytes:
+        raise Refused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch of {size} bytes exceeds max.message.bytes = {config.max_message_bytes}",
+        )
+    if size > config.segment_bytes:
+        raise Refused(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"the batch of {size} bytes exceeds segment.bytes = {config.segment_bytes}",
+        )
+    if crc32c(records[CRC_START:]) != header.crc:
+        raise CorruptBatch("the batch does not match its checksum")
+    if header.attributes & COMPRESSION_MASK > Compression.ZSTD:
+        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression {header.compression}")
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise Refused(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}",
+        )
+    return header
+
+
+def _refuse_what_clients_may_not_send(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise Refused(ErrorCode.INVALID_RECORD, f"the base offset must be 0, not {header.base_offset}")
+    attributes = header.attributes
+    if attributes & (CONTROL | DELETE_HORIZON | LOG_APPEND_TIME):
+        if attributes & LOG_APPEND_TIME:
+            raise Refused(ErrorCode.INVALID_TIMESTAMP, "only the broker may mark a batch as LogAppendTime")
+        raise Refused(ErrorCode.INVALID_RECORD, "only the broker may write control records")
+    if header.producer_id != NO_PRODUCER and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise Refused(
+            ErrorCode.INVALID_RECORD,
+            f"a producer cannot be at epoch {header.producer_epoch}, sequence {header.base_sequence}",
+        )
+
+
+def _refuse_missing_keys(records: memoryview, header: BatchHeader) -> None:
+    raw = unpack_records(records, header)
+    for _, _, _, offset_delta, _, key_length, _, _ in walk_records(raw, header.record_count):
+        if key_length < 0:
+            raise Refused(
+                ErrorCode.INVALID_RECORD,
+                f"record {offset_delta} has no key, which a compacted topic cannot do without",
+            )
+
+
+def _refuse_strange_timestamps(
+    records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
+) -> None:
+    newest = header.max_timestamp
+    if newest - now_ms > config.message_timestamp_after_max_ms:
+        raise Refused(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp {newest} is more than message.timestamp.after.max.ms ahead of {now_ms}",
+        )
+    if config.message_timestamp_before_max_ms < FOREVER:
+        oldest = _oldest_timestamp(records, header)
+        if oldest != NO_TIMESTAMP and now_ms - oldest > config.message_timestamp_before_max_ms:
+            raise Refused(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"timestamp {oldest} is more than message.timestamp.before.max.ms behind {now_ms}",
+            )
+
+
+def _oldest_timestamp(records: memoryview, header: BatchHeader) -> int:
+    # Later records may be older than the first one, whose timestamp the header carries.
+    raw = unpack_records(records, header)
+    oldest_delta = min(span[2] for span in walk_records(raw, header.record_count))
+    return header.base_timestamp + oldest_delta
+
+
+def _repack(records: memoryview, header: BatchHeader, config: LogConfig) -> memoryview:
+    """The same records in the topic's compression; the bytes inside do not depend on how they are packed."""
+    wanted = Compression.from_name(config.compression_type)
+    if header.compression == wanted:
+        return records
+    payload = compress(unpack_records(records, header), wanted, _level(wanted, config))
+    header.attributes = header.attributes & ~COMPRESSION_MASK | wanted
+    batch = seal(header, payload)
+    if len(batch) > config.max_message_bytes:
+        raise Refused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"the batch takes {len(batch)} bytes with compression {config.compression_type}, "
+            f"max.message.bytes is {config.max_message_bytes}",
+        )
+    return memoryview(batch)
+
+
+def _level(compression: Compression, config: LogConfig) -> int | None:
+    match compression:
+        case Compression.GZIP:
+            return config.compression_gzip_level
+        case Compression.LZ4:
+            return config.compression_lz4_level
+        case Compression.ZSTD:
+            return config.compression_zstd_level
+        case _:
+            return None
