@@ -54,7 +54,7 @@ class Broker:
         if log.leader_epoch < leader_epoch:
             log.begin_epoch(leader_epoch)
         leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, isr=frozenset({self.node_id}))
-        partition = Partition(name, topic_id, log, leader, self.turn, self.disk)
+        partition = Partition(name, topic_id, log, leader, self.turn, self.disk, self.clock)
         self.partitions[name] = partition
         return partition
 

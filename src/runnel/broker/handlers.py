@@ -1,7 +1,7 @@
 """Which APIs we answer, in which versions, and which function does it.
 
-`APIS` is the profile that ApiVersions shows: one consistent Kafka 4.3, limited to what has a handler. A handler's module
-is named like its message and imported when its API is first called, so that start-up pays for nothing unused.
+`APIS` is the profile that ApiVersions shows: one consistent Kafka 4.3, limited to what has a handler. A handler's
+module is named like its message and imported when its API is first called: start-up pays for nothing unused.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Api:
 
 
 APIS: dict[int, Api] = {
-    # Versions 0-2 are refused, but librdkafka before 2.8 stops compressing when they are not shown (KAFKA-18659).
+    # Versions 0-2 are refused, but older librdkafka stops compressing when they are not shown (KAFKA-18659).
     0: Api("produce", 3, 13, advertised_min=0),
     1: Api("fetch", 4, 18),
     2: Api("list_offsets", 1, 11),

@@ -1,4 +1,4 @@
-"""A partition that this node leads: its log, its leader core, who waits for its commits and who waits to read."""
+"""A partition that this node leads: its log, its leader core, who waits for its commits, who waits to read."""
 
 from asyncio import Future
 from collections import deque
@@ -7,6 +7,7 @@ from typing import Protocol
 from runnel.broker.turn import Turn, Watcher
 from runnel.model.errors import ErrorCode, Refusal, Refused
 from runnel.model.ids import TopicPartition
+from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk, Origin, PartitionLog, Staged
 from runnel.replica.leader import LeaderReplica
 
@@ -45,6 +46,7 @@ class Partition:
 
     __slots__ = (
         "_acks",
+        "_clock",
         "_disk",
         "_is_touched",
         "_turn",
@@ -64,6 +66,7 @@ class Partition:
         leader: LeaderReplica,
         turn: Turn,
         disk: Disk,
+        clock: Clock,
     ) -> None:
         self.name = name
         self.topic_id = topic_id
@@ -76,6 +79,7 @@ class Partition:
         self._acks: deque[Ack] = deque()
         self._turn = turn
         self._disk = disk
+        self._clock = clock
         self._is_touched = False
         self._commit_what_is_stored()
 
@@ -106,12 +110,12 @@ class Partition:
         else:
             self._acks.append(ack)
 
-    def append_internal(self, records: bytes, now_ms: int) -> "Future[int]":
+    def append_internal(self, records: bytes) -> "Future[int]":
         """A coordinator's own batch; resolves with its base offset once committed, or raises the Refusal."""
         future: Future[int] = Future()
         try:
             # Staging patches offsets in place, so the caller's bytes are copied.
-            staged = self.stage(memoryview(bytearray(records)), now_ms, Origin.COORDINATOR)
+            staged = self.stage(memoryview(bytearray(records)), self._clock.now_ms(), Origin.COORDINATOR)
         except Refusal as refusal:
             future.set_exception(refusal)
         else:
@@ -119,7 +123,7 @@ class Partition:
         return future
 
     def write(self) -> None:
-        """The end of the turn: put what is staged into the file, and commit it if the flush policy lets us."""
+        """The end of the turn: put what is staged into the file; commit it if the flush policy lets us."""
         self._is_touched = False
         try:
             self.log.write_staged()

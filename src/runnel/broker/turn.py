@@ -1,6 +1,6 @@
 """One turn: everything that a bout of requests staged is written together, then acknowledged together.
 
-    serve, serve, serve → finish: write each touched log once → high watermarks → acknowledgements → long polls
+    serve, serve … → finish: write each touched log once → high watermarks → acknowledgements → long polls
 
 A turn that no network event will finish (a coordinator appended from a task) schedules its own finish.
 """

@@ -1,7 +1,7 @@
 """What a network shell needs of a broker: hand over frames, take answers in order.
 
-The shell cuts frames and calls `serve` for each, then `finish_turn` once, then sends what is ready. An answer may be
-ready at once, at the end of the turn, or much later (a long poll): its place in the queue is its `Reply`.
+The shell cuts frames and calls `serve` for each, then `finish_turn` once, then sends what is ready. An answer
+may be ready at once, at the end of the turn, or much later (a long poll): its place in the queue is its `Reply`.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ class Session:
 
 
 class Reply:
-    """The place of one answer in its connection's queue; filled now, at the end of the turn, or much later."""
+    """The place of one answer in its connection's queue; filled now, at the end of the turn, or later."""
 
     __slots__ = ("is_filled", "on_filled", "parts")
 

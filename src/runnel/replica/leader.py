@@ -6,16 +6,6 @@ from runnel.model.errors import ErrorCode, Refused
 
 
 @dataclass(slots=True)
-class AdvanceHighWatermark:
-    """Everything below `offset` is committed: acknowledge it and let readers see it."""
-
-    offset: int
-
-
-Output = AdvanceHighWatermark
-
-
-@dataclass(slots=True)
 class LeaderReplica:
     """The leader of one partition: its in-sync set and high watermark."""
 
@@ -41,13 +31,9 @@ class LeaderReplica:
         """Refuse a client whose idea of the leader's epoch is older or newer than ours; -1 is no idea."""
         if epoch in (-1, self.epoch):
             return
-        if epoch < self.epoch:
-            raise Refused(
-                ErrorCode.FENCED_LEADER_EPOCH, f"epoch {epoch} is over, the leader is at {self.epoch}"
-            )
-        raise Refused(
-            ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {epoch} is unknown here, the leader is at {self.epoch}"
-        )
+        is_older = epoch < self.epoch
+        error = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        raise Refused(error, f"the request speaks of epoch {epoch}, the leader is at {self.epoch}")
 
     def _commit(self) -> bool:
         # The only member of the in-sync set is the leader itself, so what it stored is committed.
