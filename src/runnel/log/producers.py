@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runnel.batch.control import EndMarker
-from runnel.batch.header import SEQUENCE_MAX, BatchHeader
+from runnel.batch.header import SEQUENCE_MAX, TRANSACTIONAL, BatchHeader
 from runnel.model.errors import ErrorCode, Refused
 
 BATCHES_REMEMBERED = 5
@@ -82,17 +82,6 @@ class Producers:
         """Where the oldest transaction that has not ended begins; readers of committed records stop here."""
         return min(self._in_transaction.values(), default=None)
 
-    def duplicate_of(self, header: BatchHeader) -> WrittenBatch | None:
-        """The batch that this one repeats, if the producer has written it before."""
-        producer = self._by_id.get(header.producer_id)
-        if producer is None or producer.epoch != header.producer_epoch:
-            return None
-        base_sequence, last_sequence = header.base_sequence, header.last_sequence
-        for batch in producer.batches:
-            if batch.base_sequence == base_sequence and batch.last_sequence == last_sequence:
-                return batch
-        return None
-
     def stage(
         self, header: BatchHeader, base_offset: int, now_ms: int, *, from_client: bool
     ) -> WrittenBatch | None:
@@ -102,13 +91,10 @@ class Producers:
         """
         producer = self._by_id.get(header.producer_id)
         if producer is not None:
-            if from_client:
-                duplicate = self.duplicate_of(header)
-                if duplicate is not None:
-                    return duplicate
-            _refuse_older_epoch(producer, header.producer_epoch)
-            if from_client:
-                _refuse_gap(producer, header)
+            if producer.epoch > header.producer_epoch:
+                raise _fenced(producer, header.producer_epoch)
+            if from_client and not _is_next(producer, header):
+                return _duplicate(producer, header)
             if producer.transaction_start_offset != NO_OFFSET and not header.is_transactional:
                 raise Refused(
                     ErrorCode.INVALID_TXN_STATE,
@@ -122,7 +108,8 @@ class Producers:
         """Admit the end of a transaction that is about to be written. Raises Refusal."""
         producer = self._by_id.get(header.producer_id)
         if producer is not None:
-            _refuse_older_epoch(producer, header.producer_epoch)
+            if producer.epoch > header.producer_epoch:
+                raise _fenced(producer, header.producer_epoch)
             if marker.coordinator_epoch < producer.coordinator_epoch:
                 raise Refused(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
@@ -178,35 +165,30 @@ class Producers:
             self._put(producer.producer_id, producer)
 
     def _written(self, producer: Producer | None, header: BatchHeader, base_offset: int, now_ms: int) -> None:
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        delta = header.last_offset_delta
+        sequence = header.base_sequence
         batch = WrittenBatch(
-            header.base_sequence,
-            header.last_sequence,
+            sequence,
+            (sequence + delta) & SEQUENCE_MAX,
             base_offset,
-            base_offset + header.last_offset_delta,
+            base_offset + delta,
             header.max_timestamp,
         )
-        start_offset = base_offset if header.is_transactional else NO_OFFSET
-        if producer is None:
-            self._put(
-                header.producer_id,
-                Producer(header.producer_id, header.producer_epoch, (batch,), now_ms, NO_EPOCH, start_offset),
-            )
-            return
-        if producer.transaction_start_offset != NO_OFFSET:
-            start_offset = producer.transaction_start_offset
-        same_epoch = producer.epoch == header.producer_epoch
-        batches = (*producer.batches[1 - BATCHES_REMEMBERED :], batch) if same_epoch else (batch,)
-        self._put(
-            header.producer_id,
-            Producer(
-                header.producer_id,
-                header.producer_epoch,
-                batches,
-                now_ms,
-                producer.coordinator_epoch,
-                start_offset,
-            ),
+        start_offset = base_offset if header.attributes & TRANSACTIONAL else NO_OFFSET
+        batches: tuple[WrittenBatch, ...] = (batch,)
+        coordinator_epoch = NO_EPOCH
+        if producer is not None:
+            if producer.epoch == epoch:
+                batches = producer.batches[1 - BATCHES_REMEMBERED :] + batches
+            coordinator_epoch = producer.coordinator_epoch
+            if producer.transaction_start_offset != NO_OFFSET:
+                start_offset = producer.transaction_start_offset
+        self._by_id[producer_id] = Producer(
+            producer_id, epoch, batches, now_ms, coordinator_epoch, start_offset
         )
+        if start_offset != NO_OFFSET:
+            self._in_transaction[producer_id] = start_offset
 
     def _ended(self, producer: Producer | None, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
         same_epoch = producer is not None and producer.epoch == header.producer_epoch
@@ -228,26 +210,31 @@ class Producers:
             self._in_transaction.pop(producer_id, None)
 
 
-def _refuse_older_epoch(producer: Producer, epoch: int) -> None:
-    if epoch < producer.epoch:
-        raise Refused(
-            ErrorCode.INVALID_PRODUCER_EPOCH,
-            f"producer {producer.producer_id} is at epoch {producer.epoch}, epoch {epoch} is fenced",
-        )
-
-
-def _refuse_gap(producer: Producer, header: BatchHeader) -> None:
-    sequence = header.base_sequence
+def _is_next(producer: Producer, header: BatchHeader) -> bool:
     if producer.epoch != header.producer_epoch:
-        if sequence == 0:
-            return
-        expected = 0
+        return header.base_sequence == 0
+    batches = producer.batches
+    last_sequence = batches[-1].last_sequence if batches else -1
+    return header.base_sequence == (last_sequence + 1) & SEQUENCE_MAX
+
+
+def _duplicate(producer: Producer, header: BatchHeader) -> WrittenBatch:
+    """The batch that this one repeats; a refusal if it is none of those remembered."""
+    if producer.epoch == header.producer_epoch:
+        for batch in producer.batches:
+            if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+        expected = (producer.last_sequence + 1) & SEQUENCE_MAX
     else:
-        last_sequence = producer.last_sequence
-        expected = 0 if last_sequence == SEQUENCE_MAX else last_sequence + 1
-        if sequence == expected:
-            return
+        expected = 0
     raise Refused(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"producer {producer.producer_id} sent sequence {sequence} where {expected} was next",
+        f"producer {producer.producer_id} sent sequence {header.base_sequence} where {expected} was next",
+    )
+
+
+def _fenced(producer: Producer, epoch: int) -> Refused:
+    return Refused(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"producer {producer.producer_id} is at epoch {producer.epoch}, epoch {epoch} is fenced",
     )
