@@ -1,0 +1,28 @@
+"""DeleteTopics."""
+
+from __future__ import annotations
+
+from runnel.wire import Request, Response, Struct, field, int16, int32, string, uuid
+
+
+class DeleteTopicState(Struct):
+    name: string | None = None
+    topic_id: uuid = field()
+
+
+class DeleteTopicsRequest(Request, api=20, versions="1-6", flexible="4+"):
+    topics: list[DeleteTopicState] = field("6+")
+    topic_names: list[string] = field("0-5")
+    timeout_ms: int32 = 0
+
+
+class DeletableTopicResult(Struct):
+    name: string | None = field(nullable="6+")
+    topic_id: uuid = field("6+")
+    error_code: int16 = 0
+    error_message: string | None = field("5+", default=None)
+
+
+class DeleteTopicsResponse(Response, api=20, versions="1-6", flexible="4+"):
+    throttle_time_ms: int32 = 0
+    responses: list[DeletableTopicResult] = field()

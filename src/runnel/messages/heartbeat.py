@@ -1,0 +1,17 @@
+"""Heartbeat."""
+
+from __future__ import annotations
+
+from runnel.wire import Request, Response, field, int16, int32, string
+
+
+class HeartbeatRequest(Request, api=12, versions="0-4", flexible="4+"):
+    group_id: string = ""
+    generation_id: int32 = 0
+    member_id: string = ""
+    group_instance_id: string | None = field("3+", default=None)
+
+
+class HeartbeatResponse(Response, api=12, versions="0-4", flexible="4+"):
+    throttle_time_ms: int32 = field("1+")
+    error_code: int16 = 0

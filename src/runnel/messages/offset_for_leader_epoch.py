@@ -1,0 +1,38 @@
+"""OffsetForLeaderEpoch."""
+
+from __future__ import annotations
+
+from runnel.wire import Request, Response, Struct, field, int16, int32, int64, string
+
+
+class OffsetForLeaderPartition(Struct):
+    partition: int32 = 0
+    current_leader_epoch: int32 = -1
+    leader_epoch: int32 = 0
+
+
+class OffsetForLeaderTopic(Struct):
+    topic: string = ""
+    partitions: list[OffsetForLeaderPartition] = field()
+
+
+class OffsetForLeaderEpochRequest(Request, api=23, versions="2-4", flexible="4+"):
+    replica_id: int32 = field("3+", default=-2)
+    topics: list[OffsetForLeaderTopic] = field()
+
+
+class EpochEndOffset(Struct):
+    error_code: int16 = 0
+    partition: int32 = 0
+    leader_epoch: int32 = -1
+    end_offset: int64 = -1
+
+
+class OffsetForLeaderTopicResult(Struct):
+    topic: string = ""
+    partitions: list[EpochEndOffset] = field()
+
+
+class OffsetForLeaderEpochResponse(Response, api=23, versions="2-4", flexible="4+"):
+    throttle_time_ms: int32 = 0
+    topics: list[OffsetForLeaderTopicResult] = field()

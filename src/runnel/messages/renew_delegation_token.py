@@ -1,0 +1,16 @@
+"""RenewDelegationToken."""
+
+from __future__ import annotations
+
+from runnel.wire import Request, Response, bytes_, field, int16, int32, int64
+
+
+class RenewDelegationTokenRequest(Request, api=39, versions="1-2", flexible="2+"):
+    hmac: bytes_ = field()
+    renew_period_ms: int64 = 0
+
+
+class RenewDelegationTokenResponse(Response, api=39, versions="1-2", flexible="2+"):
+    error_code: int16 = 0
+    expiry_timestamp_ms: int64 = 0
+    throttle_time_ms: int32 = 0

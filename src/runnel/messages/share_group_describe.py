@@ -1,0 +1,47 @@
+"""ShareGroupDescribe."""
+
+from __future__ import annotations
+
+from runnel.wire import Request, Response, Struct, boolean, field, int16, int32, string, uuid
+
+
+class ShareGroupDescribeRequest(Request, api=77, versions="1", flexible="0+"):
+    group_ids: list[string] = field()
+    include_authorized_operations: boolean = False
+
+
+class TopicPartitions(Struct):
+    topic_id: uuid = field()
+    topic_name: string = ""
+    partitions: list[int32] = field()
+
+
+class Assignment(Struct):
+    topic_partitions: list[TopicPartitions] = field()
+
+
+class Member(Struct):
+    member_id: string = ""
+    rack_id: string | None = None
+    member_epoch: int32 = 0
+    client_id: string = ""
+    client_host: string = ""
+    subscribed_topic_names: list[string] = field()
+    assignment: Assignment = field()
+
+
+class DescribedGroup(Struct):
+    error_code: int16 = 0
+    error_message: string | None = None
+    group_id: string = ""
+    group_state: string = ""
+    group_epoch: int32 = 0
+    assignment_epoch: int32 = 0
+    assignor_name: string = ""
+    members: list[Member] = field()
+    authorized_operations: int32 = -2147483648
+
+
+class ShareGroupDescribeResponse(Response, api=77, versions="1", flexible="0+"):
+    throttle_time_ms: int32 = 0
+    groups: list[DescribedGroup] = field()

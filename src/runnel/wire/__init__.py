@@ -1,0 +1,58 @@
+"""Kafka's wire format: messages are declared once for all versions, codecs are compiled per version on first use.
+
+A message comes in as `decode(FetchRequest, 12, frame, position)` and goes out as `encode(response, 12)`. Bytes that are not
+what they claim raise MalformedMessage and nothing else. `python -m runnel.wire show Fetch 12` prints a compiled codec.
+"""
+
+from runnel.wire.codec import Buffer, decode, encode, encoded
+from runnel.wire.primitives import (
+    ZERO_UUID,
+    MalformedMessage,
+    Pieces,
+    UnknownVersion,
+    boolean,
+    bytes_,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    records_,
+    string,
+    uint16,
+    uint32,
+    uuid,
+)
+from runnel.wire.struct import Data, Field, Message, Request, Response, Struct, field, fields_of, is_flexible
+
+__all__ = [
+    "ZERO_UUID",
+    "Buffer",
+    "Data",
+    "Field",
+    "MalformedMessage",
+    "Message",
+    "Pieces",
+    "Request",
+    "Response",
+    "Struct",
+    "UnknownVersion",
+    "boolean",
+    "bytes_",
+    "decode",
+    "encode",
+    "encoded",
+    "field",
+    "fields_of",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "is_flexible",
+    "records_",
+    "string",
+    "uint16",
+    "uint32",
+    "uuid",
+]

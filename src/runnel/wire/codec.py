@@ -1,0 +1,51 @@
+"""The door of the wire: bytes to messages and back. Codecs are compiled when a version is first used."""
+
+from struct import error as LayoutError
+from typing import Any, TypeVar
+
+from runnel.wire.compile_decode import decoder_source
+from runnel.wire.compile_encode import encoder_source
+from runnel.wire.primitives import MalformedMessage, UnknownVersion
+from runnel.wire.struct import Message
+
+AnyMessage = TypeVar("AnyMessage", bound=Message)
+Buffer = bytes | bytearray | memoryview
+
+
+def decode(message: type[AnyMessage], version: int, buffer: Buffer, position: int = 0) -> AnyMessage:
+    """Read the message that fills `buffer` from `position` to its end; MalformedMessage if it is not one."""
+    decoder = message._decoders.get(version)
+    if decoder is None:
+        decoder = _compile(message, version, "decode")
+    try:
+        result: AnyMessage = decoder(memoryview(buffer), position)
+    except (LayoutError, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"{message.__name__} v{version}: {error}") from error
+    return result
+
+
+def encode(message: Message, version: int) -> list[Any]:
+    """Write a message as a list of buffers; large record data is in it as it was given, not copied."""
+    encoder = message._encoders.get(version)
+    if encoder is None:
+        encoder = _compile(type(message), version, "encode")
+    buffers: list[Any] = encoder(message)
+    return buffers
+
+
+def encoded(message: Message, version: int) -> bytes:
+    """Write a message as one bytes object."""
+    return b"".join(encode(message, version))
+
+
+def _compile(message: type[Message], version: int, verb: str) -> Any:
+    if version not in message.versions:
+        raise UnknownVersion(f"{message.__name__} has no version {version}, only {_shown(message.versions)}")
+    source = (decoder_source if verb == "decode" else encoder_source)(message, version)
+    function = source.compile(verb, f"{verb} {message.__name__} v{version}")
+    (message._decoders if verb == "decode" else message._encoders)[version] = function
+    return function
+
+
+def _shown(versions: range) -> str:
+    return f"{versions.start}-{versions.stop - 1}"
