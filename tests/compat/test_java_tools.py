@@ -1,0 +1,88 @@
+"""Apache Kafka's own console tools: the Java clients as their users meet them."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+CACHE = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
+JARS = sorted(CACHE.glob("kafka-*/.complete"))
+JAVA = shutil.which("java")
+
+pytestmark = [
+    pytest.mark.java,
+    pytest.mark.skipif(JAVA is None, reason="no Java runtime on this machine"),
+    pytest.mark.skipif(not JARS, reason="Apache Kafka's jars are not in the conformance cache"),
+]
+
+FLAGS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+TOOLS = "org.apache.kafka.tools"
+
+
+def tool(name: str, *arguments: str, stdin: str = "", exit_code: int = 0) -> str:
+    """What one tool prints, errors included."""
+    assert JAVA is not None
+    command = [JAVA, *FLAGS, "-cp", f"{JARS[-1].parent}/*", name, *arguments]
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90)
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_topics_are_created_described_altered_and_deleted(bootstrap, group) -> None:
+    server = ["--bootstrap-server", bootstrap, "--topic", f"java-{group}"]
+    created = tool(
+        f"{TOOLS}.TopicCommand", *server, "--create", "--partitions", "2", "--config", "retention.ms=99000"
+    )
+    assert "Created topic" in created
+    tool(f"{TOOLS}.TopicCommand", *server, "--alter", "--partitions", "3")
+    described = tool(f"{TOOLS}.TopicCommand", *server, "--describe")
+    assert re.search(r"PartitionCount: 3.*retention\.ms=99000", described)
+    tool(f"{TOOLS}.TopicCommand", *server, "--delete")
+    assert "does not exist" in tool(f"{TOOLS}.TopicCommand", *server, "--describe", exit_code=1)
+
+
+def test_settings_are_altered_and_described(bootstrap, topic) -> None:
+    entity = ["--bootstrap-server", bootstrap, "--entity-type", "topics", "--entity-name", topic]
+    altered = tool("kafka.admin.ConfigCommand", *entity, "--alter", "--add-config", "max.message.bytes=77000")
+    assert "Completed updating" in altered
+    assert "max.message.bytes=77000" in tool("kafka.admin.ConfigCommand", *entity, "--describe")
+
+
+def test_the_console_pair_talks_in_a_group_that_can_be_moved(bootstrap, make_topic, group) -> None:
+    topic = make_topic(partitions=2)
+    server = ["--bootstrap-server", bootstrap]
+    keyed = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
+    lines = "".join(f"k{number}:v{number}\n" for number in range(50))
+    tool(f"{TOOLS}.ConsoleProducer", *server, "--topic", topic, *keyed, stdin=lines)
+
+    reading = ["--topic", topic, "--group", group, "--max-messages", "50", "--timeout-ms", "30000"]
+    consumed = tool(f"{TOOLS}.consumer.ConsoleConsumer", *server, *reading, "--from-beginning")
+    assert sorted(re.findall(r"^v\d+$", consumed, re.M)) == sorted(f"v{number}" for number in range(50))
+
+    groups = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+    described = tool(groups, *server, "--describe", "--group", group)
+    lags = [line.split()[5] for line in described.splitlines() if line.startswith(group)]
+    assert lags == ["0", "0"], described
+    tool(groups, *server, "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute")
+    again = tool(f"{TOOLS}.consumer.ConsoleConsumer", *server, *reading)
+    assert "Processed a total of 50" in again
+    assert "successful" in tool(groups, *server, "--delete", "--group", group)
+
+
+def test_the_performance_pair_moves_every_record(bootstrap, make_topic) -> None:
+    topic = make_topic(partitions=3)
+    load = ["--topic", topic, "--num-records", "20000", "--record-size", "200", "--throughput", "-1"]
+    properties = ["--command-property", "acks=all", "compression.type=lz4"]
+    sent = tool(f"{TOOLS}.ProducerPerformance", *load, "--bootstrap-server", bootstrap, *properties)
+    assert "20000 records sent" in sent
+    ends = tool(f"{TOOLS}.GetOffsetShell", "--bootstrap-server", bootstrap, "--topic", topic)
+    assert sum(int(line.rsplit(":", 1)[1]) for line in ends.split() if line.startswith(topic)) == 20000
+
+
+def test_the_cluster_tells_its_versions(bootstrap) -> None:
+    listed = tool(f"{TOOLS}.BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
+    assert "Produce(0)" in listed
+    assert "UNSUPPORTED" not in listed.split("Produce(0)")[1].split(",")[0]

@@ -1,0 +1,112 @@
+"""A Runnel broker as its users run it: a process of its own, to be stopped, killed and started again."""
+
+import contextlib
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def answers(port: int, timeout_s: float = 2.0) -> bool:
+    """Does a broker answer ApiVersions here?"""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+            connection.sendall(API_VERSIONS_REQUEST)
+            return len(connection.recv(8)) == 8
+    except OSError:
+        return False
+
+
+class BrokerProcess:
+    """One `runnel serve` over one data folder; the port stays the same across restarts."""
+
+    def __init__(self, data_dir: Path, settings: Mapping[str, str] | None = None, port: int = 0) -> None:
+        self.data_dir = data_dir
+        self.settings = dict(settings or {})
+        self.port = port or free_port()
+        self.log_path = data_dir.with_name(data_dir.name + ".log")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.started_in_s = 0.0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def command(self) -> list[str]:
+        sets = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
+        serve = ["serve", "--data-dir", str(self.data_dir), "--listen", self.bootstrap]
+        return [str(Path(sys.executable).with_name("runnel")), *serve, *sets]
+
+    def launch(self) -> None:
+        """Start the process without waiting for it."""
+        assert self.process is None
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def start(self, timeout_s: float = 60.0) -> "BrokerProcess":
+        """Start the process and wait until it answers a client."""
+        began = time.monotonic()
+        self.launch()
+        self.wait_until_answering(timeout_s)
+        self.started_in_s = time.monotonic() - began
+        return self
+
+    def wait_until_answering(self, timeout_s: float = 60.0) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + timeout_s
+        while not answers(self.port):
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the broker ended with {self.process.returncode}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"no answer from the broker after {timeout_s} s:\n{self.log_tail()}")
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """kill -9: the process gets no chance to tidy up."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def stop(self, timeout_s: float = 60.0) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout_s)
+        finally:
+            self.kill()
+
+    def log_tail(self, characters: int = 3000) -> str:
+        return self.log_path.read_text(errors="replace")[-characters:] if self.log_path.exists() else ""
+
+    def __enter__(self) -> "BrokerProcess":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None:
+            self.stop()
