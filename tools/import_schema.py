@@ -1,7 +1,8 @@
 """Write message declarations from Kafka's protocol facts, as a start for a file that people then curate.
 
-    python tools/import_schema.py FACTS.json Fetch            print the declarations of one API
-    python tools/import_schema.py FACTS.json --all FOLDER     write one file per client-facing API that is not there yet
+    python tools/import_schema.py FACTS.json Fetch             print the declarations of an API
+    python tools/import_schema.py FACTS.json OffsetCommitKey   or of a message that stands alone
+    python tools/import_schema.py FACTS.json --all FOLDER      write each client API that has no file yet
 
 FACTS.json maps message names to Kafka's JSON for them (names, types, versions, tags, defaults).
 """
@@ -46,7 +47,7 @@ class Declarations:
         reach = _reach(spec, structs)
         for name in _in_order(structs):
             self._declare(renamed.get(name, name), "Struct", structs[name], reach[name], renamed)
-        key = f"api={spec['apiKey']}, " if "apiKey" in spec and base != "Data" else ""
+        key = f"api={spec['apiKey']}, " if "apiKey" in spec else ""
         flexible = "" if spec["flexibleVersions"] == "none" else f', flexible="{spec["flexibleVersions"]}"'
         head = f'{base}, {key}versions="{spec["validVersions"]}"{flexible}'
         self.used.add(base)
@@ -194,31 +195,35 @@ def _default(spec: dict[str, Any], composite: bool) -> str | None:
     return repr(value)
 
 
-def declare_api(facts: dict[str, Any], api: str) -> str:
-    """The file of one API."""
+def declare(facts: dict[str, Any], names: list[str]) -> str:
+    """One file that declares the named APIs, or messages that are neither request nor response."""
     file = Declarations()
-    file.add_message(facts[api + "Request"], "Request", "Requested")
-    file.add_message(facts[api + "Response"], "Response", "Answered")
-    return file.text(f"{api}.")
+    for name in names:
+        if name + "Request" in facts:
+            file.add_message(facts[name + "Request"], "Request", "Requested")
+            file.add_message(facts[name + "Response"], "Response", "Answered")
+        else:
+            file.add_message(facts[name], "Data", name)
+    return file.text(", ".join(names) + ".")
 
 
 def main() -> None:
-    """Print one API's declarations or write all that are missing."""
+    """Print the declarations that were asked for, or write all that are missing."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("facts", type=Path)
-    parser.add_argument("api", nargs="?")
+    parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--all", type=Path, metavar="FOLDER")
     arguments = parser.parse_args()
     facts = json.loads(arguments.facts.read_text())
-    if arguments.api:
-        print(declare_api(facts, arguments.api), end="")
+    if arguments.names:
+        print(declare(facts, arguments.names), end="")
     for name, spec in facts.items() if arguments.all else ():
         api = name.removesuffix("Request")
         path = arguments.all / f"{snake(api)}.py" if arguments.all else None
         if path and spec["type"] == "request" and "broker" in spec.get("listeners", ()) and not path.exists():
-            path.write_text(declare_api(facts, api))
+            path.write_text(declare(facts, [api]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every API by its key. A module is imported when its API is first asked for, so that starting costs nothing for the rest."""
+"""Every API by its key. Modules are imported when first asked for: starting costs nothing for the rest."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from importlib import import_module
 
 from runnel.wire import Request, Response
 
-# key: (name, first flexible version). The latter stands here because request headers are read before the message is known.
+# key: (name, first flexible version). The latter stands here because a request's header is read first,
+# before the module of its message is needed.
 _TABLE: dict[int, tuple[str, int | None]] = {
     0: ("Produce", 9),
     1: ("Fetch", 12),

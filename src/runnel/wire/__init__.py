@@ -1,10 +1,11 @@
-"""Kafka's wire format: messages are declared once for all versions, codecs are compiled per version on first use.
+"""Kafka's wire format: messages are declared once for all versions, codecs are compiled per version.
 
-A message comes in as `decode(FetchRequest, 12, frame, position)` and goes out as `encode(response, 12)`. Bytes that are not
-what they claim raise MalformedMessage and nothing else. `python -m runnel.wire show Fetch 12` prints a compiled codec.
+A message comes in as `decode(FetchRequest, 12, frame, position)` and goes out as `encode(response, 12)`.
+Bytes that are not what they claim raise MalformedMessage and nothing else.
+`python -m runnel.wire show Fetch 12` prints a compiled codec.
 """
 
-from runnel.wire.codec import Buffer, decode, encode, encoded
+from runnel.wire.codec import AnyMessage, Buffer, decode, decode_prefix, encode, encoded
 from runnel.wire.primitives import (
     ZERO_UUID,
     MalformedMessage,
@@ -27,6 +28,7 @@ from runnel.wire.struct import Data, Field, Message, Request, Response, Struct, 
 
 __all__ = [
     "ZERO_UUID",
+    "AnyMessage",
     "Buffer",
     "Data",
     "Field",
@@ -40,6 +42,7 @@ __all__ = [
     "boolean",
     "bytes_",
     "decode",
+    "decode_prefix",
     "encode",
     "encoded",
     "field",

@@ -15,7 +15,7 @@ def main() -> None:
     show.add_argument("api", help="API name or key: Fetch, 1")
     show.add_argument("version", type=int)
     arguments = parser.parse_args()
-    # Messages are built on the wire, never the other way round; only this command looks up, so it asks by name.
+    # Messages rest on the wire, never the other way round; only this command looks up, so it asks by name.
     registry = importlib.import_module("runnel.messages.registry")
     try:
         api = registry.api_named(arguments.api)

@@ -14,13 +14,25 @@ Buffer = bytes | bytearray | memoryview
 
 def decode(message: type[AnyMessage], version: int, buffer: Buffer, position: int = 0) -> AnyMessage:
     """Read the message that fills `buffer` from `position` to its end; MalformedMessage if it is not one."""
+    result, end = decode_prefix(message, version, buffer, position)
+    if end != len(buffer):
+        raise MalformedMessage(f"{message.__name__} v{version} ends at {end}, the input at {len(buffer)}")
+    return result
+
+
+def decode_prefix(
+    message: type[AnyMessage], version: int, buffer: Buffer, position: int = 0
+) -> tuple[AnyMessage, int]:
+    """Read a message that others bytes may follow; returns it and where it ends."""
     decoder = message._decoders.get(version)
     if decoder is None:
         decoder = _compile(message, version, "decode")
     try:
-        result: AnyMessage = decoder(memoryview(buffer), position)
+        result: tuple[AnyMessage, int] = decoder(memoryview(buffer), position)
     except (LayoutError, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"{message.__name__} v{version}: {error}") from error
+    if result[1] > len(buffer):
+        raise MalformedMessage(f"{message.__name__} v{version} is cut short")
     return result
 
 

@@ -1,12 +1,12 @@
 """Writes the decoder of one message in one version.
 
-What makes the result fast (the encoder shares these): consecutive fixed-size fields become one `struct` call; the length,
-count or number of tags that follows them rides in the same call; varints of one byte are the straight path; structs are
-inlined as loops, so there is no call per element but the constructor's.
+What makes the result fast (the encoder shares these): consecutive fixed-size fields become one `struct`
+call; the length, count or number of tags that follows them rides in the same call; varints of one byte are
+the straight path; structs are inlined as loops, so there is no call per element but the constructor's.
 
-What makes it safe: a length that reaches past the end moves the position past the end, where the next read or the final
-comparison with the limit refuses it, and a slice never grows beyond the input. Counts are compared with the bytes
-left before anything is built. So the memory used is bounded by the size of the input.
+What makes it safe: a length that reaches past the end moves the position past the end, where the next read
+or the final comparison refuses it, and a slice never grows beyond the input. Counts are compared with the
+bytes left before anything is built. So the memory used is bounded by the size of the input.
 """
 
 from runnel.wire.primitives import (
@@ -27,7 +27,7 @@ from runnel.wire.struct import UNSET, Field, Message, Struct, fields_of, is_flex
 
 
 def decoder_source(message: type[Message], version: int) -> Source:
-    """The source of `decode(view, position) -> message`."""
+    """The source of `decode(view, position) -> (message, end)`; the caller checks the end."""
     return _Decoder(message, version).source
 
 
@@ -46,9 +46,7 @@ class _Decoder:
         with self.source.block("def decode(view, position):"):
             self.source.line("limit = len(view)")
             result = self.read_struct(message)
-            with self.source.block("if position != limit:"):
-                self.refuse("message does not end where the input does")
-            self.source.line(f"return {result}")
+            self.source.line(f"return {result}, position")
 
     def refuse(self, why: str) -> None:
         self.source.line(f"raise MalformedMessage({why!r})")

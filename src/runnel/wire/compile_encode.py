@@ -1,7 +1,7 @@
 """Writes the encoder of one message in one version.
 
-Small values are gathered in a list and joined once; record data is passed on as it is, so that a response with megabytes of
-records costs as much as one without. The tricks are those of the decoder, mirrored.
+Small values are gathered in a list and joined once; record data is passed on as it is, so that a response
+with megabytes of records costs as much as one without. The tricks are those of the decoder, mirrored.
 """
 
 from runnel.wire.primitives import (
@@ -142,7 +142,7 @@ class _Encoder:
             self.flush()
 
     def write_tags(self, tagged: list[tuple[Field, str]]) -> None:
-        """Emit the tagged fields that differ from their defaults; their number rides with the fields before it."""
+        """Emit the tagged fields that differ from their defaults; their number rides with what is before."""
         if not tagged:
             self.run.append(("x", ""))
             return

@@ -1,8 +1,8 @@
 """What stands before a message on a connection: its size, and the request or response header.
 
-A frame is the bytes after the four of its size. Request headers: v1 has the client's name, v2 adds tagged fields; the name
-stays a plain string even there, because a broker must be able to read it before it knows the version. The header that
-ends before the name (v0) belonged to an API that no longer exists.
+A frame is the bytes after the four of its size. Request headers: v1 has the client's name, v2 adds tagged
+fields; the name stays a plain string even there, because a broker must be able to read it before it knows
+the version. The header that ends before the name (v0) belonged to an API that no longer exists.
 """
 
 from collections.abc import Mapping
@@ -67,7 +67,10 @@ def size_of(buffers: list[Any]) -> int:
 
 
 def has_flexible_header(response: type[Response], version: int) -> bool:
-    """Whether the response header has tagged fields. Never for ApiVersions: its reader does not know our version yet."""
+    """Whether the response header has tagged fields.
+
+    Never for ApiVersions: its reader does not know yet what we speak.
+    """
     return response.api_key != API_VERSIONS_KEY and is_flexible(response, version)
 
 

@@ -87,7 +87,7 @@ class Pieces(Protocol):
     def size_bytes(self) -> int: ...
 
 
-# Record data below this size is cheaper to copy into the surrounding bytes than to send as a buffer of its own.
+# Record data up to this size is cheaper to copy into the bytes around it than to send as a buffer of its own.
 COPIED_RECORDS_BYTES = 2048
 
 

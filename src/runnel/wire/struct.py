@@ -7,8 +7,9 @@
     class FetchRequest(Request, api=1, versions="4-18", flexible="12+"):
         topics: list[FetchTopic] = field()
 
-A plain value is the default of a field that every version has. `X | None` may be null on the wire: in all versions of the
-field, or in those that `nullable` names. A tagged struct that is `X | None` is None when it was left out.
+A plain value is the default of a field that every version has. `X | None` may be null on the wire: in all
+versions of the field, or in those that `nullable` names. A tagged struct that is `X | None` is None when it
+was left out; its fields then have their defaults.
 """
 
 import sys
@@ -88,7 +89,7 @@ class Field:
 
 @dataclass_transform()
 class StructType(type):
-    """Turns a declaration into a slotted class; everything costly waits for first use, so that import stays quick."""
+    """Turns a declaration into a slotted class; what is costly waits for first use: imports stay quick."""
 
     def __new__(
         mcs,

@@ -1,0 +1,338 @@
+"""What the metadata log holds: the facts that make up a cluster, numbered and shaped like Kafka's own.
+
+A record's value is three varints (frame version 1, kind of record, version) and then the record.
+"""
+
+from __future__ import annotations
+
+from runnel.schemas.coordinator import UnknownRecord
+from runnel.wire import (
+    Buffer,
+    Data,
+    MalformedMessage,
+    Struct,
+    boolean,
+    bytes_,
+    decode,
+    encoded,
+    field,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
+from runnel.wire.primitives import long_unsigned_varint, varint
+
+
+class MetadataRecord(Data):
+    """A fact about the cluster; `api_key` is its kind."""
+
+
+class BrokerEndpoint(Struct):
+    """Where one listener of a broker can be reached."""
+
+    name: string = ""
+    host: string = ""
+    port: uint16 = 0
+    security_protocol: int16 = 0
+
+
+class BrokerFeature(Struct):
+    """The levels of a feature that a broker can work at."""
+
+    name: string = ""
+    min_supported_version: int16 = 0
+    max_supported_version: int16 = 0
+
+
+class RegisterBrokerRecord(MetadataRecord, api=0, versions="0-3", flexible="0+"):
+    """A broker joined, or came back as a new incarnation.
+
+    v1 controlled shutdown · v2 left over from the move off ZooKeeper · v3 log directories
+    """
+
+    broker_id: int32 = 0
+    is_migrating_zk_broker: boolean = field("2+")
+    incarnation_id: uuid = field()
+    broker_epoch: int64 = 0
+    end_points: list[BrokerEndpoint] = field()
+    features: list[BrokerFeature] = field()
+    rack: string | None = field()
+    fenced: boolean = True
+    in_controlled_shutdown: boolean = field("1+")
+    log_dirs: list[uuid] = field("3+", tag=0)
+
+
+class UnregisterBrokerRecord(MetadataRecord, api=1, versions="0", flexible="0+"):
+    """A broker left for good."""
+
+    broker_id: int32 = 0
+    broker_epoch: int64 = 0
+
+
+class TopicRecord(MetadataRecord, api=2, versions="0", flexible="0+"):
+    """A topic was created."""
+
+    name: string = ""
+    topic_id: uuid = field()
+
+
+class PartitionRecord(MetadataRecord, api=3, versions="0-2", flexible="0+"):
+    """A partition was created, or stands so in a snapshot.
+
+    v1 directories · v2 eligible leader replicas (KIP-966)
+    """
+
+    partition_id: int32 = -1
+    topic_id: uuid = field()
+    replicas: list[int32] = field()  # preferred leader first
+    isr: list[int32] = field()
+    removing_replicas: list[int32] = field()
+    adding_replicas: list[int32] = field()
+    leader: int32 = -1  # -1 while there is none
+    leader_recovery_state: int8 = field(tag=0)  # 1 after an unclean election
+    leader_epoch: int32 = -1
+    partition_epoch: int32 = -1  # grows with every change of the partition
+    directories: list[uuid] = field("1+")  # in the order of `replicas`
+    eligible_leader_replicas: list[int32] | None = field("2+", default=None, tag=1)
+    last_known_elr: list[int32] | None = field("2+", default=None, tag=2)
+
+
+class ConfigRecord(MetadataRecord, api=4, versions="0", flexible="0+"):
+    """A setting of a topic, broker, group or client was made or taken back."""
+
+    resource_type: int8 = 0  # 2 topic, 4 broker, 16 client metrics, 32 group
+    resource_name: string = ""
+    name: string = ""
+    value: string | None = field()  # null takes the setting back
+
+
+class PartitionChangeRecord(MetadataRecord, api=5, versions="0-2", flexible="0+"):
+    """Something about a partition changed; what is left out stayed as it was.
+
+    v1 directories · v2 eligible leader replicas (KIP-966)
+    """
+
+    partition_id: int32 = -1
+    topic_id: uuid = field()
+    isr: list[int32] | None = field(default=None, tag=0)
+    leader: int32 = field(default=-2, tag=1)  # -1 for none, -2 for no change
+    replicas: list[int32] | None = field(default=None, tag=2)
+    removing_replicas: list[int32] | None = field(default=None, tag=3)
+    adding_replicas: list[int32] | None = field(default=None, tag=4)
+    leader_recovery_state: int8 = field(default=-1, tag=5)  # -1 for no change
+    directories: list[uuid] | None = field("1+", default=None, tag=8)
+    eligible_leader_replicas: list[int32] | None = field("2+", default=None, tag=6)
+    last_known_elr: list[int32] | None = field("2+", default=None, tag=7)
+
+
+class FenceBrokerRecord(MetadataRecord, api=7, versions="0", flexible="0+"):
+    """A broker may not lead any more; today a registration change says so."""
+
+    id: int32 = 0
+    epoch: int64 = 0
+
+
+class UnfenceBrokerRecord(MetadataRecord, api=8, versions="0", flexible="0+"):
+    """A broker may lead again; today a registration change says so."""
+
+    id: int32 = 0
+    epoch: int64 = 0
+
+
+class RemoveTopicRecord(MetadataRecord, api=9, versions="0", flexible="0+"):
+    """A topic and all its partitions are gone."""
+
+    topic_id: uuid = field()
+
+
+class DelegationTokenRecord(MetadataRecord, api=10, versions="0", flexible="0+"):
+    """A delegation token was made or renewed."""
+
+    owner: string = ""
+    requester: string = ""
+    renewers: list[string] = field()
+    issue_timestamp: int64 = 0
+    max_timestamp: int64 = 0
+    expiration_timestamp: int64 = 0
+    token_id: string = ""
+
+
+class UserScramCredentialRecord(MetadataRecord, api=11, versions="0", flexible="0+"):
+    """How a user proves to know a password."""
+
+    name: string = ""
+    mechanism: int8 = 0
+    salt: bytes_ = field()
+    stored_key: bytes_ = field()
+    server_key: bytes_ = field()
+    iterations: int32 = 0
+
+
+class FeatureLevelRecord(MetadataRecord, api=12, versions="0", flexible="0+"):
+    """The cluster now works at this level of a feature."""
+
+    name: string = ""
+    feature_level: int16 = 0
+
+
+class EntityData(Struct):
+    """One coordinate of a quota: a user, a client id or an address."""
+
+    entity_type: string = ""
+    entity_name: string | None = field()  # null is the default of its type
+
+
+class ClientQuotaRecord(MetadataRecord, api=14, versions="0", flexible="0+"):
+    """A quota was set or taken back."""
+
+    entity: list[EntityData] = field()
+    key: string = ""
+    value: float64 = 0.0
+    remove: boolean = False
+
+
+class ProducerIdsRecord(MetadataRecord, api=15, versions="0", flexible="0+"):
+    """A block of producer ids was given to a broker."""
+
+    broker_id: int32 = 0
+    broker_epoch: int64 = -1
+    next_producer_id: int64 = 0  # the first id of the next block
+
+
+class BrokerRegistrationChangeRecord(MetadataRecord, api=17, versions="0-2", flexible="0+"):
+    """A registered broker was fenced, unfenced, or is about to stop."""
+
+    broker_id: int32 = 0
+    broker_epoch: int64 = 0
+    fenced: int8 = field(tag=0)  # 1 fenced, -1 unfenced, 0 no change
+    in_controlled_shutdown: int8 = field("1+", tag=1)  # 1 yes, 0 no change
+    log_dirs: list[uuid] = field("2+", tag=2)
+
+
+class AccessControlEntryRecord(MetadataRecord, api=18, versions="0", flexible="0+"):
+    """A rule of access was added."""
+
+    id: uuid = field()
+    resource_type: int8 = 0
+    resource_name: string = ""
+    pattern_type: int8 = 0
+    principal: string = ""
+    host: string = ""
+    operation: int8 = 0
+    permission_type: int8 = 0
+
+
+class RemoveAccessControlEntryRecord(MetadataRecord, api=19, versions="0", flexible="0+"):
+    """A rule of access was taken back."""
+
+    id: uuid = field()
+
+
+class NoOpRecord(MetadataRecord, api=20, versions="0", flexible="0+"):
+    """Nothing happened; it keeps the log moving."""
+
+
+class RemoveUserScramCredentialRecord(MetadataRecord, api=22, versions="0", flexible="0+"):
+    """A user can no longer use this mechanism."""
+
+    name: string = ""
+    mechanism: int8 = 0
+
+
+class BeginTransactionRecord(MetadataRecord, api=23, versions="0", flexible="0+"):
+    """The records from here to the end of the transaction count together or not at all."""
+
+    name: string | None = field(default=None, tag=0)
+
+
+class EndTransactionRecord(MetadataRecord, api=24, versions="0", flexible="0+"):
+    """The records since the beginning of the transaction count."""
+
+
+class AbortTransactionRecord(MetadataRecord, api=25, versions="0", flexible="0+"):
+    """The records since the beginning of the transaction do not count."""
+
+    reason: string | None = field(default=None, tag=0)
+
+
+class RemoveDelegationTokenRecord(MetadataRecord, api=26, versions="0", flexible="0+"):
+    """A delegation token is gone."""
+
+    token_id: string = ""
+
+
+class ControllerEndpoint(Struct):
+    """Where one listener of a controller can be reached."""
+
+    name: string = ""
+    host: string = ""
+    port: uint16 = 0
+    security_protocol: int16 = 0
+
+
+class ControllerFeature(Struct):
+    """The levels of a feature that a controller can work at."""
+
+    name: string = ""
+    min_supported_version: int16 = 0
+    max_supported_version: int16 = 0
+
+
+class RegisterControllerRecord(MetadataRecord, api=27, versions="0", flexible="0+"):
+    """A controller joined, or came back as a new incarnation."""
+
+    controller_id: int32 = 0
+    incarnation_id: uuid = field()
+    zk_migration_ready: boolean = False
+    end_points: list[ControllerEndpoint] = field()
+    features: list[ControllerFeature] = field()
+
+
+class ClearElrRecord(MetadataRecord, api=28, versions="0", flexible="0+"):
+    """The eligible leader replicas of a topic were forgotten."""
+
+    topic_name: string = ""  # empty for all topics
+
+
+_FRAME_VERSION = 1
+
+METADATA_RECORDS: dict[int, type[MetadataRecord]] = {
+    record.api_key: record for record in MetadataRecord.__subclasses__()
+}
+
+
+def encode_metadata_record(record: MetadataRecord, version: int | None = None) -> bytes:
+    """The bytes of a record's value, in its newest version unless told otherwise."""
+    version = record.versions[-1] if version is None else version
+    head = varint(_FRAME_VERSION) + varint(record.api_key) + varint(version)
+    return head + encoded(record, version)
+
+
+def decode_metadata_record(value: Buffer) -> MetadataRecord | UnknownRecord:
+    """Read a record back; what this release cannot know is told apart, damage is MalformedMessage."""
+    # A copy, because decoded fields are views and would keep the whole batch in memory.
+    value = bytes(value)
+    (frame_version, kind, version), position = _read_varints(value, 3)
+    if frame_version != _FRAME_VERSION:
+        raise MalformedMessage(f"metadata records have frame version {_FRAME_VERSION}, not {frame_version}")
+    if kind not in METADATA_RECORDS:
+        return UnknownRecord(kind, None)
+    if version not in METADATA_RECORDS[kind].versions:
+        return UnknownRecord(kind, version)
+    return decode(METADATA_RECORDS[kind], version, value, position)
+
+
+def _read_varints(value: bytes, count: int) -> tuple[list[int], int]:
+    view, position, values = memoryview(value), 0, []
+    try:
+        for _ in range(count):
+            number, position = long_unsigned_varint(view, position)
+            values.append(number)
+    except IndexError as error:
+        raise MalformedMessage("a metadata record is too short for its head") from error
+    return values, position
