@@ -72,22 +72,25 @@ def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers
 ) -> bytes:
     """One record as it stands in an uncompressed batch, its length first."""
-    parts = [
-        b"\x00",
-        encode_varint(timestamp_delta),
-        encode_varint(offset_delta),
-        *_length_prefixed(key),
-        *_length_prefixed(value),
-        encode_varint(len(headers)),
-    ]
-    for name, header_value in headers:
-        parts += _length_prefixed(name.encode("utf-8"))
-        parts += _length_prefixed(header_value)
-    body = b"".join(parts)
+    body = b"".join(
+        (
+            b"\x00",
+            encode_varint(timestamp_delta),
+            encode_varint(offset_delta),
+            b"\x01" if key is None else encode_varint(len(key)),
+            key or b"",
+            b"\x01" if value is None else encode_varint(len(value)),
+            value or b"",
+            _encode_headers(headers) if headers else b"\x00",
+        )
+    )
     return encode_varint(len(body)) + body
 
 
-def _length_prefixed(value: bytes | None) -> tuple[bytes, bytes]:
-    if value is None:
-        return b"\x01", b""
-    return encode_varint(len(value)), value
+def _encode_headers(headers: Headers) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for name, value in headers:
+        encoded_name = name.encode("utf-8")
+        parts += (encode_varint(len(encoded_name)), encoded_name)
+        parts += (b"\x01", b"") if value is None else (encode_varint(len(value)), value)
+    return b"".join(parts)

@@ -163,7 +163,8 @@ def seal(header: BatchHeader, payload: Buffer) -> bytearray:
 
 def checksum(buffer: Buffer, position: int, size_bytes: int) -> int:
     """The CRC-32C that the batch at `position` ought to carry."""
-    return crc32c(memoryview(buffer)[position + CRC_START : position + size_bytes])
+    crc: int = crc32c(memoryview(buffer)[position + CRC_START : position + size_bytes])
+    return crc
 
 
 def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:

@@ -8,9 +8,13 @@ VARINT_BYTES_MAX = 10
 
 def encode_varint(value: int) -> bytes:
     """A signed integer in zigzag form, seven bits per byte, low bits first."""
+    if 0 <= value < len(_SMALL):
+        return _SMALL[value]
+    return _encode(value)
+
+
+def _encode(value: int) -> bytes:
     zigzag = value << 1 if value >= 0 else (-value << 1) - 1
-    if zigzag < 0x80:
-        return _ONE_BYTE[zigzag]
     encoded = bytearray()
     while zigzag >= 0x80:
         encoded.append(zigzag & 0x7F | 0x80)
@@ -37,4 +41,4 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
     return (zigzag >> 1) ^ -(zigzag & 1), position + 1
 
 
-_ONE_BYTE = [bytes([value]) for value in range(0x80)]
+_SMALL = [_encode(value) for value in range(1024)]

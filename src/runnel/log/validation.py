@@ -54,8 +54,8 @@ def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client
     header = _sound_batch(records, config)
     if from_client:
         _refuse_what_clients_may_not_send(header)
-    if config.cleanup_compact and not header.attributes & CONTROL:
-        _refuse_missing_keys(records, header)
+        if config.cleanup_compact:
+            _refuse_missing_keys(records, header)
     if records.readonly:
         records = memoryview(bytearray(records))
     if config.compression_type != "producer":
