@@ -299,6 +299,18 @@ class ClearElrRecord(MetadataRecord, api=28, versions="0", flexible="0+"):
     topic_name: string = ""  # empty for all topics
 
 
+class ClusterRecord(MetadataRecord, api=10000, versions="0", flexible="0+"):
+    """The cluster was founded; ours alone, as Kafka keeps the id outside of its log."""
+
+    cluster_id: string = ""
+
+
+class SnapshotRecord(MetadataRecord, api=10001, versions="0", flexible="0+"):
+    """The rest of this batch is the whole state; ours alone, as Kafka keeps snapshots outside of its log."""
+
+    time_ms: int64 = 0
+
+
 _FRAME_VERSION = 1
 
 METADATA_RECORDS: dict[int, type[MetadataRecord]] = {

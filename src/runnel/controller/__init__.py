@@ -1,0 +1,1 @@
+"""Cluster metadata: requests become records, records become the image. No I/O here."""

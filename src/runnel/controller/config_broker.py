@@ -1,0 +1,67 @@
+"""Every broker setting that means something here, and Kafka's settings that do not."""
+
+from difflib import get_close_matches
+
+from runnel.controller.config_broker_groups import (
+    GROUP_COORDINATOR_CONFIGS,
+    SHARE_CONFIGS,
+    STREAMS_CONFIGS,
+    TRANSACTION_CONFIGS,
+)
+from runnel.controller.config_broker_log import LOG_CONFIGS
+from runnel.controller.config_broker_net import NODE_CONFIGS
+
+BROKER_CONFIGS = {
+    **NODE_CONFIGS,
+    **LOG_CONFIGS,
+    **GROUP_COORDINATOR_CONFIGS,
+    **TRANSACTION_CONFIGS,
+    **SHARE_CONFIGS,
+    **STREAMS_CONFIGS,
+}
+
+# Kafka has these and a settings file may carry them over: they steer threads, plug-ins, a quorum of several
+# nodes or security that this broker does not have, so they are taken note of and change nothing.
+IGNORED_PREFIXES = (
+    "add.partitions.to.txn.", "alter.log.dirs.", "confluent.", "controller.", "delegation.token.",
+    "kafka.metrics.",
+    "leader.imbalance.", "metric", "password.encoder.", "remote.", "replica.", "replication.quota.", "sasl.",
+    "security.", "share.coordinator.", "ssl.", "zookeeper.",
+)  # fmt: skip
+IGNORED_NAMES = frozenset({
+    "alter.config.policy.class.name", "authorizer.class.name", "auto.leader.rebalance.enable",
+    "background.threads",
+    "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "client.quota.callback.class",
+    "config.providers",
+    "connection.failed.authentication.delay.ms", "connections.max.reauth.ms", "controlled.shutdown.enable",
+    "cordoned.log.dirs", "create.topic.policy.class.name", "delete.records.purgatory.purge.interval.requests",
+    "early.start.listeners", "fetch.purgatory.purge.interval.requests",
+    "follower.fetch.last.tiered.offset.enable",
+    "group.coordinator.append.linger.ms", "group.coordinator.background.threads",
+    "group.coordinator.cached.buffer.max.bytes", "group.coordinator.threads", "group.share.assignors",
+    "group.share.enable", "group.share.max.assignment.interval.ms", "group.share.min.assignment.interval.ms",
+    "group.streams.max.assignment.interval.ms", "group.streams.min.assignment.interval.ms",
+    "initial.broker.registration.timeout.ms", "inter.broker.listener.name", "log.dir.failure.timeout.ms",
+    "metadata.log.dir", "metadata.log.max.snapshot.interval.ms", "metadata.log.segment.ms",
+    "metadata.max.idle.interval.ms", "metadata.max.retention.bytes", "metadata.max.retention.ms",
+    "num.io.threads",
+    "num.network.threads", "num.replica.alter.log.dirs.threads", "num.replica.fetchers",
+    "principal.builder.class",
+    "process.roles", "producer.purgatory.purge.interval.requests",
+    "share.fetch.purgatory.purge.interval.requests",
+    "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms", "super.users",
+    "telemetry.max.bytes", "transaction.state.log.load.buffer.size", "transaction.two.phase.commit.enable",
+})  # fmt: skip
+
+
+def is_ignored(name: str) -> bool:
+    """Whether Kafka knows a setting that has no meaning here."""
+    if name in BROKER_CONFIGS:
+        return False
+    return name in IGNORED_NAMES or name.startswith((*IGNORED_PREFIXES, "listener.name."))
+
+
+def unknown_setting(name: str) -> str:
+    """What to tell somebody who used a name that nobody knows."""
+    likely = get_close_matches(name, BROKER_CONFIGS, n=1)
+    return f"Unknown broker config name: {name}" + (f" (did you mean {likely[0]}?)" if likely else "")

@@ -1,0 +1,245 @@
+"""What a setting is: its name, type, default, the values it accepts, and who may change it when."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TypeAlias
+
+ConfigValue: TypeAlias = bool | int | float | str | list[str] | None
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """The kinds of value, with the numbers that DescribeConfigs shows."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Which layer a value came from, with the numbers that DescribeConfigs shows."""
+
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    GROUP_CONFIG = 8
+
+
+class Importance(Enum):
+    """How likely it is that somebody has to think about a setting."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class Scope(Enum):
+    """Who may change a setting while the broker runs."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class BadConfig(ValueError):
+    """A setting whose name is unknown or whose value cannot be used, said so that its owner can mend it."""
+
+
+Validator: TypeAlias = Callable[[ConfigValue], str | None]
+"""Given a parsed value: what is wrong with it, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigDefinition:
+    """One setting as it is documented, checked and described."""
+
+    name: str
+    type: ConfigType
+    default: str | None
+    documentation: str
+    validator: Validator | None = None
+    importance: Importance = Importance.MEDIUM
+    scope: Scope = Scope.READ_ONLY
+    synonyms: tuple[str, ...] = ()
+    """Broker settings that give the default, the strongest first."""
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    def parse(self, text: str | None) -> ConfigValue:
+        """The typed and checked value behind a text; BadConfig if it is not one."""
+        value = None if text is None else _parse(self.name, self.type, text)
+        complaint = self.validator(value) if self.validator and value is not None else None
+        if complaint:
+            raise BadConfig(f"Invalid value {text} for configuration {self.name}: {complaint}")
+        return value
+
+
+_INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+
+
+def _parse(name: str, type_: ConfigType, text: str) -> ConfigValue:
+    text = text.strip()
+    if type_ in _INTEGER_BITS:
+        return _integer(name, type_, text)
+    if type_ is ConfigType.BOOLEAN:
+        if text.lower() not in ("true", "false"):
+            raise _not_a(name, text, "Expected value to be either true or false")
+        return text.lower() == "true"
+    if type_ is ConfigType.DOUBLE:
+        return _double(name, text)
+    if type_ is ConfigType.LIST:
+        return [item.strip() for item in text.split(",")] if text else []
+    return text
+
+
+def _integer(name: str, type_: ConfigType, text: str) -> int:
+    bound = 1 << (_INTEGER_BITS[type_] - 1)
+    try:
+        # int() also takes "1_000" and full-width digits, which no Kafka tool would understand back.
+        value = int(text) if text.isascii() and "_" not in text else bound
+    except ValueError:
+        value = bound
+    if not -bound <= value < bound:
+        raise _not_a(name, text, f"Not a number of type {type_.name}")
+    return value
+
+
+def _double(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise _not_a(name, text, "Not a number of type DOUBLE")
+    return value
+
+
+def _not_a(name: str, text: str, complaint: str) -> BadConfig:
+    return BadConfig(f"Invalid value {text} for configuration {name}: {complaint}")
+
+
+def at_least(minimum: float) -> Validator:
+    """Numbers from `minimum` up."""
+
+    def check(value: ConfigValue) -> str | None:
+        assert isinstance(value, (int, float))
+        return None if value >= minimum else f"Value must be at least {minimum}"
+
+    return check
+
+
+def between(minimum: float, maximum: float) -> Validator:
+    """Numbers from `minimum` to `maximum`, both included."""
+
+    def check(value: ConfigValue) -> str | None:
+        assert isinstance(value, (int, float))
+        if value < minimum:
+            return f"Value must be at least {minimum}"
+        return None if value <= maximum else f"Value must be no more than {maximum}"
+
+    return check
+
+
+def between_or(minimum: int, maximum: int, other: int) -> Validator:
+    """Numbers of a range, or one number outside of it."""
+    in_range = between(minimum, maximum)
+
+    def check(value: ConfigValue) -> str | None:
+        if value == other or not in_range(value):
+            return None
+        return f"Value must be {other} or {minimum} to {maximum}"
+
+    return check
+
+
+def not_zero(value: ConfigValue) -> str | None:
+    """Any number but 0, where -1 stands for no limit and 0 would mean to keep nothing at all."""
+    return "Value must not be 0" if value == 0 else None
+
+
+def one_of(*choices: str) -> Validator:
+    """One of a few words."""
+
+    def check(value: ConfigValue) -> str | None:
+        return None if value in choices else f"String must be one of: {', '.join(choices)}"
+
+    return check
+
+
+def one_of_any_case(*choices: str) -> Validator:
+    """One of a few words, in capitals or not."""
+
+    def check(value: ConfigValue) -> str | None:
+        fits = isinstance(value, str) and value.upper() in choices
+        return None if fits else f"String must be one of (case insensitive): {', '.join(choices)}"
+
+    return check
+
+
+def some_of(*choices: str) -> Validator:
+    """A list of words, each one of a few and none of them twice."""
+
+    def check(value: ConfigValue) -> str | None:
+        assert isinstance(value, list)
+        for item in value:
+            if item not in choices:
+                return f"String must be one of: {', '.join(choices)}"
+        return "List must not name anything twice" if len(set(value)) < len(value) else None
+
+    return check
+
+
+def throttled_replicas(value: ConfigValue) -> str | None:
+    """`*`, or partition:broker pairs, as the replication throttles are written."""
+    assert isinstance(value, list)
+    if value == ["*"]:
+        return None
+    for item in value:
+        partition, _, broker = item.partition(":")
+        if not (partition.isdecimal() and broker.isdecimal()):
+            return "Must be the literal '*' or a list of replicas in the form [partitionId]:[brokerId]"
+    return None
+
+
+def table(*definitions: ConfigDefinition) -> dict[str, ConfigDefinition]:
+    """Definitions by name."""
+    by_name = {definition.name: definition for definition in definitions}
+    assert len(by_name) == len(definitions), "a setting is defined twice"
+    return by_name
+
+
+def broker_config(
+    name: str,
+    type_: ConfigType,
+    default: object,
+    validator: Validator | None,
+    importance: Importance,
+    scope: Scope,
+    documentation: str,
+) -> ConfigDefinition:
+    """A row of the broker's tables."""
+    return ConfigDefinition(
+        name=name,
+        type=type_,
+        default=None if default is None else str(default),
+        documentation=documentation,
+        validator=validator,
+        importance=importance,
+        scope=scope,
+    )

@@ -1,0 +1,317 @@
+"""The cluster as its metadata records describe it. `replay` is the only way in which an image changes.
+
+TopicRecord, PartitionRecord, PartitionChangeRecord, RemoveTopicRecord   → topics, topics_by_id
+ConfigRecord                                                             → configs
+FeatureLevelRecord                                                       → features
+ClientQuotaRecord                                                        → quotas
+UserScramCredentialRecord, RemoveUserScramCredentialRecord               → credentials
+ProducerIdsRecord                                                        → next_producer_id
+RegisterBrokerRecord, BrokerRegistrationChangeRecord, Unregister…        → brokers
+ClusterRecord                                                            → cluster_id
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from runnel.controller.values import (
+    BrokerRegistration,
+    ConfigResource,
+    Endpoint,
+    PartitionState,
+    QuotaEntity,
+    ResourceType,
+    ScramCredential,
+    Topic,
+)
+from runnel.schemas.metadata import (
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ClusterRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    SnapshotRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+)
+
+UNCHANGED = -2
+"""How a PartitionChangeRecord says that the leader stayed."""
+
+
+class BadMetadata(ValueError):
+    """Records that contradict each other or that this release does not know; guessing would lose data."""
+
+
+@dataclass(slots=True)
+class MetadataImage:
+    """What the records up to `version` add up to. A lookup costs the same however many topics exist."""
+
+    version: int = 0
+    """The offset behind the last record: equal versions of one log are equal images."""
+    cluster_id: str = ""
+    topics: dict[str, Topic] = field(default_factory=dict)
+    topics_by_id: dict[bytes, Topic] = field(default_factory=dict)
+    partition_count: int = 0
+    configs: dict[ConfigResource, dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
+    credentials: dict[str, dict[int, ScramCredential]] = field(default_factory=dict)
+    """By user, then by mechanism."""
+    next_producer_id: int = 0
+    brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
+    _look_alikes: dict[str, list[str]] = field(default_factory=dict)
+    """Names with '.' or '_', by the form in which metric names would confuse them."""
+    _states: dict[PartitionState, PartitionState] = field(default_factory=dict)
+    _names: list[str] | None = None
+
+    def topic_configs(self, name: str) -> dict[str, str]:
+        """The settings that were made for a topic; not to be changed by the caller."""
+        return self.configs.get(ConfigResource(ResourceType.TOPIC, name), {})
+
+    def broker_configs(self, node_id: int | None) -> dict[str, str]:
+        """The dynamic settings of one broker, or with None those of all brokers."""
+        return self.configs.get(
+            ConfigResource(ResourceType.BROKER, "" if node_id is None else str(node_id)), {}
+        )
+
+    def group_configs(self, group: str) -> dict[str, str]:
+        """The settings that were made for a group."""
+        return self.configs.get(ConfigResource(ResourceType.GROUP, group), {})
+
+    def partition(self, name: str, index: int) -> PartitionState | None:
+        """One partition's state, if there is such a partition."""
+        topic = self.topics.get(name)
+        return topic.partitions[index] if topic and 0 <= index < len(topic.partitions) else None
+
+    def colliding(self, name: str) -> list[str]:
+        """Topics whose names differ from this one only by '.' and '_'."""
+        return [other for other in self._look_alikes.get(_metric_form(name), ()) if other != name]
+
+    def names_in_order(self) -> list[str]:
+        """All topic names, sorted; sorted once for as long as topics neither come nor go."""
+        if self._names is None:
+            self._names = sorted(self.topics)
+        return self._names
+
+    def live_brokers(self) -> list[BrokerRegistration]:
+        """The brokers that may lead, by id."""
+        return [broker for _, broker in sorted(self.brokers.items()) if not broker.is_fenced]
+
+    def copy(self) -> "MetadataImage":
+        """An image of its own that starts out equal."""
+        topics = {
+            name: replace(topic, partitions=topic.partitions.copy()) for name, topic in self.topics.items()
+        }
+        return replace(
+            self,
+            topics=topics,
+            topics_by_id={topic.id: topic for topic in topics.values()},
+            configs={resource: configs.copy() for resource, configs in self.configs.items()},
+            features=self.features.copy(),
+            quotas={entity: values.copy() for entity, values in self.quotas.items()},
+            credentials={user: mechanisms.copy() for user, mechanisms in self.credentials.items()},
+            brokers=self.brokers.copy(),
+            _look_alikes={form: names.copy() for form, names in self._look_alikes.items()},
+        )
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Take in one record. BadMetadata if it cannot follow those before it."""
+        change = _REPLAYS.get(type(record))
+        if change is None:
+            raise BadMetadata(f"this release does not know what {type(record).__name__} does")
+        change(self, record)
+
+    def replay_batch(self, records: Iterable[MetadataRecord], version: int) -> None:
+        """Take in one batch, which ends at `version`. The first record of a snapshot empties the image."""
+        for record in records:
+            if type(record) is SnapshotRecord:
+                self.__init__()  # type: ignore[misc]
+            else:
+                self.replay(record)
+        self.version = version
+
+    def _topic_of(self, topic_id: bytes, record: MetadataRecord) -> Topic:
+        topic = self.topics_by_id.get(topic_id)
+        if topic is None:
+            raise BadMetadata(
+                f"{type(record).__name__} names the topic id {topic_id.hex()}, which does not exist"
+            )
+        return topic
+
+    def _shared(self, state: PartitionState) -> PartitionState:
+        return self._states.setdefault(state, state)
+
+    def _topic_created(self, record: TopicRecord) -> None:
+        if record.name in self.topics or record.topic_id in self.topics_by_id:
+            raise BadMetadata(f"the topic {record.name} is created twice")
+        topic = Topic(record.name, bytes(record.topic_id))
+        self.topics[topic.name] = self.topics_by_id[topic.id] = topic
+        self._names = None
+        if "." in topic.name or "_" in topic.name:
+            self._look_alikes.setdefault(_metric_form(topic.name), []).append(topic.name)
+
+    def _topic_removed(self, record: RemoveTopicRecord) -> None:
+        topic = self._topic_of(record.topic_id, record)
+        del self.topics[topic.name], self.topics_by_id[topic.id]
+        self.configs.pop(ConfigResource(ResourceType.TOPIC, topic.name), None)
+        self.partition_count -= len(topic.partitions)
+        self._names = None
+        form = _metric_form(topic.name)
+        if form in self._look_alikes:
+            self._look_alikes[form].remove(topic.name)
+            if not self._look_alikes[form]:
+                del self._look_alikes[form]
+
+    def _partition_created(self, record: PartitionRecord) -> None:
+        partitions = self._topic_of(record.topic_id, record).partitions
+        if record.partition_id != len(partitions):
+            raise BadMetadata(f"partition {record.partition_id} is created where {len(partitions)} is next")
+        state = PartitionState(
+            replicas=tuple(record.replicas),
+            isr=tuple(record.isr),
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            partition_epoch=record.partition_epoch,
+            directories=tuple(bytes(directory) for directory in record.directories),
+            adding=tuple(record.adding_replicas),
+            removing=tuple(record.removing_replicas),
+            recovery=record.leader_recovery_state,
+            eligible=tuple(record.eligible_leader_replicas or ()),
+            last_known_eligible=tuple(record.last_known_elr or ()),
+        )
+        partitions.append(self._shared(state))
+        self.partition_count += 1
+
+    def _partition_changed(self, record: PartitionChangeRecord) -> None:
+        topic = self._topic_of(record.topic_id, record)
+        if not 0 <= record.partition_id < len(topic.partitions):
+            raise BadMetadata(f"{topic.name}-{record.partition_id} changes but does not exist")
+        old = topic.partitions[record.partition_id]
+        changes: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
+        for name, values in (
+            ("isr", record.isr),
+            ("replicas", record.replicas),
+            ("adding", record.adding_replicas),
+            ("removing", record.removing_replicas),
+            ("directories", record.directories),
+            ("eligible", record.eligible_leader_replicas),
+            ("last_known_eligible", record.last_known_elr),
+        ):
+            if values is not None:
+                changes[name] = tuple(values)
+        if record.leader_recovery_state >= 0:
+            changes["recovery"] = record.leader_recovery_state
+        if record.leader != UNCHANGED:
+            # Naming a leader begins a new epoch also when it is the old one again.
+            changes.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
+        topic.partitions[record.partition_id] = self._shared(replace(old, **changes))
+
+    def _config_changed(self, record: ConfigRecord) -> None:
+        resource = ConfigResource(record.resource_type, record.resource_name)
+        if record.value is not None:
+            self.configs.setdefault(resource, {})[record.name] = record.value
+            return
+        configs = self.configs.get(resource, {})
+        configs.pop(record.name, None)
+        if not configs:
+            self.configs.pop(resource, None)
+
+    def _feature_changed(self, record: FeatureLevelRecord) -> None:
+        if record.feature_level:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+
+    def _quota_changed(self, record: ClientQuotaRecord) -> None:
+        entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
+        if not record.remove:
+            self.quotas.setdefault(entity, {})[record.key] = record.value
+            return
+        values = self.quotas.get(entity, {})
+        values.pop(record.key, None)
+        if not values:
+            self.quotas.pop(entity, None)
+
+    def _credential_made(self, record: UserScramCredentialRecord) -> None:
+        credential = ScramCredential(
+            bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+        )
+        self.credentials.setdefault(record.name, {})[record.mechanism] = credential
+
+    def _credential_removed(self, record: RemoveUserScramCredentialRecord) -> None:
+        mechanisms = self.credentials.get(record.name, {})
+        mechanisms.pop(record.mechanism, None)
+        if not mechanisms:
+            self.credentials.pop(record.name, None)
+
+    def _producer_ids_given(self, record: ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def _broker_registered(self, record: RegisterBrokerRecord) -> None:
+        self.brokers[record.broker_id] = BrokerRegistration(
+            id=record.broker_id,
+            epoch=record.broker_epoch,
+            incarnation_id=bytes(record.incarnation_id),
+            endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+            features=tuple(
+                (f.name, f.min_supported_version, f.max_supported_version) for f in record.features
+            ),
+            rack=record.rack,
+            is_fenced=record.fenced,
+            is_stopping=record.in_controlled_shutdown,
+            directories=tuple(bytes(directory) for directory in record.log_dirs),
+        )
+
+    def _broker_changed(self, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(record.broker_id)
+        if broker is None:
+            raise BadMetadata(f"broker {record.broker_id} changes but is not registered")
+        fenced = {1: True, -1: False}.get(record.fenced, broker.is_fenced)
+        self.brokers[broker.id] = replace(
+            broker,
+            is_fenced=fenced,
+            is_stopping=broker.is_stopping or record.in_controlled_shutdown == 1,
+            directories=tuple(record.log_dirs) or broker.directories,
+        )
+
+    def _broker_left(self, record: UnregisterBrokerRecord) -> None:
+        self.brokers.pop(record.broker_id, None)
+
+    def _cluster_named(self, record: ClusterRecord) -> None:
+        self.cluster_id = record.cluster_id
+
+    def _nothing(self, record: NoOpRecord) -> None:
+        """Only the offset moves."""
+
+
+def _metric_form(name: str) -> str:
+    return name.replace(".", "_")
+
+
+_REPLAYS: dict[type[MetadataRecord], Callable[[MetadataImage, Any], None]] = {
+    TopicRecord: MetadataImage._topic_created,
+    RemoveTopicRecord: MetadataImage._topic_removed,
+    PartitionRecord: MetadataImage._partition_created,
+    PartitionChangeRecord: MetadataImage._partition_changed,
+    ConfigRecord: MetadataImage._config_changed,
+    FeatureLevelRecord: MetadataImage._feature_changed,
+    ClientQuotaRecord: MetadataImage._quota_changed,
+    UserScramCredentialRecord: MetadataImage._credential_made,
+    RemoveUserScramCredentialRecord: MetadataImage._credential_removed,
+    ProducerIdsRecord: MetadataImage._producer_ids_given,
+    RegisterBrokerRecord: MetadataImage._broker_registered,
+    BrokerRegistrationChangeRecord: MetadataImage._broker_changed,
+    UnregisterBrokerRecord: MetadataImage._broker_left,
+    ClusterRecord: MetadataImage._cluster_named,
+    NoOpRecord: MetadataImage._nothing,
+}
