@@ -35,11 +35,13 @@ def answers(port: int, timeout_s: float = 2.0) -> bool:
 class BrokerProcess:
     """One `runnel serve` over one data folder; the port stays the same across restarts."""
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, str] | None = None, port: int = 0) -> None:
+    def __init__(
+        self, data_dir: Path, settings: Mapping[str, str] | None = None, log_path: Path | None = None
+    ) -> None:
         self.data_dir = data_dir
         self.settings = dict(settings or {})
-        self.port = port or free_port()
-        self.log_path = data_dir.with_name(data_dir.name + ".log")
+        self.port = free_port()
+        self.log_path = log_path or data_dir.with_name(data_dir.name + ".log")
         self.process: subprocess.Popen[bytes] | None = None
         self.started_in_s = 0.0
 

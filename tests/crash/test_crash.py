@@ -1,0 +1,40 @@
+"""A few rounds of what `make crash` does at length: nothing acknowledged is lost."""
+
+import pytest
+
+from tools.broker_process import BrokerProcess
+from tools.crash import volumes
+from tools.crash.disk_full import disk_full
+from tools.crash.powercut import power_cuts
+from tools.crash.story import kill, tell
+
+MISSING = volumes.missing()
+needs_volumes = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+
+
+@pytest.mark.slow
+def test_kill_nine_under_load(tmp_path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    try:
+        outcome = tell(broker, rounds=3, crash=kill, seed=7)
+    finally:
+        broker.kill()
+    assert outcome.violations == [], broker.log_tail()
+    assert outcome.acknowledged > 100
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@needs_volumes
+def test_power_cut_under_load(tmp_path) -> None:
+    outcome = power_cuts(tmp_path / "cut", rounds=2, seed=7)
+    assert outcome.violations == []
+    assert outcome.acknowledged > 100
+
+
+@pytest.mark.slow
+@pytest.mark.root
+@needs_volumes
+def test_full_disk(tmp_path) -> None:
+    outcome = disk_full(tmp_path / "full")
+    assert outcome.violations == []
