@@ -62,6 +62,7 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start the process without waiting for it."""
         assert self.process is None
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

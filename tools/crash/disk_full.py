@@ -1,25 +1,25 @@
-"""A disk that fills up: produce is refused, reads go on, a restart works, and writing resumes when there is room."""
+"""A full disk: produce is refused, reads go on, a restart works, and writing resumes when there is room."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tools.broker_process import BrokerProcess
 from tools.crash.ledger import Ledger
 from tools.crash.load import Sender, read_log
-from tools.crash.story import PATIENCE_S, Outcome, create_topics, settle, wait_for_progress
+from tools.crash.story import PATIENCE_S, Note, Outcome, create_topics, settle, silent, wait_for_progress
 from tools.crash.volumes import tmpfs
 
 VOLUME_BYTES = 96 * 1024 * 1024
 BALLAST_BYTES = 48 * 1024 * 1024
 # Both report a refusal soon: one at once with the broker's own code, one after its retries.
-SENDERS = [
+SENDERS: list[dict[str, Any]] = [
     {"enable.idempotence": True, "message.timeout.ms": 4000},
     {"retries": 0, "message.timeout.ms": 4000},
 ]
 
 
-def disk_full(folder: Path, note: Callable[[str], None] = lambda _: None) -> Outcome:
+def disk_full(folder: Path, note: Note = silent) -> Outcome:
     with tmpfs(folder / "small", VOLUME_BYTES) as volume:
         broker = BrokerProcess(volume / "data", log_path=folder / "broker.log")
         try:
@@ -28,13 +28,13 @@ def disk_full(folder: Path, note: Callable[[str], None] = lambda _: None) -> Out
             broker.kill()
 
 
-def _fill_and_free(broker: BrokerProcess, volume: Path, note: Callable[[str], None]) -> Outcome:
+def _fill_and_free(broker: BrokerProcess, volume: Path, note: Note) -> Outcome:
     ledger = Ledger(idempotent=frozenset([0]))
     broker.start()
     places = create_topics(broker.bootstrap)
     ballast = volume / "ballast"
     ballast.write_bytes(bytes(BALLAST_BYTES))
-    senders = [Sender(n, broker.bootstrap, places, ledger, **config) for n, config in enumerate(SENDERS)]
+    senders = [Sender(n, broker.bootstrap, places, ledger, config) for n, config in enumerate(SENDERS)]
     for sender in senders:
         sender.start()
     wait_for_progress(senders, ledger)

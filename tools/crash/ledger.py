@@ -1,7 +1,7 @@
 """What producers were promised and readers were shown, and whether the log still says the same.
 
-A record carries its own identity: which producer sent it, and as which number. So one pass over the log can tell
-lost, changed, doubled and reordered records apart.
+A record carries its own identity: which producer sent it, and as which number. So one pass over the log can
+tell lost, changed, doubled and reordered records apart.
 """
 
 import hashlib
@@ -9,6 +9,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 Place = tuple[str, int]
 """A partition: topic and number."""
@@ -96,14 +97,14 @@ class Ledger:
         self._settle_order(place, log)
 
     def _settle_offsets(self, place: Place, offsets: list[int]) -> None:
-        for before, after in zip(offsets, offsets[1:], strict=False):
+        for before, after in pairwise(offsets):
             if after != before + 1:
                 self.accuse(f"gap: {place} goes from offset {before} to {after}")
 
     def _settle_order(self, place: Place, log: Iterable[tuple[int, Stamp]]) -> None:
         newest: dict[int, Stamp] = {}
         for offset, stamp in log:
-            # Without idempotence a record whose answer was lost may stand anywhere; what was acknowledged may not.
+            # Without idempotence, a record whose answer was lost may stand anywhere; an acknowledged one may not.
             if stamp.producer not in self.idempotent and self.acknowledged[place].get(offset) != stamp:
                 continue
             before = newest.get(stamp.producer)

@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -18,7 +19,7 @@ class Sender(threading.Thread):
     """One producer with acks=all that sends for as long as it is let."""
 
     def __init__(
-        self, number: int, bootstrap: str, places: list[Place], ledger: Ledger, **config: Any
+        self, number: int, bootstrap: str, places: list[Place], ledger: Ledger, config: Mapping[str, Any]
     ) -> None:
         super().__init__(name=f"sender-{number}", daemon=True)
         self.number = number

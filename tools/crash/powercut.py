@@ -2,11 +2,10 @@
 
 import random
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from tools.broker_process import BrokerProcess
-from tools.crash.story import Crash, Outcome, tell
+from tools.crash.story import Crash, Note, Outcome, silent, tell
 from tools.crash.volumes import Ext4, ext4
 
 
@@ -33,9 +32,7 @@ def restore(volume: Ext4, broker: BrokerProcess) -> None:
     volume.mount()
 
 
-def power_cuts(
-    folder: Path, rounds: int, seed: int = 1, note: Callable[[str], None] = lambda _: None
-) -> Outcome:
+def power_cuts(folder: Path, rounds: int, seed: int = 1, note: Note = silent) -> Outcome:
     with ext4(folder) as volume:
         broker = BrokerProcess(volume.mountpoint / "data", log_path=folder / "broker.log")
         try:

@@ -4,6 +4,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -14,16 +15,10 @@ from tools.crash.load import Reader, Sender, read_log
 PARTITIONS = 3
 PATIENCE_S = 60.0
 # Group commit, and segments small enough that a kill can meet a roll.
-TOPICS = {
-    "kept": {"flush.policy": "commit", "segment.bytes": str(1024 * 1024)},
-    "kept-squeezed": {
-        "flush.policy": "commit",
-        "segment.bytes": str(1024 * 1024),
-        "compression.type": "zstd",
-    },
-}
+KEPT = {"flush.policy": "commit", "segment.bytes": str(1024 * 1024)}
+TOPICS = {"kept": KEPT, "kept-squeezed": {**KEPT, "compression.type": "zstd"}}
 # Three that must find their own retries, one that gives up on each lost answer.
-SENDERS = [
+SENDERS: list[dict[str, Any]] = [
     {"enable.idempotence": True},
     {"enable.idempotence": True, "compression.type": "lz4"},
     {"enable.idempotence": True, "batch.num.messages": 3},
@@ -31,6 +26,11 @@ SENDERS = [
 ]
 
 Crash = Callable[[BrokerProcess, random.Random], None]
+Note = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Where notes go that nobody reads."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ def tell(
     rounds: int,
     crash: Crash,
     seed: int = 1,
-    note: Callable[[str], None] = lambda _: None,
+    note: Note = silent,
 ) -> Outcome:
     """Run the load through `rounds` crashes; the broker is stopped at the end."""
     chance = random.Random(seed)
@@ -74,7 +74,7 @@ def tell(
     outcome = Outcome(rounds, 0, 0, ledger.violations)
     broker.start()
     places = create_topics(broker.bootstrap)
-    senders = [Sender(n, broker.bootstrap, places, ledger, **config) for n, config in enumerate(SENDERS)]
+    senders = [Sender(n, broker.bootstrap, places, ledger, config) for n, config in enumerate(SENDERS)]
     reader = Reader(broker.bootstrap, places, ledger)
     for thread in (*senders, reader):
         thread.start()
@@ -88,8 +88,9 @@ def tell(
         if ledger.violations:
             break
     wait_for_progress(senders, ledger)
-    for thread in (*senders, reader):
-        thread.end()
+    for sender in senders:
+        sender.end()
+    reader.end()
     settle(broker, places, ledger)
     outcome.acknowledged, outcome.read = ledger.acknowledged_count, reader.shown
     return outcome

@@ -1,4 +1,4 @@
-"""Small volumes of their own: an ext4 that can lose its power, a tmpfs that can fill up. They need the superuser."""
+"""Volumes of their own: an ext4 that can lose its power, a tmpfs that can fill up. For the superuser only."""
 
 import fcntl
 import os
@@ -63,7 +63,7 @@ class Ext4:
 @contextmanager
 def ext4(folder: Path, size_bytes: int = 1024**3) -> Iterator[Ext4]:
     image, mountpoint = folder / "disk.img", folder / "disk"
-    mountpoint.mkdir(parents=True)
+    mountpoint.mkdir(parents=True, exist_ok=True)
     with image.open("wb") as file:
         file.truncate(size_bytes)
     run("mkfs.ext4", "-q", "-F", str(image))
@@ -79,7 +79,7 @@ def ext4(folder: Path, size_bytes: int = 1024**3) -> Iterator[Ext4]:
 
 @contextmanager
 def tmpfs(mountpoint: Path, size_bytes: int) -> Iterator[Path]:
-    mountpoint.mkdir(parents=True)
+    mountpoint.mkdir(parents=True, exist_ok=True)
     run("mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(mountpoint))
     try:
         yield mountpoint
