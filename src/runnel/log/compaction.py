@@ -1,0 +1,148 @@
+"""Compaction: which logs are due, and what of a cleaned stretch stays. No files here.
+
+A log is a clean stretch (each key at most once, as far as keys were known then) followed by a dirty one:
+
+    log start ─── clean ─── first dirty offset ─── dirty ─── uncleanable (young, open, active segment)
+
+A pass notes the last offset of every key in the dirty stretch, as much as fits in memory, and then writes all
+segments below the end of what it noted anew, without the records that a later one replaces. Offsets never
+change. A tombstone stays `delete.retention.ms` longer than the pass that first met it (KIP-534).
+"""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from runnel.model.log_config import FOREVER, LogConfig
+
+RAW_KEY_BYTES_MAX = 19
+DIGEST_BYTES = 20
+"""Longer keys are noted by digest, longer than any key noted as it is: the two cannot be confused."""
+ENTRY_BYTES = 200
+"""What a noted key costs at worst: the bytes object, the integer, and its slot in a dict that just grew."""
+KEY_MEMORY_BYTES = 128 * 1024 * 1024
+"""Kafka's log.cleaner.dedupe.buffer.size."""
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Indexes hold offsets relative to their segment's first in 32 bits."""
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What planning needs to know of a closed segment."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+@dataclass(slots=True)
+class CompactionPlan:
+    """A log that is due: the dirty stretch, and how urgent it is."""
+
+    first_dirty_offset: int
+    end_offset: int
+    dirty_ratio: float
+    is_overdue: bool
+    """Has a record waited longer than max.compaction.lag.ms?"""
+
+    @property
+    def urgency(self) -> tuple[bool, float]:
+        return self.is_overdue, self.dirty_ratio
+
+
+def plan_compaction(
+    closed: list[SegmentFacts], first_dirty_offset: int, stable_offset: int, config: LogConfig, now_ms: int
+) -> CompactionPlan | None:
+    """What may be compacted now, or None if it is not worth it yet.
+
+    `closed` is every segment but the active one; records from `stable_offset` on are not settled yet.
+    """
+    if not closed or not config.cleanup_compact:
+        return None
+    first_dirty_offset = max(first_dirty_offset, closed[0].base_offset)
+    if first_dirty_offset > closed[-1].next_offset:
+        # The checkpoint speaks of a log that was cut since: nothing can be assumed clean.
+        first_dirty_offset = closed[0].base_offset
+    clean_bytes = dirty_bytes = 0
+    end_offset = first_dirty_offset
+    is_overdue = False
+    for segment in closed:
+        if segment.next_offset <= first_dirty_offset:
+            clean_bytes += segment.size_bytes
+            continue
+        if segment.next_offset > stable_offset or _is_young(segment, config, now_ms):
+            break
+        dirty_bytes += segment.size_bytes
+        end_offset = segment.next_offset
+        if config.max_compaction_lag_ms < FOREVER and segment.first_timestamp >= 0:
+            is_overdue |= now_ms - segment.first_timestamp > config.max_compaction_lag_ms
+    if dirty_bytes == 0:
+        return None
+    dirty_ratio = dirty_bytes / (clean_bytes + dirty_bytes)
+    if not is_overdue and dirty_ratio <= config.min_cleanable_dirty_ratio:
+        return None
+    return CompactionPlan(first_dirty_offset, end_offset, dirty_ratio, is_overdue)
+
+
+def _is_young(segment: SegmentFacts, config: LogConfig, now_ms: int) -> bool:
+    return 0 < config.min_compaction_lag_ms > now_ms - segment.max_timestamp
+
+
+def group_segments(
+    segments: list[SegmentFacts], end_offset: int, config: LogConfig
+) -> list[list[SegmentFacts]]:
+    """The segments below `end_offset` in runs that fit one segment each: small files are joined.
+
+    Segments are measured before cleaning; what shrinks can be joined further the next time.
+    """
+    groups: list[list[SegmentFacts]] = []
+    size_bytes = 0
+    for segment in segments:
+        if segment.base_offset >= end_offset:
+            break
+        group = groups[-1] if groups else []
+        fits = (
+            bool(group)
+            and size_bytes + segment.size_bytes <= config.segment_bytes
+            and segment.next_offset - group[0].base_offset <= RELATIVE_OFFSET_MAX
+        )
+        if fits:
+            group.append(segment)
+            size_bytes += segment.size_bytes
+        else:
+            groups.append([segment])
+            size_bytes = segment.size_bytes
+    return groups
+
+
+class KeyMap:
+    """The last offset of each key, in bounded memory."""
+
+    __slots__ = ("_entries_max", "_offsets", "end_offset")
+
+    def __init__(self, memory_bytes: int = KEY_MEMORY_BYTES) -> None:
+        self._offsets: dict[bytes, int] = {}
+        self._entries_max = max(memory_bytes // ENTRY_BYTES, 1)
+        self.end_offset = 0
+        """Everything below is noted; nothing is known of what lies beyond."""
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def is_full(self) -> bool:
+        """No further batch should be noted. One may overshoot, else a large batch could never be cleaned."""
+        return len(self._offsets) >= self._entries_max
+
+    def note(self, key: bytes, offset: int) -> None:
+        """The newest record of this key stands at `offset`."""
+        if len(key) > RAW_KEY_BYTES_MAX:
+            key = blake2b(key, digest_size=DIGEST_BYTES).digest()
+        self._offsets[key] = offset
+
+    def is_latest(self, key: bytes, offset: int) -> bool:
+        """Is there no later record of this key, as far as is known?"""
+        if len(key) > RAW_KEY_BYTES_MAX:
+            key = blake2b(key, digest_size=DIGEST_BYTES).digest()
+        return offset >= self._offsets.get(key, -1)

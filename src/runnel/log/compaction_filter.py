@@ -1,0 +1,188 @@
+"""What a cleaning keeps of each batch.
+
+    records with a later one of the same key ─► go
+    tombstones ───────────────────────────────► go after their horizon, set by the first cleaning to meet them
+    records of aborted transactions ──────────► go
+    end markers ──────────────────────────────► go after their horizon, set once all their records are gone
+    a batch left without records ─────────────► goes, unless its producer would forget its last sequence
+
+The kept records' bytes are not changed: their offsets and times count from the batch's base, which stays.
+Only where a horizon is set, which takes the base timestamp's place, are times written anew.
+
+The functions are generators that yield now and then, so that whoever runs them can let others work.
+"""
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field, replace
+
+from runnel.batch.compression import Compression, compress
+from runnel.batch.control import EndMarker, read_end_marker
+from runnel.batch.header import COMPRESSION_MASK, DELETE_HORIZON, BatchHeader, Buffer, seal
+from runnel.batch.records import RecordSpan, unpack_records, walk_records
+from runnel.batch.varint import encode_varint, read_varint
+from runnel.log.compaction import KeyMap
+from runnel.log.producers import Producer
+
+RECORDS_PER_STEP = 64
+"""About a tenth of a millisecond of work."""
+
+Step = Generator[None, None, None]
+
+
+@dataclass(slots=True)
+class AbortedTransaction:
+    """The stretch of offsets within which everything transactional of this producer is void."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+class TransactionWalk:
+    """Which transactions are under way while batches pass in order of offset."""
+
+    __slots__ = ("_aborted", "_open", "_under_way")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+        self._under_way: dict[int, AbortedTransaction] = {}
+        self._open: set[int] = set()
+        """Producers of which a batch was met since their last marker."""
+
+    def is_void(self, header: BatchHeader) -> bool:
+        """Does this data batch belong to an aborted transaction?"""
+        if not header.is_transactional:
+            return False
+        self._begin_up_to(header.last_offset)
+        self._open.add(header.producer_id)
+        transaction = self._under_way.get(header.producer_id)
+        return transaction is not None and header.base_offset <= transaction.last_offset
+
+    def is_needless(self, header: BatchHeader) -> bool:
+        """Is this end marker the last trace of its transaction?"""
+        self._begin_up_to(header.last_offset)
+        self._under_way.pop(header.producer_id, None)
+        if header.producer_id in self._open:
+            self._open.discard(header.producer_id)
+            return False
+        return True
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._aborted and self._aborted[-1].first_offset <= offset:
+            transaction = self._aborted.pop()
+            self._under_way[transaction.producer_id] = transaction
+
+
+def note_keys(keys: KeyMap, batch: Buffer, header: BatchHeader, transactions: TransactionWalk) -> Step:
+    """Note the last offset of each key in a dirty batch, in steps."""
+    if header.is_control:
+        transactions.is_needless(header)
+    elif not transactions.is_void(header):
+        raw = unpack_records(batch, header)
+        base_offset = header.base_offset
+        for count, span in enumerate(walk_records(raw, header.record_count)):
+            _, _, _, offset_delta, start, length, _, _ = span
+            if length >= 0:
+                keys.note(raw[start : start + length], base_offset + offset_delta)
+            if count % RECORDS_PER_STEP == 0:
+                yield
+    keys.end_offset = header.next_offset
+
+
+@dataclass(slots=True)
+class BatchFilter:
+    """One pass over the segments below `keys.end_offset`, batch by batch."""
+
+    keys: KeyMap
+    producers: dict[int, Producer]
+    """The producers that the log remembers, as they were when the pass began."""
+    now_ms: int
+    delete_retention_ms: int
+    transactions: TransactionWalk = field(default_factory=TransactionWalk)
+
+    def kept(self, batch: Buffer, header: BatchHeader) -> Generator[None, None, Buffer | None]:
+        """What stays of the batch, in steps: all of it, a smaller one, or None."""
+        if header.base_offset >= self.keys.end_offset:
+            return batch
+        if header.is_control:
+            return self._kept_control(batch, header)
+        is_void = self.transactions.is_void(header)
+        if header.record_count == 0 or is_void:
+            return self._emptied(header)
+        raw = unpack_records(batch, header)
+        spans: list[RecordSpan] = []
+        has_tombstone = False
+        for count, span in enumerate(walk_records(raw, header.record_count)):
+            if self._stays(raw, header, span):
+                spans.append(span)
+                has_tombstone |= span[7] < 0
+            if count % RECORDS_PER_STEP == 0:
+                yield
+        if not spans:
+            return self._emptied(header)
+        sets_horizon = has_tombstone and header.delete_horizon_ms is None
+        if len(spans) == header.record_count and not sets_horizon:
+            return batch
+        return self._rewritten(raw, header, spans, sets_horizon)
+
+    def _stays(self, raw: bytes, header: BatchHeader, span: RecordSpan) -> bool:
+        _, _, _, offset_delta, key_start, key_length, _, value_length = span
+        if key_length < 0:
+            # Written before the topic was compacted: as in Kafka, what has no key cannot stay.
+            return False
+        if value_length < 0:
+            horizon_ms = header.delete_horizon_ms
+            if horizon_ms is not None and horizon_ms <= self.now_ms:
+                return False
+        key = raw[key_start : key_start + key_length]
+        return self.keys.is_latest(key, header.base_offset + offset_delta)
+
+    def _kept_control(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
+        marker: EndMarker | None = read_end_marker(batch) if header.record_count else None
+        if marker is None:
+            return self._emptied(header) if header.record_count == 0 else batch
+        if not self.transactions.is_needless(header):
+            return batch
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms is None:
+            raw = unpack_records(batch, header)
+            return self._rewritten(raw, header, list(walk_records(raw, header.record_count)), True)
+        return self._emptied(header) if horizon_ms <= self.now_ms else batch
+
+    def _emptied(self, header: BatchHeader) -> Buffer | None:
+        """The bare header if it carries a living producer's last sequence, or None."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return None
+        if producer.batches:
+            is_last = producer.last_offset == header.last_offset
+        else:
+            is_last = header.is_control and header.producer_epoch == producer.epoch
+        if not is_last:
+            return None
+        bare = replace(header, record_count=0, attributes=header.attributes & ~COMPRESSION_MASK)
+        return seal(bare, b"")
+
+    def _rewritten(
+        self, raw: bytes, header: BatchHeader, spans: list[RecordSpan], sets_horizon: bool
+    ) -> bytearray:
+        kept = replace(header, record_count=len(spans))
+        if not header.uses_log_append_time:
+            kept.max_timestamp = header.base_timestamp + max(span[2] for span in spans)
+        if sets_horizon:
+            kept.attributes |= DELETE_HORIZON
+            kept.base_timestamp = self.now_ms + self.delete_retention_ms
+            shift = header.base_timestamp - kept.base_timestamp
+            payload = b"".join(_with_shifted_time(raw, span, shift) for span in spans)
+        else:
+            payload = b"".join(raw[span[0] : span[1]] for span in spans)
+        return seal(kept, compress(payload, Compression(header.compression)))
+
+
+def _with_shifted_time(raw: bytes, span: RecordSpan, shift: int) -> bytes:
+    """The record's bytes with another timestamp delta: length, attributes, time, and the rest as it was."""
+    start, end, timestamp_delta, *_ = span
+    _, body_start = read_varint(raw, start)
+    _, rest_start = read_varint(raw, body_start + 1)
+    body = raw[body_start : body_start + 1] + encode_varint(timestamp_delta + shift) + raw[rest_start:end]
+    return encode_varint(len(body)) + body
