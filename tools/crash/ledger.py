@@ -104,7 +104,7 @@ class Ledger:
     def _settle_order(self, place: Place, log: Iterable[tuple[int, Stamp]]) -> None:
         newest: dict[int, Stamp] = {}
         for offset, stamp in log:
-            # Without idempotence, a record whose answer was lost may stand anywhere; an acknowledged one may not.
+            # Without idempotence, a record whose answer was lost may stand anywhere; others may not.
             if stamp.producer not in self.idempotent and self.acknowledged[place].get(offset) != stamp:
                 continue
             before = newest.get(stamp.producer)
