@@ -1,0 +1,15 @@
+"""Who asks."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Caller:
+    """The client behind a request, and where its answer goes if it has to wait."""
+
+    client_id: str
+    client_host: str
+    api_version: int
+    waiter: int
+    unique: str
+    """A piece of text that was never used before, for the id of a new member."""

@@ -1,0 +1,89 @@
+"""What is forgotten: old offsets, groups without members and offsets, offsets of deleted topics.
+
+of a group that is                      an offset's retention begins
+without a protocol type (simple)        when it was committed
+Empty                                   when the group became empty
+Stable, consumers                       when it was committed, if no member subscribes to its topic
+rebalancing, or of other protocol       never
+"""
+
+from collections.abc import Collection
+
+from runnel.coordinator.contract import Decision, Moment, NewRecord
+from runnel.coordinator.group.group import CONSUMER_PROTOCOL, CommittedOffset, Group, GroupState
+from runnel.coordinator.group.records import group_tombstone, offset_tombstone
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.coordinator.group.subscription import subscribed_topics
+from runnel.messages.delete_groups import DeletableGroupResult
+from runnel.model.errors import ErrorCode
+
+
+def expire(groups: dict[str, Group], settings: GroupSettings, now: Moment) -> Decision[None]:
+    """Remove everything whose time has come."""
+    records: list[NewRecord] = []
+    for group in groups.values():
+        expired = list(_expired(group, settings, now.wall_ms))
+        records += expired
+        is_bare = len(expired) == sum(len(partitions) for partitions in group.offsets.values())
+        if is_bare and group.state is GroupState.EMPTY and not group.pending:
+            records.append(group_tombstone(group.id))
+    return Decision(records=records, is_atomic=False)
+
+
+def delete_groups(
+    groups: dict[str, Group], group_ids: Collection[str]
+) -> Decision[list[DeletableGroupResult]]:
+    """Remove groups that have no members, with their offsets; the group itself goes last."""
+    results: list[DeletableGroupResult] = []
+    records: list[NewRecord] = []
+    for group_id in group_ids:
+        group = groups.get(group_id)
+        if group is None:
+            error = ErrorCode.GROUP_ID_NOT_FOUND
+        elif group.state is not GroupState.EMPTY:
+            error = ErrorCode.NON_EMPTY_GROUP
+        else:
+            error = ErrorCode.NONE
+            records += [offset_tombstone(group_id, topic, index) for topic, index, _ in group.all_committed()]
+            records.append(group_tombstone(group_id))
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
+    return Decision(results, records=records, is_atomic=False)
+
+
+def forget_topics(groups: dict[str, Group], topics: Collection[str]) -> Decision[None]:
+    """These topics are gone, and with them all that was committed in them."""
+    records = [
+        offset_tombstone(group.id, topic, partition)
+        for group in groups.values()
+        for topic in topics
+        for partition in group.offsets.get(topic, ())
+    ]
+    return Decision(records=records, is_atomic=False)
+
+
+def _expired(group: Group, settings: GroupSettings, now_ms: int) -> list[NewRecord]:
+    if not group.offsets:
+        return []
+    topics = frozenset[str]()
+    if group.protocol_type is not None and group.state is not GroupState.EMPTY:
+        if group.protocol_type != CONSUMER_PROTOCOL or group.state is not GroupState.STABLE:
+            return []
+        known = subscribed_topics(group)
+        if known is None:
+            return []
+        topics = known
+    return [
+        offset_tombstone(group.id, topic, partition)
+        for topic, partition, committed in group.all_committed()
+        if topic not in topics and _is_over(group, committed, settings.offsets_retention_ms, now_ms)
+    ]
+
+
+def _is_over(group: Group, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
+    if committed.expires_ms != -1:
+        return now_ms >= committed.expires_ms
+    begins_ms = committed.committed_ms
+    is_empty = group.protocol_type is not None and group.state is GroupState.EMPTY
+    if is_empty and group.state_since_ms != -1:
+        begins_ms = group.state_since_ms
+    return now_ms - begins_ms >= retention_ms

@@ -1,0 +1,220 @@
+"""One group of the classic protocol.
+
+             first member joins                  all joined, or time is up
+    Empty ──────────────────────▶ PreparingRebalance ──────────────────────▶ CompletingRebalance
+      ▲                            │  ▲    ▲                                   │           │
+      └────────────────────────────┘  │    └──── a member joins, leaves, dies ─┘           │ the assignment
+            nobody joined             │                                                    │ is in the log
+                                      └───────── a member joins, leaves, dies ─ Stable ◀───┘
+
+A group that is not there is Dead. What the log keeps of a group is its last stable or empty generation, and
+its committed offsets; everything else here is soft.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+
+from runnel.coordinator.contract import Timer
+from runnel.coordinator.group.member import Member, Protocols, select_protocol
+from runnel.model.errors import ErrorCode, Refused
+
+
+class GroupState(Enum):
+    """Where a group stands, in Kafka's words."""
+
+    EMPTY = "Empty"
+    PREPARING = "PreparingRebalance"
+    COMPLETING = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+_COMES_FROM = {
+    GroupState.EMPTY: {GroupState.PREPARING},
+    GroupState.PREPARING: {GroupState.STABLE, GroupState.COMPLETING, GroupState.EMPTY},
+    GroupState.COMPLETING: {GroupState.PREPARING},
+    GroupState.STABLE: {GroupState.COMPLETING},
+}
+
+CONSUMER_PROTOCOL = "consumer"
+"""The protocol type whose subscriptions a coordinator may look into."""
+
+
+@dataclass(slots=True)
+class CommittedOffset:
+    """How far a group has come in one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int
+    """A moment that an old client named itself, or -1."""
+    topic_id: bytes
+    """Which topic of that name was meant; zero if the record does not tell."""
+
+
+@dataclass(slots=True)
+class Group:
+    """Members that share the partitions of their topics, generation by generation."""
+
+    id: str
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.DEAD
+    state_since_ms: int = -1
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Instance id → the member that holds it."""
+    pending: set[str] = field(default_factory=set)
+    """Ids that were handed out with MEMBER_ID_REQUIRED and have not come back."""
+    joining: dict[str, int] = field(default_factory=dict)
+    """Members that wait for the next generation, and the number of their parked request."""
+    syncing: dict[str, int] = field(default_factory=dict)
+    """Members that wait for the leader's assignment, and the number of their parked request."""
+    unsynced: set[str] = field(default_factory=set)
+    """Members of this generation that have not asked for their assignment."""
+    supporters: dict[str, int] = field(default_factory=dict)
+    """Protocol → how many members know it."""
+    grew: bool = False
+    """A member came during the initial delay, which is a reason to wait for more."""
+    initial_delay_ms: int = 0
+    initial_remaining_ms: int = 0
+    offsets: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
+    """Topic → partition → where the group is."""
+
+    @property
+    def join_timer(self) -> Timer:
+        return Timer("join", self.id)
+
+    @property
+    def sync_timer(self) -> Timer:
+        return Timer("sync", self.id)
+
+    def session_timer(self, member_id: str) -> Timer:
+        return Timer("session", self.id, member_id)
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in _COMES_FROM[GroupState.PREPARING]
+
+    @property
+    def has_all_joined(self) -> bool:
+        return len(self.joining) == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def enter(self, state: GroupState, now_ms: int) -> None:
+        """Go to another state, at this time of the wall clock."""
+        assert self.state in _COMES_FROM[state], f"group {self.id} cannot go from {self.state} to {state}"
+        self.previous_state = self.state
+        self.state = state
+        self.state_since_ms = now_ms
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Could a member with these protocols work together with the others?"""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        return protocol_type == self.protocol_type and any(
+            self.supporters.get(name, 0) == len(self.members) for name, _ in protocols
+        )
+
+    def check_member(self, member_id: str, instance_id: str | None) -> Member:
+        """The member that speaks; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another took its instance id."""
+        if instance_id is not None:
+            holder = self.static_members.get(instance_id)
+            if holder is not None and holder != member_id:
+                raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} is now {holder}")
+            if holder is None:
+                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{instance_id} is not in group {self.id}")
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in group {self.id}")
+        return member
+
+    def add(self, member: Member, protocol_type: str | None) -> None:
+        """Take a member in; the first one leads and settles the protocol type."""
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader is None:
+            self.leader = member.id
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.id
+        self.members[member.id] = member
+        self.pending.discard(member.id)
+        self._count(member.protocols, 1)
+
+    def remove(self, member_id: str) -> None:
+        """Let a member or a pending id go; its parked requests must have been answered."""
+        assert member_id not in self.joining, f"{member_id} left with its join unanswered"
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member.protocols, -1)
+            if member.instance_id is not None:
+                self.static_members.pop(member.instance_id, None)
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        self.pending.discard(member_id)
+        self.unsynced.discard(member_id)
+        self.syncing.pop(member_id, None)
+
+    def replace(self, member: Member, old_id: str) -> None:
+        """A static member came back under a new id and takes the place of its former self."""
+        former = self.members[old_id]
+        self._count(former.protocols, -1)
+        self._count(member.protocols, 1)
+        # The order of members is the order of leadership and of votes, so the place is kept.
+        self.members = {
+            member.id if held == old_id else held: member if held == old_id else other
+            for held, other in self.members.items()
+        }
+        if self.leader == old_id:
+            self.leader = member.id
+        assert member.instance_id is not None, "only a static member can be replaced"
+        self.static_members[member.instance_id] = member.id
+        self.unsynced.discard(old_id)
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """A member said anew what it can be assigned by."""
+        self._count(member.protocols, -1)
+        member.protocols = protocols
+        self._count(protocols, 1)
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is among those who joined; False if nobody did."""
+        if self.leader not in self.joining:
+            joined = next((member_id for member_id in self.members if member_id in self.joining), None)
+            if joined is None:
+                return False
+            self.leader = joined
+        return True
+
+    def begin_generation(self, now_ms: int) -> None:
+        """Everyone who will join has joined: choose the protocol and wait for the leader's assignment."""
+        self.generation += 1
+        self.protocol = select_protocol(member.protocols for member in self.members.values())
+        assert self.protocol is not None, f"group {self.id} has members without a common protocol"
+        self.enter(GroupState.COMPLETING, now_ms)
+        self.unsynced = set(self.members)
+
+    def committed(self, topic: str, partition: int) -> CommittedOffset | None:
+        return self.offsets.get(topic, {}).get(partition)
+
+    def all_committed(self) -> Iterator[tuple[str, int, CommittedOffset]]:
+        for topic, partitions in self.offsets.items():
+            for partition, committed in partitions.items():
+                yield topic, partition, committed
+
+    def _count(self, protocols: Protocols, change: int) -> None:
+        for name, _ in protocols:
+            count = self.supporters.get(name, 0) + change
+            if count:
+                self.supporters[name] = count
+            else:
+                self.supporters.pop(name, None)

@@ -1,0 +1,175 @@
+"""JoinGroup: a client wants a share of the group's work.
+
+* No member id, dynamic: since v4 an id is handed out (MEMBER_ID_REQUIRED) and the client joins again with it,
+  so that one which gives up leaves no ghost (KIP-394). Before, it was a member at once.
+* No member id, static: a member at once, in the place of whoever held the instance id.
+* An id that was handed out: now a member.
+* A member's id: it joins again, and whether that is a rebalance depends on what changed.
+"""
+
+from dataclasses import dataclass
+
+from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.group.group import Group, GroupState
+from runnel.coordinator.group.member import Member, Protocols
+from runnel.coordinator.group.rebalance import maybe_complete, rebalance_or_complete, touch
+from runnel.coordinator.group.replies import join_accepted, join_refused
+from runnel.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
+from runnel.coordinator.group.static import return_static_member
+from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from runnel.model.errors import ErrorCode, Refused
+
+JoinDecision = Decision[JoinGroupResponse]
+
+_MEMBER_ID_REQUIRED_FROM = 4
+
+
+@dataclass(slots=True)
+class Joining:
+    """One attempt to join: everything that the steps below need to know."""
+
+    group: Group
+    settings: GroupSettings
+    request: JoinGroupRequest
+    protocols: Protocols
+    rebalance_timeout_ms: int
+    caller: Caller
+    now: Moment
+    decision: JoinDecision
+
+
+def join(
+    groups: dict[str, Group], settings: GroupSettings, request: JoinGroupRequest, caller: Caller, now: Moment
+) -> JoinDecision:
+    """Decide on a JoinGroup."""
+    member_id = request.member_id
+    if not request.group_id:
+        return _refuse(ErrorCode.INVALID_GROUP_ID, member_id)
+    if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
+        return _refuse(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
+    group = groups.get(request.group_id)
+    if group is None:
+        if member_id:
+            return _refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+        group = Group(request.group_id, state_since_ms=now.wall_ms)
+    elif not _has_room(group, settings, member_id):
+        return _turn_away(group, member_id, now)
+    # The request's bytes belong to the network; a group outlives them.
+    protocols = tuple((wish.name, bytes(wish.metadata)) for wish in request.protocols)
+    if not group.supports(request.protocol_type, protocols):
+        return _refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    groups[group.id] = group
+    # Version 0 knew one timeout for both, which decodes as -1.
+    rebalance_timeout_ms = request.rebalance_timeout_ms
+    if rebalance_timeout_ms < 0:
+        rebalance_timeout_ms = request.session_timeout_ms
+    joining = Joining(group, settings, request, protocols, rebalance_timeout_ms, caller, now, Decision())
+    if not member_id:
+        _join_without_id(joining)
+    elif member_id in group.pending:
+        _add(joining, member_id)
+    else:
+        _rejoin(joining)
+    return joining.decision
+
+
+def _refuse(error: ErrorCode, member_id: str) -> JoinDecision:
+    return Decision(join_refused(error, member_id))
+
+
+def _has_room(group: Group, settings: GroupSettings, member_id: str) -> bool:
+    if group.state is GroupState.EMPTY:
+        return True
+    if group.state is GroupState.PREPARING:
+        # Those who are back count, so that the last to come are turned away when the limit was lowered.
+        return member_id in group.joining or len(group.joining) < settings.members_max
+    return member_id in group.members or len(group.members) < settings.members_max
+
+
+def _turn_away(group: Group, member_id: str, now: Moment) -> JoinDecision:
+    decision = _refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    if member_id in group.members or member_id in group.pending:
+        group.remove(member_id)
+        decision.cancel_timer(group.session_timer(member_id))
+        maybe_complete(group, now, decision)
+    return decision
+
+
+def _join_without_id(joining: Joining) -> None:
+    group, request, caller = joining.group, joining.request, joining.caller
+    instance_id = request.group_instance_id
+    new_id = f"{caller.client_id if instance_id is None else instance_id}-{caller.unique}"
+    if instance_id is not None and instance_id in group.static_members:
+        former = group.members[group.static_members[instance_id]]
+        return_static_member(
+            group,
+            _new_member(joining, new_id, former.client_id, former.client_host),
+            former,
+            joining.settings,
+            caller,
+            joining.now,
+            joining.decision,
+        )
+    elif instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
+        group.pending.add(new_id)
+        joining.decision.set_timer(group.session_timer(new_id), request.session_timeout_ms)
+        joining.decision.reply = join_refused(ErrorCode.MEMBER_ID_REQUIRED, new_id)
+    else:
+        _add(joining, new_id)
+
+
+def _new_member(joining: Joining, member_id: str, client_id: str, client_host: str) -> Member:
+    return Member(
+        id=member_id,
+        instance_id=joining.request.group_instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        session_timeout_ms=joining.request.session_timeout_ms,
+        rebalance_timeout_ms=joining.rebalance_timeout_ms,
+        protocols=joining.protocols,
+    )
+
+
+def _add(joining: Joining, member_id: str) -> None:
+    group, caller, now = joining.group, joining.caller, joining.now
+    member = _new_member(joining, member_id, caller.client_id, caller.client_host)
+    member.is_new = True
+    if group.state is GroupState.PREPARING and group.previous_state is GroupState.EMPTY:
+        group.grew = True
+    group.add(member, joining.request.protocol_type)
+    group.joining[member_id] = caller.waiter
+    touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS, now, joining.decision)
+    rebalance_or_complete(group, joining.settings, now, joining.decision)
+
+
+def _rejoin(joining: Joining) -> None:
+    group, request = joining.group, joining.request
+    try:
+        member = group.check_member(request.member_id, request.group_instance_id)
+    except Refused as refusal:
+        joining.decision.reply = join_refused(refusal.error, request.member_id)
+        return
+    is_unchanged = member.protocols == joining.protocols
+    if group.state is GroupState.EMPTY:
+        joining.decision.reply = join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+    elif is_unchanged and group.state is GroupState.COMPLETING:
+        # It may have missed the answer to its join, so it hears the same again.
+        joining.decision.reply = join_accepted(group, member.id)
+    elif is_unchanged and group.state is GroupState.STABLE and member.id != group.leader:
+        joining.decision.reply = join_accepted(group, member.id)
+    else:
+        # A leader that joins again wants a rebalance: it saw a change elsewhere, such as new partitions.
+        _update(joining, member)
+
+
+def _update(joining: Joining, member: Member) -> None:
+    group, request = joining.group, joining.request
+    group.set_protocols(member, joining.protocols)
+    member.session_timeout_ms = request.session_timeout_ms
+    member.rebalance_timeout_ms = joining.rebalance_timeout_ms
+    forgotten = group.joining.get(member.id)
+    if forgotten is not None:
+        joining.decision.answer(forgotten, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+    group.joining[member.id] = joining.caller.waiter
+    rebalance_or_complete(group, joining.settings, joining.now, joining.decision)

@@ -1,0 +1,56 @@
+"""LeaveGroup: members go at once instead of by the end of their session, alone or many in one request."""
+
+from typing import Any
+
+from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.group.group import Group, GroupState
+from runnel.coordinator.group.rebalance import maybe_complete, rebalance_or_complete, remove_member
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
+from runnel.model.errors import ErrorCode, Refused
+
+
+def leave(
+    groups: dict[str, Group], settings: GroupSettings, request: LeaveGroupRequest, now: Moment
+) -> Decision[LeaveGroupResponse]:
+    """Decide on a LeaveGroup whose members all stand in `members`. Raises Refused."""
+    if not request.group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+    group = groups.get(request.group_id)
+    decision = Decision[LeaveGroupResponse]()
+    answers = [_go(group, identity, decision) for identity in request.members]
+    has_changed = any(answer.error_code == 0 for answer in answers)
+    if group is not None and has_changed:
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING):
+            rebalance_or_complete(group, settings, now, decision)
+        else:
+            maybe_complete(group, now, decision)
+    decision.reply = LeaveGroupResponse(members=answers)
+    return decision
+
+
+def _go(group: Group | None, identity: MemberIdentity, decision: Decision[Any]) -> MemberResponse:
+    answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+    try:
+        _remove(group, identity, decision)
+    except Refused as refusal:
+        answer.error_code = refusal.code
+    return answer
+
+
+def _remove(group: Group | None, identity: MemberIdentity, decision: Decision[Any]) -> None:
+    unknown = Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{identity.member_id} is not in the group")
+    if group is None:
+        raise unknown
+    member_id = identity.member_id
+    if not member_id:
+        # An administrator names the instance only.
+        member_id = group.static_members.get(identity.group_instance_id or "", "")
+        if not member_id:
+            raise unknown
+        remove_member(group, group.members[member_id], decision)
+    elif member_id in group.pending:
+        group.remove(member_id)
+        decision.cancel_timer(group.session_timer(member_id))
+    else:
+        remove_member(group, group.check_member(member_id, identity.group_instance_id), decision)

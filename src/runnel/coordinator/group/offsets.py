@@ -1,0 +1,182 @@
+"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+
+from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.group.group import CONSUMER_PROTOCOL, CommittedOffset, Group, GroupState
+from runnel.coordinator.group.records import offset_record, offset_tombstone
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.coordinator.group.subscription import is_subscribed, subscribed_topics
+from runnel.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from runnel.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from runnel.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.ids import NO_ID
+
+_NO_OFFSET = -1
+_NO_GROUP_ERROR_FROM = 9
+
+
+def commit(
+    groups: dict[str, Group],
+    settings: GroupSettings,
+    request: OffsetCommitRequest,
+    api_version: int,
+    now: Moment,
+) -> Decision[OffsetCommitResponse]:
+    """Decide on an OffsetCommit whose topics exist and carry both name and id. Raises Refused."""
+    group = groups.get(request.group_id)
+    _check_commit(group, request, api_version)
+    if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING):
+        member = group.members.get(request.member_id)
+        if member is not None:
+            member.heard(now.steady_ms)
+    expires_ms = -1 if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
+    decision = Decision[OffsetCommitResponse](OffsetCommitResponse())
+    assert decision.reply is not None
+    for topic in request.topics:
+        answers = []
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            # Kafka counts characters here, whatever the setting's name says.
+            if len(metadata) > settings.offset_metadata_bytes_max:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                error = ErrorCode.NONE
+                committed = _committed(partition, metadata, topic.topic_id, now.wall_ms, expires_ms)
+                decision.records.append(
+                    offset_record(request.group_id, topic.name, partition.partition_index, committed)
+                )
+            answers.append(OffsetCommitResponsePartition(partition.partition_index, error.code))
+        decision.reply.topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, answers))
+    return decision
+
+
+def fetch(groups: dict[str, Group], request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+    """A group's offsets, those asked for or all of them; what was never committed is -1, not an error."""
+    group = groups.get(request.group_id)
+    if request.topics is not None:
+        answers = [_fetch_topic(group, topic) for topic in request.topics]
+    elif group is not None:
+        answers = [
+            OffsetFetchResponseTopics(
+                name=topic,
+                partitions=[_fetched(partition, committed) for partition, committed in partitions.items()],
+            )
+            for topic, partitions in group.offsets.items()
+        ]
+    else:
+        answers = []
+    return OffsetFetchResponseGroup(group_id=request.group_id, topics=answers)
+
+
+def delete(groups: dict[str, Group], request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
+    """Forget offsets of topics that nobody in the group reads. Raises Refused."""
+    if not request.group_id:
+        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+    group = groups.get(request.group_id)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
+        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {group.id} has members that may read any topic")
+    decision = Decision[OffsetDeleteResponse](OffsetDeleteResponse())
+    assert decision.reply is not None
+    topics = subscribed_topics(group)
+    for topic in request.topics:
+        is_read = is_subscribed(group, topics, topic.name)
+        decision.reply.topics.append(_delete_topic(group, topic, is_read, decision))
+    return decision
+
+
+def _check_commit(group: Group | None, request: OffsetCommitRequest, api_version: int) -> None:
+    generation = request.generation_id_or_member_epoch
+    if group is None:
+        # Without a generation it is an administrator, or a consumer that assigns itself: it needs no members.
+        if generation >= 0:
+            is_told = api_version >= _NO_GROUP_ERROR_FROM
+            error = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
+            raise Refused(error, f"there is no group {request.group_id}")
+        return
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return
+    if generation < 0 and not request.member_id and request.group_instance_id is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id} has members, and only they may commit")
+    group.check_member(request.member_id, request.group_instance_id)
+    if generation != group.generation:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
+    if group.state is GroupState.COMPLETING:
+        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} is rebalancing")
+
+
+def _committed(
+    partition: OffsetCommitRequestPartition, metadata: str, topic_id: bytes, now_ms: int, expires_ms: int
+) -> CommittedOffset:
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=metadata,
+        committed_ms=now_ms,
+        expires_ms=expires_ms,
+        topic_id=topic_id,
+    )
+
+
+def _fetch_topic(group: Group | None, topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    partitions = {} if group is None else group.offsets.get(topic.name, {})
+    return OffsetFetchResponseTopics(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[
+            _fetched(index, _of_this_topic(partitions.get(index), topic.topic_id))
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _of_this_topic(committed: CommittedOffset | None, topic_id: bytes) -> CommittedOffset | None:
+    """An offset in a topic that was deleted means nothing in the one that has its name now."""
+    if committed is None or NO_ID in (topic_id, committed.topic_id) or committed.topic_id == topic_id:
+        return committed
+    return None
+
+
+def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchResponsePartitions:
+    if committed is None:
+        return OffsetFetchResponsePartitions(
+            partition_index=partition, committed_offset=_NO_OFFSET, metadata=""
+        )
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )
+
+
+def _delete_topic(
+    group: Group, topic: OffsetDeleteRequestTopic, is_read: bool, decision: Decision[OffsetDeleteResponse]
+) -> OffsetDeleteResponseTopic:
+    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
+    answers = []
+    for partition in topic.partitions:
+        index = partition.partition_index
+        if not is_read and group.committed(topic.name, index) is not None:
+            decision.records.append(offset_tombstone(group.id, topic.name, index))
+        answers.append(OffsetDeleteResponsePartition(index, error.code))
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)

@@ -1,0 +1,170 @@
+"""What the log keeps of groups, in the formats of Kafka's own `__consumer_offsets`."""
+
+from collections.abc import Iterable, Mapping
+
+from runnel.coordinator.contract import NewRecord
+from runnel.coordinator.group.group import CommittedOffset, Group, GroupState
+from runnel.coordinator.group.member import Member
+from runnel.model.ids import NO_ID
+from runnel.schemas.coordinator import record_types
+from runnel.schemas.group import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+RECORD_TYPES = record_types((OffsetCommitKey, OffsetCommitValue), (GroupMetadataKey, GroupMetadataValue))
+
+_GROUP_VERSION = 3
+_OFFSET_VERSION_WITH_EXPIRY = 1
+_OFFSET_VERSION = 3
+_OFFSET_VERSION_WITH_TOPIC_ID = 4
+
+
+def stable_record(
+    group: Group, leader: str | None, members: Iterable[Member], assignments: Mapping[str, bytes], now_ms: int
+) -> NewRecord:
+    """The group's current generation with these members and assignments."""
+    stored = [
+        MemberMetadata(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol),
+            assignment=assignments.get(member.id, b""),
+        )
+        for member in members
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=leader,
+        current_state_timestamp=now_ms,
+        members=stored,
+    )
+    return NewRecord(GroupMetadataKey(group=group.id), value, _GROUP_VERSION)
+
+
+def empty_record(group: Group, now_ms: int) -> NewRecord:
+    """The next generation, in which nobody is left."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation + 1,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=now_ms,
+        members=[],
+    )
+    return NewRecord(GroupMetadataKey(group=group.id), value, _GROUP_VERSION)
+
+
+def group_tombstone(group_id: str) -> NewRecord:
+    return NewRecord(GroupMetadataKey(group=group_id), None)
+
+
+def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> NewRecord:
+    """A committed offset, in the oldest version that can say all of it."""
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.committed_ms,
+        expire_timestamp=committed.expires_ms,
+        topic_id=committed.topic_id,
+    )
+    if committed.expires_ms != -1:
+        version = _OFFSET_VERSION_WITH_EXPIRY
+    elif committed.topic_id != NO_ID:
+        version = _OFFSET_VERSION_WITH_TOPIC_ID
+    else:
+        version = _OFFSET_VERSION
+    return NewRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), value, version)
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> NewRecord:
+    return NewRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def replay_group(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+    """Make the group what the record says. What is soft about members that stay is kept."""
+    group = groups.get(key.group)
+    if value is None:
+        if group is not None:
+            _forget(groups, group)
+        return
+    if group is None:
+        group = groups[key.group] = Group(key.group)
+    group.previous_state = group.state
+    group.state = GroupState.STABLE if value.members else GroupState.EMPTY
+    group.state_since_ms = value.current_state_timestamp
+    group.generation = value.generation
+    group.protocol_type = value.protocol_type or None
+    group.protocol = value.protocol
+    group.leader = value.leader
+    known, group.members = group.members, {}
+    group.static_members = {}
+    group.supporters = {}
+    for stored in value.members:
+        group.add(_member(known.get(stored.member_id), stored, value.protocol), group.protocol_type)
+
+
+def replay_offset(groups: dict[str, Group], key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+    """Remember how far a group has come; a group that only commits has no other record."""
+    group = groups.get(key.group)
+    if value is None:
+        partitions = group.offsets.get(key.topic) if group is not None else None
+        if group is not None and partitions is not None:
+            partitions.pop(key.partition, None)
+            if not partitions:
+                del group.offsets[key.topic]
+        return
+    if group is None:
+        group = groups[key.group] = Group(key.group)
+    group.offsets.setdefault(key.topic, {})[key.partition] = CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+        value.topic_id,
+    )
+
+
+def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
+    """A member as it stands in the log, with the soft part of the one we knew."""
+    subscription = bytes(stored.subscription)
+    if known is not None and known.metadata(protocol) == subscription:
+        protocols = known.protocols
+    else:
+        protocols = ((protocol or "", subscription),)
+    # Version 0 did not store it, and meant the session timeout.
+    rebalance_timeout_ms = (
+        stored.rebalance_timeout if stored.rebalance_timeout != -1 else stored.session_timeout
+    )
+    member = Member(
+        id=stored.member_id,
+        instance_id=stored.group_instance_id,
+        client_id=stored.client_id,
+        client_host=stored.client_host,
+        session_timeout_ms=stored.session_timeout,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocols=protocols,
+        assignment=bytes(stored.assignment),
+    )
+    if known is not None:
+        member.deadline_ms, member.timer_ms = known.deadline_ms, known.timer_ms
+    return member
+
+
+def _forget(groups: dict[str, Group], group: Group) -> None:
+    # A tombstone removes the generation, not offsets that were committed outside of it.
+    if group.offsets:
+        groups[group.id] = Group(group.id, offsets=group.offsets)
+    else:
+        del groups[group.id]

@@ -1,0 +1,45 @@
+"""What members hear while a group forms."""
+
+from runnel.coordinator.group.group import Group
+from runnel.coordinator.group.member import Member
+from runnel.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from runnel.messages.sync_group import SyncGroupResponse
+from runnel.model.errors import ErrorCode
+
+
+def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    return JoinGroupResponse(error_code=error.code, member_id=member_id, protocol_name=None)
+
+
+def join_accepted(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+    """The generation that a member belongs to; its leader also learns of all the others."""
+    members = []
+    if member_id == group.leader:
+        members = [
+            JoinGroupResponseMember(
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(group.protocol),
+            )
+            for member in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol,
+        leader=group.leader or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+def sync_refused(error: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=error.code)
+
+
+def sync_accepted(group: Group, member: Member) -> SyncGroupResponse:
+    """What the leader assigned to a member."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
+    )

@@ -1,0 +1,63 @@
+"""Signs of life and their absence: Heartbeat, and the session timer of a member."""
+
+from typing import Any
+
+from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.group.group import Group, GroupState
+from runnel.coordinator.group.member import NEVER_MS, Member
+from runnel.coordinator.group.rebalance import complete, rebalance_or_complete, remove_member
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.messages.heartbeat import HeartbeatRequest
+from runnel.model.errors import ErrorCode, Refused
+
+
+def heartbeat(groups: dict[str, Group], request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+    """A member is alive; tells it whether to join again. `now_ms` is of the steady clock. Raises Refused.
+
+    It can only move a deadline away, which no timer needs to know, so there is nothing to decide.
+    """
+    group = groups.get(request.group_id)
+    if group is None:
+        error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
+        raise Refused(error, f"there is no group {request.group_id!r}")
+    member = group.check_member(request.member_id, request.group_instance_id)
+    if request.generation_id != group.generation:
+        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
+    member.heard(now_ms)
+    if group.state is GroupState.PREPARING:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def session_timer_fired(
+    group: Group, member_id: str, settings: GroupSettings, now: Moment, decision: Decision[Any]
+) -> None:
+    """Look whether a member, or somebody who was given an id, has been silent for too long."""
+    if member_id in group.pending:
+        group.remove(member_id)
+        _complete_if_last_missing(group, now, decision)
+        return
+    member = group.members.get(member_id)
+    if member is None:
+        return
+    if member.deadline_ms > now.steady_ms:
+        member.timer_ms = member.deadline_ms
+        decision.set_timer(group.session_timer(member_id), member.deadline_ms - now.steady_ms)
+    elif _is_waiting(group, member):
+        # It waits for us, so its silence proves nothing; its session begins again with the answer.
+        member.deadline_ms = member.timer_ms = NEVER_MS
+    else:
+        remove_member(group, member, decision)
+        if group.state is GroupState.PREPARING:
+            _complete_if_last_missing(group, now, decision)
+        else:
+            rebalance_or_complete(group, settings, now, decision)
+
+
+def _is_waiting(group: Group, member: Member) -> bool:
+    return not member.is_new and (member.id in group.joining or member.id in group.syncing)
+
+
+def _complete_if_last_missing(group: Group, now: Moment, decision: Decision[Any]) -> None:
+    if group.state is GroupState.PREPARING and group.has_all_joined:
+        complete(group, now, decision)

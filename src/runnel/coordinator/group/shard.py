@@ -1,0 +1,143 @@
+"""The group coordinator's shard: all groups whose records stand in one partition of `__consumer_offsets`."""
+
+from collections.abc import Collection
+from typing import Any
+
+from runnel.coordinator.contract import Decision, Moment, Timer
+from runnel.coordinator.group import describe, expiry, offsets
+from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.group.group import Group
+from runnel.coordinator.group.join import join
+from runnel.coordinator.group.leave import leave
+from runnel.coordinator.group.rebalance import GroupEmptied, emptied, join_timer_fired, prepare, touch
+from runnel.coordinator.group.records import RECORD_TYPES, replay_group, replay_offset
+from runnel.coordinator.group.replies import join_refused, sync_refused
+from runnel.coordinator.group.session import heartbeat, session_timer_fired
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.coordinator.group.static import StaticReturned, static_returned
+from runnel.coordinator.group.sync import Assigned, assigned, sync, sync_timer_fired
+from runnel.messages.delete_groups import DeletableGroupResult
+from runnel.messages.describe_groups import DescribedGroup
+from runnel.messages.heartbeat import HeartbeatRequest
+from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from runnel.messages.list_groups import ListedGroup
+from runnel.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from runnel.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from runnel.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from runnel.model.errors import ErrorCode
+from runnel.schemas.group import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+from runnel.wire import Data
+
+_EXPIRY = Timer("expiry", "")
+
+
+class GroupShard:
+    """The door to a set of groups; each request has its own file."""
+
+    record_types = RECORD_TYPES
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.groups: dict[str, Group] = {}
+
+    def join(self, request: JoinGroupRequest, caller: Caller, now: Moment) -> Decision[JoinGroupResponse]:
+        return join(self.groups, self.settings, request, caller, now)
+
+    def sync(self, request: SyncGroupRequest, caller: Caller, now: Moment) -> Decision[SyncGroupResponse]:
+        return sync(self.groups, request, caller, now)
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
+        return heartbeat(self.groups, request, now_ms)
+
+    def leave(self, request: LeaveGroupRequest, now: Moment) -> Decision[LeaveGroupResponse]:
+        return leave(self.groups, self.settings, request, now)
+
+    def commit(
+        self, request: OffsetCommitRequest, api_version: int, now: Moment
+    ) -> Decision[OffsetCommitResponse]:
+        return offsets.commit(self.groups, self.settings, request, api_version, now)
+
+    def fetch_offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        return offsets.fetch(self.groups, request)
+
+    def delete_offsets(self, request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
+        return offsets.delete(self.groups, request)
+
+    def delete_groups(self, group_ids: Collection[str]) -> Decision[list[DeletableGroupResult]]:
+        return expiry.delete_groups(self.groups, group_ids)
+
+    def forget_topics(self, topics: Collection[str]) -> Decision[None]:
+        return expiry.forget_topics(self.groups, topics)
+
+    def describe(self, group_id: str, api_version: int) -> DescribedGroup:
+        return describe.describe(self.groups, group_id, api_version)
+
+    def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
+        return describe.list_groups(self.groups, states, types)
+
+    def replay(self, key: Data, value: Data | None) -> None:
+        """The log holds this record: the only way durable state changes."""
+        match key, value:
+            case OffsetCommitKey(), OffsetCommitValue() | None:
+                replay_offset(self.groups, key, value)
+            case GroupMetadataKey(), GroupMetadataValue() | None:
+                replay_group(self.groups, key, value)
+            case _:
+                raise TypeError(f"{type(key).__name__} is no record of groups")
+
+    def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
+        """The log took the records of a decision, or refused them."""
+        group = self.groups.get(then.group_id)
+        match then:
+            case Assigned():
+                return assigned(group, then, error, now)
+            case StaticReturned():
+                return static_returned(group, then, error, now)
+            case GroupEmptied():
+                return emptied(group, error)
+            case _:
+                raise TypeError(f"{type(then).__name__} is nothing that groups wait for")
+
+    def fired(self, timer: Timer, now: Moment) -> Decision[None]:
+        """A timer that was set has run out."""
+        if timer.kind == _EXPIRY.kind:
+            decision = expiry.expire(self.groups, self.settings, now)
+            decision.set_timer(_EXPIRY, self.settings.offsets_check_interval_ms)
+            return decision
+        decision = Decision[None]()
+        group = self.groups.get(timer.subject)
+        if group is None:
+            return decision
+        match timer.kind:
+            case "session":
+                session_timer_fired(group, timer.part, self.settings, now, decision)
+            case "join":
+                join_timer_fired(group, self.settings, now, decision)
+            case "sync":
+                sync_timer_fired(group, self.settings, now, decision)
+        return decision
+
+    def loaded(self, now: Moment) -> Decision[None]:
+        """Every member that the log knows gets one session to show that it is alive."""
+        decision = Decision[None]()
+        decision.set_timer(_EXPIRY, self.settings.offsets_check_interval_ms)
+        for group in self.groups.values():
+            for member in group.members.values():
+                touch(group, member, member.session_timeout_ms, now, decision)
+            if len(group.members) > self.settings.members_max:
+                # The limit was lowered: everyone joins again, and the last to come find the group full.
+                prepare(group, self.settings, now, decision)
+        return decision
+
+    def unloaded(self) -> Decision[None]:
+        """Another node takes over: whoever waits is sent there."""
+        decision = Decision[None]()
+        for group in self.groups.values():
+            for member_id, waiter in group.joining.items():
+                decision.answer(waiter, join_refused(ErrorCode.NOT_COORDINATOR, member_id))
+            for waiter in group.syncing.values():
+                decision.answer(waiter, sync_refused(ErrorCode.NOT_COORDINATOR))
+        self.groups.clear()
+        return decision
