@@ -1,0 +1,254 @@
+"""Looking after topics and settings."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeVar
+
+from runnel.client.cluster import Cluster, TopicView
+from runnel.client.errors import ClientError, check
+from runnel.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from runnel.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from runnel.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from runnel.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from runnel.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from runnel.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from runnel.model.ids import TopicPartition
+from runnel.wire import Request, Response
+
+A = TypeVar("A", bound=Response)
+
+BROKER_DEFAULT = -1
+"""As a number of partitions or replicas: let the broker decide (KIP-464)."""
+
+
+class ResourceType(IntEnum):
+    """What a setting can belong to; the value is Kafka's."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Who said a setting has the value it has; the value is Kafka's."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class AlterOperation(IntEnum):
+    """How a setting is changed; the value is Kafka's."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(slots=True)
+class Setting:
+    """One setting with its value and where that comes from."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None
+
+
+class Admin:
+    """Topics and settings of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def topics(self) -> list[TopicView]:
+        """Every topic, by name."""
+        return await self._cluster.topics()
+
+    async def topic(self, name: str) -> TopicView:
+        """One topic as it is now."""
+        self._cluster.forget_topic(name)
+        return await self._cluster.topic(name)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        partitions: int = BROKER_DEFAULT,
+        replication_factor: int = BROKER_DEFAULT,
+        settings: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Make a topic; BrokerRefused if it exists or the broker will not have it."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            configs=[CreatableTopicConfig(name=key, value=value) for key, value in (settings or {}).items()],
+        )
+        request = CreateTopicsRequest(
+            topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only
+        )
+
+        async def ask() -> None:
+            answer = await self._cluster.ask_controller(request, CreateTopicsResponse)
+            check(answer.topics[0].error_code, f"creating topic {name}", answer.topics[0].error_message)
+
+        await self._cluster.retrying(ask)
+        self._cluster.forget_topic(name)
+
+    async def delete_topic(self, name: str) -> None:
+        """Remove a topic and its records."""
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
+        )
+        # Not retried: "unknown topic" counts as retriable, and here it is the plain answer.
+        answer = await self._cluster.ask_controller(request, DeleteTopicsResponse)
+        check(answer.responses[0].error_code, f"deleting topic {name}", answer.responses[0].error_message)
+        self._cluster.forget_topic(name)
+
+    async def add_partitions(self, name: str, total: int) -> None:
+        """Grow a topic to `total` partitions; keys written before stay where they are."""
+        topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
+        answer = await self._cluster.ask_controller(request, CreatePartitionsResponse)
+        result = answer.results[0]
+        check(result.error_code, f"growing topic {name} to {total} partitions", result.error_message)
+        self._cluster.forget_topic(name)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Drop the records below an offset (-1: all of them); returns the new first offsets."""
+        first: dict[TopicPartition, int] = {}
+        for node_id, partitions in (await self._cluster.by_leader(before)).items():
+            topics: dict[str, DeleteRecordsTopic] = {}
+            for partition in partitions:
+                topic = topics.setdefault(partition.topic, DeleteRecordsTopic(name=partition.topic))
+                topic.partitions.append(
+                    DeleteRecordsPartition(partition_index=partition.partition, offset=before[partition])
+                )
+            request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
+            answer = await self._cluster.ask_node(node_id, request, DeleteRecordsResponse)
+            for result in answer.topics:
+                for view in result.partitions:
+                    partition = TopicPartition(result.name, view.partition_index)
+                    check(view.error_code, f"deleting records of {partition}")
+                    first[partition] = view.low_watermark
+        return first
+
+    async def sizes(self) -> dict[TopicPartition, int]:
+        """Bytes on disk of every partition, all replicas together."""
+        await self._cluster.retrying(lambda: self._cluster.refresh([]))
+        sizes: dict[TopicPartition, int] = {}
+        for node_id in list(self._cluster.nodes):
+            request = DescribeLogDirsRequest(topics=None)
+            answer = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
+            check(answer.error_code, "asking for the size of the logs")
+            for folder in answer.results:
+                check(folder.error_code, f"asking for the size of the logs in {folder.log_dir}")
+                for topic in folder.topics:
+                    for view in topic.partitions:
+                        partition = TopicPartition(topic.name, view.partition_index)
+                        sizes[partition] = sizes.get(partition, 0) + view.partition_size
+        return sizes
+
+    async def settings(
+        self, kind: ResourceType, name: str, *, keys: Iterable[str] | None = None, documentation: bool = False
+    ) -> list[Setting]:
+        """The settings of a topic, broker or group, each with its source."""
+        resource = DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
+        )
+        request = DescribeConfigsRequest(resources=[resource], include_documentation=documentation)
+        answer = await self._ask_owner(kind, name, request, DescribeConfigsResponse)
+        result = answer.results[0]
+        check(result.error_code, f"reading the settings of {kind.name.lower()} {name}", result.error_message)
+        return [
+            Setting(
+                view.name,
+                view.value,
+                _source(view.config_source),
+                view.read_only,
+                view.is_sensitive,
+                view.documentation,
+            )
+            for view in sorted(result.configs, key=lambda view: view.name)
+        ]
+
+    async def alter_settings(
+        self,
+        kind: ResourceType,
+        name: str,
+        changes: Iterable[tuple[str, AlterOperation, str | None]],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Set, delete, append to or subtract from settings, all of them or none."""
+        configs = [
+            AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ]
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        answer = await self._ask_owner(kind, name, request, IncrementalAlterConfigsResponse)
+        result = answer.responses[0]
+        check(result.error_code, f"changing the settings of {kind.name.lower()} {name}", result.error_message)
+
+    async def _ask_owner(self, kind: ResourceType, name: str, request: Request, answer: type[A]) -> A:
+        # A broker's static settings are known to that broker only.
+        if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
+            return await self._cluster.ask_node(_node_id(name), request, answer)
+        return await self._cluster.ask_controller(request, answer)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._cluster.timeout_s * 1000)
+
+
+def _source(code: int) -> ConfigSource:
+    try:
+        return ConfigSource(code)
+    except ValueError:
+        return ConfigSource.UNKNOWN
+
+
+def _node_id(name: str) -> int:
+    try:
+        return int(name)
+    except ValueError:
+        raise ClientError(f"{name!r} is not a broker id; brokers are named by number") from None

@@ -1,0 +1,82 @@
+"""A stretch of fetched batches, and the messages in it. No I/O."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from runnel.batch.control import read_end_marker
+from runnel.batch.header import BatchHeader, crc_is_valid, walk_headers
+from runnel.batch.records import Headers, iterate_records
+from runnel.client.errors import BrokerRefused
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+
+@dataclass(slots=True)
+class Message:
+    """One record and where it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Whole batches of one partition as they came; the offset asked for may lie inside the first."""
+
+    partition: TopicPartition
+    records: memoryview
+    from_offset: int
+    next_offset: int
+    """One past the last record, where the next chunk begins; also past records that no reader gets to see."""
+    high_watermark: int
+    aborted: Sequence[tuple[int, int]] = ()
+    """(producer id, first offset) of aborted transactions that a committed-only reader must leave out."""
+
+    def messages(self) -> Iterator[Message]:
+        """The messages from `from_offset` on; not those that control transactions or were aborted."""
+        topic, number = self.partition
+        for position, header in visible_batches(self):
+            batch = self.records[position : position + header.size_bytes]
+            for record in iterate_records(batch):
+                if record.offset >= self.from_offset:
+                    yield Message(
+                        topic,
+                        number,
+                        record.offset,
+                        record.timestamp,
+                        record.key,
+                        record.value,
+                        record.headers,
+                    )
+
+
+def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches with messages for the reader, each checked against its checksum."""
+    aborted = sorted(chunk.aborted, key=lambda transaction: transaction[1])
+    aborted_producers: set[int] = set()
+    for position, header in walk_headers(chunk.records):
+        if not crc_is_valid(chunk.records, position, header):
+            about = f"reading {chunk.partition} at offset {header.base_offset}"
+            raise BrokerRefused(ErrorCode.CORRUPT_MESSAGE, about)
+        while aborted and aborted[0][1] <= header.last_offset:
+            aborted_producers.add(aborted.pop(0)[0])
+        if header.is_control:
+            batch = chunk.records[position : position + header.size_bytes]
+            if header.producer_id in aborted_producers and read_end_marker(batch) is not None:
+                aborted_producers.discard(header.producer_id)
+            continue
+        is_aborted = header.is_transactional and header.producer_id in aborted_producers
+        if not is_aborted and header.next_offset > chunk.from_offset:
+            yield position, header
+
+
+def end_of(records: memoryview, offset: int) -> int:
+    """One past the last offset of the whole batches in `records`, or `offset` if there is none."""
+    for _, header in walk_headers(records):
+        offset = max(offset, header.next_offset)
+    return offset

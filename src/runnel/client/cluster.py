@@ -1,0 +1,341 @@
+"""The brokers as one thing: who leads what, who coordinates whom, and a connection to each."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from runnel.client.connection import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Connection
+from runnel.client.errors import BrokerRefused, ClientError, NoBroker, check
+from runnel.client.patience import Patience
+from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from runnel.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+from runnel.wire import Request, Response
+
+DEFAULT_PORT = 9092
+MISSING_TOPIC_TIMEOUT_S = 1.0
+"""A topic made a moment ago may not have reached every broker; one that is not there by then is not there."""
+GROUP_KEY = 0
+
+A = TypeVar("A", bound=Response)
+T = TypeVar("T")
+Address = tuple[str, int, object]
+"""Host, port, and the lane that keeps one asker's connection apart from the others'."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One broker of the cluster."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@dataclass(slots=True)
+class PartitionView:
+    """One partition as the metadata tells it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    offline: list[int]
+
+
+@dataclass(slots=True)
+class TopicView:
+    """One topic as the metadata tells it; partitions in order of their number."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: list[PartitionView]
+
+
+class Cluster:
+    """A client's view of the brokers behind some bootstrap addresses."""
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        client_id: str = "runnel",
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
+        self.bootstrap = parse_addresses(bootstrap)
+        self.client_id = client_id
+        self.timeout_s = timeout_s
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self.nodes: dict[int, Node] = {}
+        self._topics: dict[str, TopicView] = {}
+        self._coordinators: dict[str, int] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._opening: dict[Address, asyncio.Task[Connection]] = {}
+
+    async def __aenter__(self) -> "Cluster":
+        try:
+            await self.any_connection()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection."""
+        for task in self._opening.values():
+            task.cancel()
+        await asyncio.gather(*self._opening.values(), return_exceptions=True)
+        await asyncio.gather(*(connection.close() for connection in self._connections.values()))
+        self._connections.clear()
+
+    # Connections.
+
+    async def connection(self, node_id: int, lane: object = None) -> Connection:
+        """The connection to a broker by its id, opened if need be.
+
+        A broker answers one connection in order, so whoever asks long questions (a fetch that waits for records,
+        a join that waits for the group) takes a `lane` of its own, and does not hold up the others.
+        """
+        if node_id not in self.nodes:
+            await self.refresh([])
+        node = self.nodes.get(node_id)
+        if node is None:
+            raise BrokerRefused(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}", "not part of the cluster right now"
+            )
+        return await self._connect((node.host, node.port, lane))
+
+    async def any_connection(self) -> Connection:
+        """A connection to whoever answers: open ones, then known brokers, then the bootstrap addresses."""
+        for (_, _, lane), connection in self._connections.items():
+            if lane is None and connection.is_open:
+                return connection
+        reason = "connection refused"
+        known = [(node.host, node.port) for node in self.nodes.values()]
+        for host, port in dict.fromkeys(known + self.bootstrap):
+            try:
+                return await self._connect((host, port, None))
+            except NoBroker as error:
+                reason = error.reason
+        raise NoBroker(", ".join(f"{host}:{port}" for host, port in self.bootstrap), reason)
+
+    async def close_lane(self, lane: object) -> None:
+        """End the connections that only one asker used."""
+        addresses = [address for address in self._connections if address[2] is lane]
+        await asyncio.gather(*(self._connections.pop(address).close() for address in addresses))
+
+    async def _connect(self, address: Address) -> Connection:
+        connection = self._connections.get(address)
+        if connection is not None and connection.is_open:
+            return connection
+        task = self._opening.get(address)
+        if task is None:
+            # One opening for all who ask, as a task of its own: a cancelled caller does not take it along.
+            task = asyncio.create_task(self._open(address))
+            self._opening[address] = task
+        return await asyncio.shield(task)
+
+    async def _open(self, address: Address) -> Connection:
+        host, port, _ = address
+        try:
+            connection = await Connection.open(
+                host, port, client_id=self.client_id, timeout_s=min(CONNECT_TIMEOUT_S, self.timeout_s)
+            )
+            self._connections[address] = connection
+            return connection
+        finally:
+            del self._opening[address]
+
+    # Metadata.
+
+    async def refresh(self, topics: Iterable[str] | None, *, may_create: bool = False) -> MetadataResponse:
+        """Ask who is there and who leads what: of some topics, of none ([]), or of all (None)."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
+        connection = await self.any_connection()
+        answer = await connection.ask(request, MetadataResponse, timeout_s=self.timeout_s)
+        check(answer.error_code, "asking for metadata")
+        self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
+        self.nodes = {
+            node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in answer.brokers
+        }
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error_code:
+                self._topics.pop(topic.name, None)
+            else:
+                self._topics[topic.name] = _topic_view(topic)
+        return answer
+
+    async def topics(self) -> list[TopicView]:
+        """Every topic of the cluster, by name."""
+        answer = await self.retrying(lambda: self.refresh(None))
+        return sorted(
+            (_topic_view(topic) for topic in answer.topics if topic.name), key=lambda topic: topic.name
+        )
+
+    async def topic(self, name: str, *, may_create: bool = False) -> TopicView:
+        """One topic; asks only if it is not known yet. BrokerRefused if it does not exist."""
+        known = self._topics.get(name)
+        return known if known is not None else await self._find_topic(name, may_create)
+
+    async def _find_topic(self, name: str, may_create: bool) -> TopicView:
+        patience, missing = Patience(self.timeout_s), Patience(MISSING_TOPIC_TIMEOUT_S)
+        while True:
+            answer = await self.retrying(lambda: self.refresh([name], may_create=may_create))
+            topic = self._topics.get(name)
+            if topic is not None:
+                return topic
+            error = ErrorCode.from_code(answer.topics[0].error_code)
+            if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                hint = f"there is no topic {name!r}; create it with `runnel topic create {name}`"
+                await missing.after(BrokerRefused(error, f"topic {name}", hint))
+            else:
+                await patience.after(BrokerRefused(error, f"topic {name}"))
+
+    def forget_topic(self, name: str) -> None:
+        """What we know of a topic is stale: the next use asks again."""
+        self._topics.pop(name, None)
+
+    async def leader(self, partition: TopicPartition) -> int:
+        """The node that leads a partition; asks once if the topic is not known."""
+        if partition.topic not in self._topics:
+            await self.refresh([partition.topic])
+        topic = self._topics.get(partition.topic)
+        if topic is None:
+            raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
+        if not 0 <= partition.partition < len(topic.partitions):
+            self.forget_topic(partition.topic)
+            count = len(topic.partitions)
+            raise BrokerRefused(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                str(partition),
+                f"topic {partition.topic!r} has {count} partition{'s' * (count != 1)}, numbered from 0",
+            )
+        view = topic.partitions[partition.partition]
+        if view.leader < 0:
+            self.forget_topic(partition.topic)
+            raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, str(partition))
+        return view.leader
+
+    async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """The partitions, grouped by who leads them."""
+        groups: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            groups.setdefault(await self.leader(partition), []).append(partition)
+        return groups
+
+    # Asking.
+
+    async def ask_any(self, request: Request, answer: type[A]) -> A:
+        """Ask whoever is there."""
+        connection = await self.any_connection()
+        return await connection.ask(request, answer, timeout_s=self.timeout_s)
+
+    async def ask_node(self, node_id: int, request: Request, answer: type[A]) -> A:
+        """Ask one broker."""
+        connection = await self.connection(node_id)
+        return await connection.ask(request, answer, timeout_s=self.timeout_s)
+
+    async def ask_controller(self, request: Request, answer: type[A]) -> A:
+        """Ask the node that decides about metadata; where every broker forwards, any will do."""
+        if not self.nodes:
+            await self.refresh([])
+        if self.controller_id in self.nodes:
+            return await self.ask_node(self.controller_id, request, answer)
+        return await self.ask_any(request, answer)
+
+    async def ask_coordinator(
+        self,
+        group_id: str,
+        request: Request,
+        answer: type[A],
+        *,
+        lane: object = None,
+        timeout_s: float | None = None,
+    ) -> A:
+        """Ask the broker that looks after a group."""
+        connection = await self.connection(await self.coordinator(group_id), lane)
+        return await connection.ask(request, answer, timeout_s=timeout_s or self.timeout_s)
+
+    async def coordinator(self, group_id: str) -> int:
+        """The node that looks after a group."""
+        if group_id in self._coordinators:
+            return self._coordinators[group_id]
+        request = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY, coordinator_keys=[group_id])
+        answer = await self.ask_any(request, FindCoordinatorResponse)
+        # Up to version 3 the answer is for one key and stands at the top.
+        found = answer.coordinators[0] if answer.coordinators else answer
+        check(found.error_code, f"finding the coordinator of group {group_id}", found.error_message)
+        if found.node_id not in self.nodes:
+            self.nodes[found.node_id] = Node(found.node_id, found.host, found.port)
+        self._coordinators[group_id] = found.node_id
+        return found.node_id
+
+    def forget_coordinator(self, group_id: str) -> None:
+        """Somebody else looks after the group now: the next use asks again."""
+        self._coordinators.pop(group_id, None)
+
+    async def retrying(
+        self, operation: Callable[[], Awaitable[T]], recover: Callable[[], None] | None = None
+    ) -> T:
+        """Run an operation until it succeeds, fails for good or time is over; `recover` before a new try."""
+        patience = Patience(self.timeout_s)
+        while True:
+            try:
+                return await operation()
+            except ClientError as error:
+                await patience.after(error)
+                if recover is not None:
+                    recover()
+
+
+def parse_addresses(bootstrap: str | Sequence[str]) -> list[tuple[str, int]]:
+    """Read "host:port,host:port"; the port may be left out, an IPv6 host stands in brackets."""
+    texts = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
+    addresses = [_parse_address(text.strip()) for text in texts if text.strip()]
+    if not addresses:
+        raise ValueError("no broker address was given; one looks like 127.0.0.1:9092")
+    return addresses
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(DEFAULT_PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"{text!r} is not a broker address; one looks like 127.0.0.1:9092")
+    return host.strip("[]"), int(port)
+
+
+def _topic_view(topic: MetadataResponseTopic) -> TopicView:
+    partitions = [
+        PartitionView(
+            view.partition_index,
+            view.leader_id,
+            view.leader_epoch,
+            view.replica_nodes,
+            view.isr_nodes,
+            view.offline_replicas,
+        )
+        for view in sorted(topic.partitions, key=lambda view: view.partition_index)
+    ]
+    return TopicView(topic.name or "", topic.topic_id, topic.is_internal, partitions)

@@ -1,0 +1,154 @@
+"""One connection to one broker: many questions may be on their way, answers come back in order."""
+
+import asyncio
+from typing import TypeVar, cast
+
+from runnel.client.conversation import Conversation
+from runnel.client.errors import ClientError, ConnectionLost, NoBroker, TimedOut, check
+from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from runnel.model.errors import ErrorCode
+from runnel.wire import Buffer, Request, Response
+
+CONNECT_TIMEOUT_S = 5.0
+ANSWER_TIMEOUT_S = 30.0
+
+A = TypeVar("A", bound=Response)
+
+
+class Connection(asyncio.Protocol):
+    """An open connection whose versions are agreed."""
+
+    def __init__(self, address: str, client_id: str) -> None:
+        self.address = address
+        self._conversation = Conversation(client_id)
+        self._transport: asyncio.Transport | None = None
+        self._waiting: dict[int, asyncio.Future[Response]] = {}
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._closed = asyncio.Event()
+        self._end: ClientError | None = None
+
+    @classmethod
+    async def open(
+        cls, host: str, port: int, *, client_id: str = "runnel", timeout_s: float = CONNECT_TIMEOUT_S
+    ) -> "Connection":
+        """Connect and agree on versions; NoBroker if nobody answers in time."""
+        address = f"{host}:{port}"
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(lambda: cls(address, client_id), host, port)
+        except TimeoutError:
+            raise NoBroker(address, f"no connection in {timeout_s:g} s") from None
+        except OSError as error:
+            raise NoBroker(address, _reason(error)) from error
+        try:
+            await connection._agree(timeout_s)
+        except BaseException:
+            connection.abort()
+            raise
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._end is None
+
+    async def ask(self, request: Request, answer: type[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
+        """Send a question and wait for its answer. Questions asked meanwhile do not wait for each other."""
+        await self._writable.wait()
+        self._check_open()
+        correlation_id, buffers = self._conversation.ask(request, answer)
+        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._waiting[correlation_id] = future
+        self._send(buffers)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return cast(A, await future)
+        except TimeoutError:
+            name = type(request).__name__.removesuffix("Request")
+            late = TimedOut(f"{self.address} did not answer {name} in {timeout_s:g} s")
+            # Answers come in order, so nothing behind this one can be waited for either.
+            self._finish(late)
+            raise late from None
+        finally:
+            self._waiting.pop(correlation_id, None)
+
+    async def tell(self, request: Request) -> None:
+        """Send a request that gets no answer."""
+        await self._writable.wait()
+        self._check_open()
+        self._send(self._conversation.tell(request))
+
+    def speaks(self, request: type[Request], version: int = 0) -> bool:
+        """Does the broker know this API, at least in `version`?"""
+        return self._conversation.versions.get(request.api_key, range(0)).stop > version
+
+    async def close(self) -> None:
+        """End the connection, also for those who still wait for an answer."""
+        self.abort()
+        await self._closed.wait()
+
+    def abort(self) -> None:
+        """End the connection without waiting for the socket to be gone."""
+        self._finish(ConnectionLost(f"the connection to {self.address} was closed"))
+
+    async def _agree(self, timeout_s: float) -> None:
+        ours = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
+        answer = await self.ask(ours, ApiVersionsResponse, timeout_s=timeout_s)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION.code:
+            self._conversation.learn(answer)
+            answer = await self.ask(ours, ApiVersionsResponse, timeout_s=timeout_s)
+        check(answer.error_code, f"agreeing on versions with {self.address}")
+        self._conversation.learn(answer)
+
+    def _check_open(self) -> None:
+        if self._end is not None:
+            raise ConnectionLost(str(self._end)) from self._end
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        assert self._transport is not None
+        self._transport.writelines(buffers)
+
+    def _finish(self, end: ClientError) -> None:
+        if self._end is None:
+            self._end = end
+            self._writable.set()
+            for future in self._waiting.values():
+                if not future.done():
+                    future.set_exception(ConnectionLost(str(end)))
+        if self._transport is not None:
+            self._transport.abort()
+        else:
+            self._closed.set()
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for correlation_id, answer in self._conversation.received(data):
+                future = self._waiting.get(correlation_id)
+                if future is not None and not future.done():
+                    future.set_result(answer)
+        except ClientError as error:
+            self._finish(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f": {exc}" if exc else ""
+        self._finish(ConnectionLost(f"{self.address} closed the connection{reason}"))
+        self._closed.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+
+def _reason(error: OSError) -> str:
+    # For a name with several addresses asyncio folds all refusals into one error without a number.
+    if isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error):
+        return "connection refused"
+    return error.strerror or str(error)

@@ -1,0 +1,295 @@
+"""Reading topics together with others: the group shares partitions out and remembers how far each was read."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import TypeVar
+
+from runnel.client.chunk import Chunk, Message
+from runnel.client.cluster import Cluster
+from runnel.client.errors import BrokerRefused, ClientError
+from runnel.client.groups import Groups, check_committed, commit_request
+from runnel.client.membership import Membership, Stage
+from runnel.client.offsets import READ_UNCOMMITTED, list_offsets
+from runnel.client.reader import RESETS, Reader
+from runnel.messages.heartbeat import HeartbeatResponse
+from runnel.messages.join_group import JoinGroupResponse
+from runnel.messages.leave_group import LeaveGroupResponse
+from runnel.messages.offset_commit import OffsetCommitResponse
+from runnel.messages.sync_group import SyncGroupResponse
+from runnel.model.ids import TopicPartition
+from runnel.wire import Request, Response
+
+TOPICS_CHECKED_EVERY_S = 30.0
+"""How often the leader of a group looks whether a topic has grown."""
+
+A = TypeVar("A", bound=Response)
+Listener = Callable[[Sequence[TopicPartition]], None]
+
+
+class GroupConsumer:
+    """A member of a consumer group; use as `async with`, which commits and leaves at the end.
+
+    Messages count as read once the next ones are asked for, so a crash repeats some rather than losing any.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        group_id: str,
+        topics: Sequence[str],
+        *,
+        start: str = "earliest",
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 60_000,
+        heartbeat_ms: int = 3_000,
+        commit_every_ms: int | None = 5_000,
+        instance_id: str | None = None,
+        isolation: int = READ_UNCOMMITTED,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+    ) -> None:
+        """`start` says where to begin in partitions that the group never read: earliest or latest."""
+        self._cluster = cluster
+        self._start = start
+        self._heartbeat_s = heartbeat_ms / 1000
+        self._commit_every_s = None if commit_every_ms is None else commit_every_ms / 1000
+        self._on_assigned = on_assigned
+        self._on_revoked = on_revoked
+        self._membership = Membership(
+            group_id,
+            topics,
+            session_timeout_ms=session_timeout_ms,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            instance_id=instance_id,
+        )
+        self._reader = Reader(cluster, isolation=isolation, out_of_range=start)
+        self._committed: dict[TopicPartition, int] = {}
+        self._chunk: Chunk | None = None
+        self._rest: Iterator[Message] = iter(())
+        self._read: tuple[TopicPartition, int] | None = None
+        self._commit_due_s = 0.0
+        self._partition_counts: dict[str, int] = {}
+        self._unsettled = False
+        self._joining: asyncio.Task[None] | None = None
+        self._heart: asyncio.Task[None] | None = None
+        self._failure: ClientError | None = None
+
+    @property
+    def group_id(self) -> str:
+        return self._membership.group_id
+
+    @property
+    def member_id(self) -> str:
+        return self._membership.member_id
+
+    @property
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are ours now."""
+        return list(self._membership.partitions) if self._membership.stage is Stage.STABLE else []
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset of each of our partitions."""
+        return dict(self._reader.positions)
+
+    async def __aenter__(self) -> "GroupConsumer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def poll(self, timeout_s: float, max_messages: int | None = None) -> list[Message]:
+        """The next messages, or none when time is over. Rebalances and commits happen meanwhile."""
+        self._note_read()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._settle()
+                if self._commit_every_s is not None and _now_s() >= self._commit_due_s:
+                    await self.commit()
+                while self._chunk is None:
+                    chunk = await self._reader.next_chunk()
+                    if chunk is None:
+                        return []
+                    self._chunk, self._rest = chunk, chunk.messages()
+        except TimeoutError:
+            return []
+        return self._hand_out(self._chunk, max_messages)
+
+    async def messages(self) -> AsyncIterator[Message]:
+        """Message by message, without end."""
+        while True:
+            for message in await self.poll(3600, 1):
+                yield message
+
+    async def commit(self) -> None:
+        """Tell the group how far we have read."""
+        self._commit_due_s = _now_s() + (self._commit_every_s or 0)
+        moved = {
+            partition: offset
+            for partition, offset in self._reader.positions.items()
+            if self._committed.get(partition) != offset
+        }
+        if not moved or self._membership.stage is not Stage.STABLE:
+            return
+        membership = self._membership
+        request = commit_request(
+            self.group_id,
+            moved,
+            generation_id=membership.generation_id,
+            member_id=membership.member_id,
+            instance_id=membership.instance_id,
+        )
+
+        async def ask() -> None:
+            answer = await self._ask(request, OffsetCommitResponse)
+            check_committed(self.group_id, answer)
+
+        try:
+            await self._cluster.retrying(ask, self._forget_coordinator)
+        except BrokerRefused as error:
+            if not membership.refused(error.error):
+                raise
+            # The group moved on without us: whoever has these partitions now starts from the last commit.
+            self._unsettle()
+            return
+        self._committed.update(moved)
+
+    async def close(self) -> None:
+        """Commit, leave the group and stop reading."""
+        self._note_read()
+        try:
+            await self._stop_tasks()
+            await self.commit()
+            if self._membership.leaves_when_closed:
+                await self._ask(self._membership.leave(), LeaveGroupResponse)
+        finally:
+            self._membership.revoked()
+            await self._reader.close()
+            await self._cluster.close_lane(self)
+
+    # Handing out.
+
+    def _hand_out(self, chunk: Chunk, max_messages: int | None) -> list[Message]:
+        messages = list(islice(self._rest, max_messages))
+        if max_messages is None or len(messages) < max_messages:
+            self._chunk = None
+            self._read = (chunk.partition, chunk.next_offset)
+        else:
+            self._read = (chunk.partition, messages[-1].offset + 1)
+        return messages
+
+    def _note_read(self) -> None:
+        if self._read is not None:
+            partition, offset = self._read
+            self._reader.positions[partition] = offset
+            self._read = None
+
+    # Joining.
+
+    async def _settle(self) -> None:
+        """Wait until we are in the group; a join goes on while its caller loses patience and comes back."""
+        if self._failure is not None:
+            raise self._failure
+        if self._joining is None and (self._unsettled or self._membership.stage is not Stage.STABLE):
+            self._joining = asyncio.create_task(self._rejoin())
+        if self._joining is not None:
+            await asyncio.shield(self._joining)
+            self._joining = None
+
+    async def _rejoin(self) -> None:
+        if self._heart is not None:
+            self._heart.cancel()
+        await self._revoke()
+        self._unsettled = False
+        while self._membership.stage is not Stage.STABLE:
+            await self._cluster.retrying(self._join_once, self._forget_coordinator)
+        await self._begin_reading()
+        self._heart = asyncio.create_task(self._beat())
+        if self._on_assigned is not None:
+            self._on_assigned(self._membership.partitions)
+
+    async def _revoke(self) -> None:
+        await self.commit()
+        self._chunk = None
+        await self._reader.assign({})
+        revoked = self._membership.partitions
+        self._membership.revoked()
+        if revoked and self._on_revoked is not None:
+            self._on_revoked(revoked)
+
+    async def _join_once(self) -> None:
+        membership = self._membership
+        request = membership.join()
+        answer = await self._ask(request, JoinGroupResponse, request.rebalance_timeout_ms / 1000)
+        if membership.joined(answer):
+            self._partition_counts = await self._count_partitions()
+            request_to_sync = membership.sync(self._partition_counts)
+            timeout_s = request.rebalance_timeout_ms / 1000
+            membership.synced(await self._ask(request_to_sync, SyncGroupResponse, timeout_s))
+
+    async def _count_partitions(self) -> dict[str, int]:
+        """How many partitions the topics have that anyone in the group wants; for the leader only."""
+        wanted = {topic for topics in self._membership.wanted_by.values() for topic in topics}
+        if not wanted:
+            return {}
+        answer = await self._cluster.refresh(sorted(wanted))
+        return {topic.name: len(topic.partitions) for topic in answer.topics if topic.name}
+
+    async def _begin_reading(self) -> None:
+        partitions = self._membership.partitions
+        committed = await Groups(self._cluster).committed(self.group_id) if partitions else {}
+        self._committed = {
+            partition: committed[partition].offset for partition in partitions if partition in committed
+        }
+        unread = dict.fromkeys(set(partitions) - set(self._committed), RESETS[self._start])
+        found = await list_offsets(self._cluster, unread) if unread else {}
+        await self._reader.assign(
+            {**self._committed, **{partition: view.offset for partition, view in found.items()}}
+        )
+
+    async def _beat(self) -> None:
+        """Keep our place in the group, until it changes."""
+        topics_due_s = _now_s() + TOPICS_CHECKED_EVERY_S
+        while True:
+            await asyncio.sleep(self._heartbeat_s)
+            try:
+                answer = await self._ask(self._membership.heartbeat(), HeartbeatResponse)
+                if not self._membership.heard(answer):
+                    break
+                if _now_s() >= topics_due_s:
+                    topics_due_s = _now_s() + TOPICS_CHECKED_EVERY_S
+                    if await self._count_partitions() != self._partition_counts:
+                        break
+            except ClientError as error:
+                self._forget_coordinator()
+                if not error.retriable:
+                    self._failure = error
+                    break
+        self._unsettle()
+
+    def _unsettle(self) -> None:
+        self._unsettled = True
+        self._reader.interrupt()
+
+    async def _stop_tasks(self) -> None:
+        tasks = [task for task in (self._joining, self._heart) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _ask(self, request: Request, answer: type[A], waits_s: float = 0.0) -> A:
+        timeout_s = self._cluster.timeout_s + waits_s
+        return await self._cluster.ask_coordinator(
+            self.group_id, request, answer, lane=self, timeout_s=timeout_s
+        )
+
+    def _forget_coordinator(self) -> None:
+        self._cluster.forget_coordinator(self.group_id)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,235 @@
+"""Looking after consumer groups: who is in them, how far they are, and moving them."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from runnel.client.cluster import Cluster
+from runnel.client.consumer_protocol import assigned_partitions
+from runnel.client.errors import BrokerRefused, check
+from runnel.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from runnel.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from runnel.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from runnel.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from runnel.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from runnel.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+NO_GENERATION = -1
+
+
+@dataclass(slots=True)
+class GroupListing:
+    """One group in a list."""
+
+    group_id: str
+    state: str
+    kind: str
+    protocol_type: str
+
+
+@dataclass(slots=True)
+class GroupMember:
+    """One consumer of a group and what it reads."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    instance_id: str | None
+    partitions: list[TopicPartition]
+
+
+@dataclass(slots=True)
+class GroupView:
+    """A group and its members."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: int
+    members: list[GroupMember] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Commit:
+    """How far a group has read one partition."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Groups:
+    """The consumer groups of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def list(self) -> list[GroupListing]:
+        """Every group of every broker, by name."""
+        await self._cluster.retrying(lambda: self._cluster.refresh([]))
+
+        async def ask(node_id: int) -> ListGroupsResponse:
+            answer = await self._cluster.ask_node(node_id, ListGroupsRequest(), ListGroupsResponse)
+            check(answer.error_code, f"listing the groups of broker {node_id}")
+            return answer
+
+        answers = await asyncio.gather(
+            *(self._cluster.retrying(partial(ask, node_id)) for node_id in self._cluster.nodes)
+        )
+        listings = [
+            GroupListing(group.group_id, group.group_state, group.group_type, group.protocol_type)
+            for answer in answers
+            for group in answer.groups
+        ]
+        return sorted(listings, key=lambda listing: listing.group_id)
+
+    async def describe(self, group_id: str) -> GroupView:
+        """One group and its members; BrokerRefused with GROUP_ID_NOT_FOUND if there is none."""
+
+        async def ask() -> DescribedGroup:
+            request = DescribeGroupsRequest(groups=[group_id])
+            answer = await self._cluster.ask_coordinator(group_id, request, DescribeGroupsResponse)
+            check(answer.groups[0].error_code, f"group {group_id}", answer.groups[0].error_message)
+            return answer.groups[0]
+
+        group = await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        if group.group_state == "Dead":
+            # Brokers before KIP-1043 say so for groups that do not exist.
+            raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
+        members = [
+            GroupMember(
+                member.member_id,
+                member.client_id,
+                member.client_host.removeprefix("/"),
+                member.group_instance_id,
+                assigned_partitions(member.member_assignment) if group.protocol_type == "consumer" else [],
+            )
+            for member in sorted(group.members, key=lambda member: member.member_id)
+        ]
+        return GroupView(
+            group.group_id,
+            group.group_state,
+            group.protocol_type,
+            group.protocol_data,
+            await self._cluster.coordinator(group_id),
+            members,
+        )
+
+    async def committed(self, group_id: str) -> dict[TopicPartition, Commit]:
+        """How far a group has read, in every partition it ever committed."""
+
+        async def ask() -> dict[TopicPartition, Commit]:
+            request = OffsetFetchRequest(
+                group_id=group_id,
+                topics=None,
+                groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)],
+            )
+            answer = await self._cluster.ask_coordinator(group_id, request, OffsetFetchResponse)
+            return _commits(group_id, answer)
+
+        return await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Move a group that has no members to other offsets."""
+
+        async def ask() -> None:
+            request = commit_request(group_id, offsets)
+            answer = await self._cluster.ask_coordinator(group_id, request, OffsetCommitResponse)
+            check_committed(group_id, answer)
+
+        await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+
+    async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget how far a group has read some partitions."""
+        topics: dict[str, OffsetDeleteRequestTopic] = {}
+        for partition in partitions:
+            topic = topics.setdefault(partition.topic, OffsetDeleteRequestTopic(name=partition.topic))
+            topic.partitions.append(OffsetDeleteRequestPartition(partition_index=partition.partition))
+        request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
+
+        async def ask() -> OffsetDeleteResponse:
+            answer = await self._cluster.ask_coordinator(group_id, request, OffsetDeleteResponse)
+            check(answer.error_code, f"deleting offsets of group {group_id}")
+            return answer
+
+        answer = await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        for result in answer.topics:
+            for view in result.partitions:
+                partition = TopicPartition(result.name, view.partition_index)
+                check(view.error_code, f"deleting the offset of group {group_id} in {partition}")
+
+    async def delete(self, group_id: str) -> None:
+        """Remove a group that has no members, and its offsets."""
+
+        async def ask() -> None:
+            request = DeleteGroupsRequest(groups_names=[group_id])
+            answer = await self._cluster.ask_coordinator(group_id, request, DeleteGroupsResponse)
+            check(answer.results[0].error_code, f"deleting group {group_id}")
+
+        await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+
+
+def commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    *,
+    generation_id: int = NO_GENERATION,
+    member_id: str = "",
+    instance_id: str | None = None,
+) -> OffsetCommitRequest:
+    """The request that commits offsets, as a member or from outside the group."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for partition, offset in offsets.items():
+        topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic))
+        topic.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=partition.partition, committed_offset=offset, committed_metadata=""
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation_id,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        topics=list(topics.values()),
+    )
+
+
+def check_committed(group_id: str, answer: OffsetCommitResponse) -> None:
+    """BrokerRefused for the first partition whose commit was refused."""
+    for topic in answer.topics:
+        for view in topic.partitions:
+            partition = TopicPartition(topic.name, view.partition_index)
+            check(view.error_code, f"committing an offset of group {group_id} in {partition}")
+
+
+def _commits(group_id: str, answer: OffsetFetchResponse) -> dict[TopicPartition, Commit]:
+    about = f"reading the offsets of group {group_id}"
+    # Up to version 7 the answer is for one group and stands at the top.
+    group = answer.groups[0] if answer.groups else answer
+    check(group.error_code, about)
+    commits: dict[TopicPartition, Commit] = {}
+    for topic in group.topics:
+        for view in topic.partitions:
+            check(view.error_code, about)
+            if view.committed_offset >= 0:
+                partition = TopicPartition(topic.name, view.partition_index)
+                commits[partition] = Commit(view.committed_offset, view.metadata or "")
+    return commits

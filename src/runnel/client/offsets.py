@@ -1,0 +1,99 @@
+"""Where a log begins, where it ends, and which offset a moment stands at."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from runnel.client.cluster import Cluster
+from runnel.client.errors import check
+from runnel.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from runnel.model.ids import TopicPartition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+NOT_FOUND = -1
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+
+@dataclass(slots=True)
+class FoundOffset:
+    """An offset and the timestamp of the record there; both -1 where nothing was found."""
+
+    offset: int
+    timestamp_ms: int
+
+
+async def list_offsets(
+    cluster: Cluster, moments: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, FoundOffset]:
+    """The first offset at or after a timestamp, or what EARLIEST, LATEST and MAX_TIMESTAMP stand for."""
+    found: dict[TopicPartition, FoundOffset] = {}
+
+    async def ask_missing() -> None:
+        missing = [partition for partition in moments if partition not in found]
+        groups = await cluster.by_leader(missing)
+        await asyncio.gather(*(ask_leader(node_id, partitions) for node_id, partitions in groups.items()))
+
+    async def ask_leader(node_id: int, partitions: list[TopicPartition]) -> None:
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=_topics({partition: moments[partition] for partition in partitions}),
+            timeout_ms=int(cluster.timeout_s * 1000),
+        )
+        answer = await cluster.ask_node(node_id, request, ListOffsetsResponse)
+        for topic in answer.topics:
+            for view in topic.partitions:
+                partition = TopicPartition(topic.name, view.partition_index)
+                check(view.error_code, f"asking for the offsets of {partition}")
+                found[partition] = FoundOffset(view.offset, view.timestamp)
+
+    def recover() -> None:
+        for partition in moments:
+            cluster.forget_topic(partition.topic)
+
+    await cluster.retrying(ask_missing, recover)
+    return found
+
+
+async def end_offsets(
+    cluster: Cluster, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
+) -> dict[TopicPartition, int]:
+    """One past the last record that a reader may see, for each partition."""
+    found = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation=isolation)
+    return {partition: view.offset for partition, view in found.items()}
+
+
+async def start_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """The first offset that is still there, for each partition."""
+    found = await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    return {partition: view.offset for partition, view in found.items()}
+
+
+async def offsets_since(
+    cluster: Cluster, partitions: Iterable[TopicPartition], timestamp_ms: int
+) -> dict[TopicPartition, int]:
+    """The first record at or after a moment, for each partition; its end where there is none."""
+    partitions = list(partitions)
+    found = await list_offsets(cluster, dict.fromkeys(partitions, timestamp_ms))
+    without = [partition for partition in partitions if found[partition].offset == NOT_FOUND]
+    ends = await end_offsets(cluster, without) if without else {}
+    return {partition: ends.get(partition, found[partition].offset) for partition in partitions}
+
+
+def _topics(moments: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for partition, timestamp_ms in moments.items():
+        topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
+        topic.partitions.append(
+            ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp_ms)
+        )
+    return list(topics.values())

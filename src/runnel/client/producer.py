@@ -1,0 +1,320 @@
+"""Sending records: batched by partition, retried until delivered or given up, each written once."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from types import TracebackType
+
+from runnel.batch.compression import Compression
+from runnel.batch.records import Headers, Record
+from runnel.client.accumulator import Accumulator, Delivery, Identity, PendingBatch
+from runnel.client.cluster import Cluster
+from runnel.client.errors import BrokerRefused, ClientError, TimedOut, check
+from runnel.client.partitioner import partition_for_key
+from runnel.client.patience import PAUSE_MAX_S, PAUSE_MIN_S
+from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from runnel.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+IDENTITY_LOST = {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+}
+
+
+class Producer:
+    """Sends records to a cluster; use as `async with`, which flushes at the end."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        acks: str = "all",
+        compression: str = "none",
+        idempotent: bool | None = None,
+        linger_ms: int = 0,
+        batch_bytes: int = 64 * 1024,
+        buffer_bytes: int = 32 * 1024 * 1024,
+        delivery_timeout_s: float = 120.0,
+    ) -> None:
+        if acks not in ACKS:
+            raise ValueError(f"acks is all, 1 or 0, not {acks!r}")
+        self._cluster = cluster
+        self._acks = ACKS[acks]
+        self._idempotent = self._acks == -1 if idempotent is None else idempotent
+        if self._idempotent and self._acks != -1:
+            raise ValueError("an idempotent producer needs acks=all")
+        self._linger_s = linger_ms / 1000
+        self._buffer_bytes = buffer_bytes
+        self._delivery_timeout_s = delivery_timeout_s
+        self._batches = Accumulator(batch_bytes, Compression.from_name(compression))
+        self._identity: Identity | None = None if self._idempotent else Identity()
+        self._sticky: dict[str, int] = {}
+        self._busy_leaders: set[int] = set()
+        self._sends: set[asyncio.Task[None]] = set()
+        self._flushes = 0
+        self._wake = asyncio.Event()
+        self._progressed = asyncio.Event()
+        self._sender: asyncio.Task[None] | None = None
+        self._failure: ClientError | None = None
+
+    async def __aenter__(self) -> "Producer":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(flush=kind is None)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> "asyncio.Future[Delivery]":
+        """Line a record up, waiting while the buffer is full; the future resolves when the broker has it."""
+        stamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
+        record = Record(0, stamp, key, value, headers)
+        target = await self._partition(topic, record, partition)
+        while self._batches.size_bytes >= self._buffer_bytes:
+            await self._wait_for_progress()
+        self._check_running()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Delivery] = loop.create_future()
+        self._batches.add(target, record, waiter, loop.time() + self._delivery_timeout_s)
+        self._wake.set()
+        return waiter
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Send one record and wait until the broker has it."""
+        return await (
+            await self.send(
+                topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+            )
+        )
+
+    async def flush(self) -> None:
+        """Wait until nothing is left to send. Failures are told by the futures of `send`."""
+        self._flushes += 1
+        self._wake.set()
+        try:
+            while not self._batches.is_empty:
+                await self._wait_for_progress()
+        finally:
+            self._flushes -= 1
+
+    async def close(self, *, flush: bool = True) -> None:
+        """End the producer; without `flush`, what was not sent fails."""
+        try:
+            if flush:
+                await self.flush()
+        finally:
+            tasks = [task for task in (self._sender, *self._sends) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._stop(ClientError("the producer was closed before the record was sent"))
+
+    # Choosing a partition.
+
+    async def _partition(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._run())
+        view = await self._cluster.topic(topic, may_create=True)
+        count = len(view.partitions)
+        if partition is not None:
+            if not 0 <= partition < count:
+                await self._cluster.leader(TopicPartition(topic, partition))
+            return TopicPartition(topic, partition)
+        if record.key is not None:
+            return TopicPartition(topic, partition_for_key(record.key, count))
+        # Records without a key fill one batch after the other, each in another partition: few, large batches.
+        sticky = TopicPartition(topic, self._sticky.get(topic, 0) % count)
+        if not self._batches.can_join(sticky, record):
+            sticky = TopicPartition(topic, (sticky.partition + 1) % count)
+            self._sticky[topic] = sticky.partition
+        return sticky
+
+    # Sending.
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                await self._wait_for_work()
+                if self._identity is None:
+                    self._identity = await self._cluster.retrying(self._identify)
+                await self._dispatch()
+        except ClientError as error:
+            self._stop(error)
+
+    async def _wait_for_work(self) -> None:
+        loop = asyncio.get_running_loop()
+        retry_s = self._batches.next_retry_s(loop.time())
+        try:
+            async with asyncio.timeout_at(retry_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+        self._wake.clear()
+        if self._linger_s and not self._flushes and not self._batches.has_full_batch():
+            linger_until_s = loop.time() + self._linger_s
+            while loop.time() < linger_until_s and not self._flushes and not self._batches.has_full_batch():
+                await asyncio.sleep(min(0.001, self._linger_s))
+
+    async def _identify(self) -> Identity:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        answer = await self._cluster.ask_any(request, InitProducerIdResponse)
+        check(answer.error_code, "getting a producer id")
+        return Identity(answer.producer_id, answer.producer_epoch)
+
+    async def _dispatch(self) -> None:
+        """Start one request for each leader that has none on its way and something to get."""
+        loop = asyncio.get_running_loop()
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in self._batches.ready(loop.time()):
+            try:
+                leader = await self._cluster.leader(partition)
+            except ClientError as error:
+                self._retry_or_fail(self._batches.take(partition, self._identity or Identity()), error)
+                continue
+            by_leader.setdefault(leader, []).append(partition)
+        identity = self._identity
+        if identity is None:
+            # An answer that came meanwhile took our identity away.
+            self._wake.set()
+            return
+        for leader, partitions in by_leader.items():
+            if leader not in self._busy_leaders:
+                self._busy_leaders.add(leader)
+                batches = [self._batches.take(partition, identity) for partition in partitions]
+                task = asyncio.create_task(self._send(leader, batches))
+                self._sends.add(task)
+                task.add_done_callback(self._sends.discard)
+
+    async def _send(self, leader: int, batches: list[PendingBatch]) -> None:
+        request = self._request(batches)
+        try:
+            connection = await self._cluster.connection(leader)
+            if self._acks == 0:
+                await connection.tell(request)
+                for batch in batches:
+                    self._deliver(batch, -1, -1)
+            else:
+                answer = await connection.ask(request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5)
+                self._answered(batches, answer)
+        except ClientError as error:
+            for batch in batches:
+                self._retry_or_fail(batch, error)
+        except asyncio.CancelledError:
+            for batch in batches:
+                batch.failed(ClientError("the producer was closed before the broker answered"))
+            raise
+        finally:
+            self._busy_leaders.discard(leader)
+            self._wake.set()
+            self._note_progress()
+
+    def _request(self, batches: Sequence[PendingBatch]) -> ProduceRequest:
+        topics: dict[str, TopicProduceData] = {}
+        for batch in batches:
+            topic = topics.setdefault(batch.partition.topic, TopicProduceData(name=batch.partition.topic))
+            assert batch.encoded is not None
+            topic.partition_data.append(
+                PartitionProduceData(index=batch.partition.partition, records=memoryview(batch.encoded))
+            )
+        timeout_ms = int(self._cluster.timeout_s * 1000)
+        return ProduceRequest(acks=self._acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+
+    def _answered(self, batches: Sequence[PendingBatch], answer: ProduceResponse) -> None:
+        results = {
+            (topic.name, view.index): view for topic in answer.responses for view in topic.partition_responses
+        }
+        for batch in batches:
+            result = results.get((batch.partition.topic, batch.partition.partition))
+            if result is None:
+                self._retry_or_fail(batch, ClientError(f"the broker's answer leaves {batch.partition} out"))
+            elif result.error_code == 0:
+                self._deliver(batch, result.base_offset, result.log_append_time_ms)
+            else:
+                self._refused(batch, result)
+
+    def _refused(self, batch: PendingBatch, result: PartitionProduceResponse) -> None:
+        error = ErrorCode.from_code(result.error_code)
+        if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._deliver(batch, -1, -1)
+            return
+        if error in IDENTITY_LOST and self._idempotent and batch.attempts == 1:
+            # The broker forgot us, perhaps because all our records expired. This batch was sent once and
+            # refused once, so it is not in the log, and may go again under a new identity.
+            self._forget_identity()
+            batch.encoded = None
+            self._batches.put_back(batch, 0.0)
+            return
+        self._retry_or_fail(
+            batch, BrokerRefused(error, f"writing to {batch.partition}", result.error_message)
+        )
+
+    def _deliver(self, batch: PendingBatch, base_offset: int, log_append_time_ms: int) -> None:
+        self._batches.settle(batch)
+        batch.delivered(base_offset, log_append_time_ms)
+
+    def _retry_or_fail(self, batch: PendingBatch, error: ClientError) -> None:
+        loop = asyncio.get_running_loop()
+        self._cluster.forget_topic(batch.partition.topic)
+        if error.retriable and loop.time() < batch.deadline_s:
+            pause_s = min(PAUSE_MIN_S * 2 ** min(batch.attempts, 10), PAUSE_MAX_S)
+            self._batches.put_back(batch, loop.time() + pause_s)
+            return
+        if error.retriable:
+            error = TimedOut(f"not delivered in {self._delivery_timeout_s:g} s: {error}")
+        self._batches.settle(batch)
+        batch.failed(error)
+        # Whether the broker counted this batch is unknown, and with it the next sequence number.
+        self._forget_identity()
+
+    def _forget_identity(self) -> None:
+        if self._idempotent:
+            self._identity = None
+            self._batches.forget_sequences()
+
+    # Waiting for each other.
+
+    async def _wait_for_progress(self) -> None:
+        self._check_running()
+        await self._progressed.wait()
+
+    def _note_progress(self) -> None:
+        progressed, self._progressed = self._progressed, asyncio.Event()
+        progressed.set()
+
+    def _check_running(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _stop(self, failure: ClientError) -> None:
+        self._failure = self._failure or failure
+        for batch in self._batches.clear():
+            batch.failed(failure)
+        self._note_progress()

@@ -1,0 +1,226 @@
+"""Reading partitions from given offsets, a bounded stretch ahead of the caller.
+
+One task per leader asks for its partitions and puts what it gets into a short queue; it stops while that is
+full. A moved or unreachable leader only ends the round: all tasks begin again with fresh metadata.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+
+from runnel.client.chunk import Chunk, Message, end_of
+from runnel.client.cluster import Cluster
+from runnel.client.errors import ClientError, check
+from runnel.client.offsets import (
+    EARLIEST,
+    LATEST,
+    READ_UNCOMMITTED,
+    end_offsets,
+    list_offsets,
+)
+from runnel.client.patience import Patience
+from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+CHUNKS_AHEAD = 4
+"""Chunks that may wait for the caller; together with `max_bytes` this bounds the reader's memory."""
+RESETS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+class Reader:
+    """Reads assigned partitions; use as `async with`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        isolation: int = READ_UNCOMMITTED,
+        max_wait_ms: int = 500,
+        max_bytes: int = 16 * 1024 * 1024,
+        partition_max_bytes: int = 1024 * 1024,
+        out_of_range: str | None = None,
+    ) -> None:
+        """`out_of_range` says where to go on when an offset is gone: earliest, latest, None for an error."""
+        if out_of_range is not None and out_of_range not in RESETS:
+            raise ValueError(f"out_of_range is earliest, latest or None, not {out_of_range!r}")
+        self._cluster = cluster
+        self._isolation = isolation
+        self._max_wait_ms = max_wait_ms
+        self._max_bytes = max_bytes
+        self._partition_max_bytes = partition_max_bytes
+        self._out_of_range = out_of_range
+        self._ahead: dict[TopicPartition, int] = {}
+        self._chunks: asyncio.Queue[Chunk | ClientError | None] = asyncio.Queue(CHUNKS_AHEAD)
+        self._fetching: asyncio.Task[None] | None = None
+        self.positions: dict[TopicPartition, int] = {}
+        """The next offset that the caller gets, for each partition."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+
+    async def __aenter__(self) -> "Reader":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets, and nothing else."""
+        await self.close()
+        self.positions = dict(positions)
+        self._ahead = dict(positions)
+        self._chunks = asyncio.Queue(CHUNKS_AHEAD)
+
+    async def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Go on elsewhere in some of the partitions."""
+        await self.assign({**self.positions, **positions})
+
+    async def close(self) -> None:
+        """Stop reading; positions are kept."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.gather(self._fetching, return_exceptions=True)
+            self._fetching = None
+        await self._cluster.close_lane(self)
+
+    async def next_chunk(self) -> Chunk | None:
+        """The next stretch of some partition; waits until there is one, or gives None after `interrupt`."""
+        if self._fetching is None and self._ahead:
+            self._fetching = asyncio.create_task(self._fetch_forever())
+        chunk = await self._chunks.get()
+        if isinstance(chunk, ClientError):
+            await self.close()
+            raise chunk
+        if chunk is not None:
+            self.high_watermarks[chunk.partition] = chunk.high_watermark
+        return chunk
+
+    def interrupt(self) -> None:
+        """Let whoever waits for a chunk go on without one."""
+        if self._chunks.empty():
+            self._chunks.put_nowait(None)
+
+    def took(self, chunk: Chunk) -> None:
+        """The caller is through with a chunk."""
+        self.positions[chunk.partition] = chunk.next_offset
+
+    async def messages(self, *, until: Mapping[TopicPartition, int] | None = None) -> AsyncIterator[Message]:
+        """Message by message: without end, or until every partition has reached its offset in `until`."""
+        while until is None or not self._has_reached(until):
+            chunk = await self.next_chunk()
+            if chunk is None:
+                return
+            stop = None if until is None else until.get(chunk.partition)
+            for message in chunk.messages():
+                if stop is not None and message.offset >= stop:
+                    break
+                self.positions[chunk.partition] = message.offset + 1
+                yield message
+            self.took(chunk)
+
+    async def messages_to_end(self) -> AsyncIterator[Message]:
+        """All messages that are there at the moment of asking."""
+        ends = await end_offsets(self._cluster, self.positions, isolation=self._isolation)
+        async for message in self.messages(until=ends):
+            yield message
+
+    def _has_reached(self, until: Mapping[TopicPartition, int]) -> bool:
+        return all(self.positions[partition] >= offset for partition, offset in until.items())
+
+    # Fetching ahead.
+
+    async def _fetch_forever(self) -> None:
+        patience = Patience(self._cluster.timeout_s)
+        while True:
+            try:
+                groups = await self._cluster.by_leader(self._ahead)
+                patience = Patience(self._cluster.timeout_s)
+                async with asyncio.TaskGroup() as tasks:
+                    for leader, partitions in groups.items():
+                        tasks.create_task(self._fetch_from(leader, partitions))
+            except ClientError as error:
+                if not await self._may_go_on(error, patience):
+                    return
+            except BaseExceptionGroup as errors:
+                if not await self._may_go_on(_first(errors), patience):
+                    return
+
+    async def _fetch_from(self, leader: int, partitions: list[TopicPartition]) -> None:
+        connection = await self._cluster.connection(leader, lane=self)
+        while True:
+            request = self._request(partitions)
+            timeout_s = self._cluster.timeout_s + self._max_wait_ms / 1000
+            answer = await connection.ask(request, FetchResponse, timeout_s=timeout_s)
+            check(answer.error_code, f"fetching from broker {leader}")
+            for topic in answer.responses:
+                for view in topic.partitions:
+                    await self._fetched(TopicPartition(topic.topic, view.partition_index), view)
+            # The broker sends first what was asked first; turning the list gives every partition its turn.
+            partitions = partitions[1:] + partitions[:1]
+
+    def _request(self, partitions: Iterable[TopicPartition]) -> FetchRequest:
+        topics: dict[str, FetchTopic] = {}
+        for partition in partitions:
+            topic = topics.setdefault(partition.topic, FetchTopic(topic=partition.topic))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=partition.partition,
+                    fetch_offset=self._ahead[partition],
+                    partition_max_bytes=self._partition_max_bytes,
+                )
+            )
+        return FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=self._max_bytes,
+            isolation_level=self._isolation,
+            topics=list(topics.values()),
+        )
+
+    async def _fetched(self, partition: TopicPartition, view: PartitionData) -> None:
+        if view.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code and self._out_of_range is not None:
+            moment = RESETS[self._out_of_range]
+            found = await list_offsets(self._cluster, {partition: moment}, isolation=self._isolation)
+            self._ahead[partition] = found[partition].offset
+            return
+        offset = self._ahead[partition]
+        check(view.error_code, f"reading {partition} from offset {offset}")
+        records = view.records if isinstance(view.records, memoryview) else memoryview(view.records or b"")
+        next_offset = end_of(records, offset)
+        if next_offset == offset:
+            return
+        aborted = [
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in view.aborted_transactions or ()
+        ]
+        self._ahead[partition] = next_offset
+        await self._chunks.put(
+            Chunk(
+                partition,
+                records,
+                offset,
+                next_offset,
+                view.high_watermark,
+                aborted if self._isolation else (),
+            )
+        )
+
+    async def _may_go_on(self, error: ClientError, patience: Patience) -> bool:
+        for partition in self._ahead:
+            self._cluster.forget_topic(partition.topic)
+        try:
+            await patience.after(error)
+        except ClientError as final:
+            await self._chunks.put(final)
+            return False
+        return True
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> ClientError:
+    """The client error to tell, rather one that no retry mends; anything else is a bug and goes up."""
+    known, bugs = errors.split(ClientError)
+    if bugs is not None or known is None:
+        raise errors
+    leaves = [error for error in known.exceptions if isinstance(error, ClientError)]
+    return next((error for error in leaves if not error.retriable), leaves[0])
