@@ -30,7 +30,8 @@ class SegmentFacts:
     """What planning needs to know of a closed segment."""
 
     base_offset: int
-    next_offset: int
+    end_offset: int
+    """Where the next segment begins; its own last batches may be gone."""
     size_bytes: int
     first_timestamp: int
     max_timestamp: int
@@ -61,20 +62,20 @@ def plan_compaction(
     if not closed or not config.cleanup_compact:
         return None
     first_dirty_offset = max(first_dirty_offset, closed[0].base_offset)
-    if first_dirty_offset > closed[-1].next_offset:
+    if first_dirty_offset > closed[-1].end_offset:
         # The checkpoint speaks of a log that was cut since: nothing can be assumed clean.
         first_dirty_offset = closed[0].base_offset
     clean_bytes = dirty_bytes = 0
     end_offset = first_dirty_offset
     is_overdue = False
     for segment in closed:
-        if segment.next_offset <= first_dirty_offset:
+        if segment.end_offset <= first_dirty_offset:
             clean_bytes += segment.size_bytes
             continue
-        if segment.next_offset > stable_offset or _is_young(segment, config, now_ms):
+        if segment.end_offset > stable_offset or _is_young(segment, config, now_ms):
             break
         dirty_bytes += segment.size_bytes
-        end_offset = segment.next_offset
+        end_offset = segment.end_offset
         if config.max_compaction_lag_ms < FOREVER and segment.first_timestamp >= 0:
             is_overdue |= now_ms - segment.first_timestamp > config.max_compaction_lag_ms
     if dirty_bytes == 0:
@@ -105,7 +106,7 @@ def group_segments(
         fits = (
             bool(group)
             and size_bytes + segment.size_bytes <= config.segment_bytes
-            and segment.next_offset - group[0].base_offset <= RELATIVE_OFFSET_MAX
+            and segment.end_offset - group[0].base_offset <= RELATIVE_OFFSET_MAX
         )
         if fits:
             group.append(segment)
