@@ -1,0 +1,1 @@
+"""Can broken frames hurt a live broker?"""

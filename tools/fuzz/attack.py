@@ -1,0 +1,81 @@
+"""Broken frames into a live broker, each followed by an honest question.
+
+The honest question tells what became of the frame before it: answered (so is the question), refused (the
+connection is closed), or parked (neither comes soon; then we hang up, as a crashed client would).
+"""
+
+import asyncio
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+
+BURST = 16
+PATIENCE_S = 0.1
+CONNECTIONS = 48
+ANSWER_BYTES_MAX = 1 << 26
+QUESTION = 0x7EAD0000
+_HEAD = struct.Struct(">ii")
+
+
+def question(number: int) -> bytes:
+    """ApiVersions v0 under a correlation id that tells its answer from all others."""
+    return struct.pack(">ihhih", 10, 18, 0, QUESTION + number, -1)
+
+
+class Attack:
+    """Many connections that share one supply of frames."""
+
+    def __init__(self, port: int, frames: Iterator[bytes]) -> None:
+        self.port = port
+        self.frames = frames
+        self.fates: Counter[str] = Counter()
+
+    @property
+    def sent(self) -> int:
+        return self.fates.total()
+
+    async def run(self) -> None:
+        await asyncio.gather(*(self._attacker() for _ in range(CONNECTIONS)))
+
+    async def _attacker(self) -> None:
+        pending: list[bytes] = []
+        while True:
+            pending += [frame for _, frame in zip(range(BURST - len(pending)), self.frames, strict=False)]
+            if not pending:
+                return
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=ANSWER_BYTES_MAX)
+            try:
+                while pending and await self._burst(reader, writer, pending):
+                    pending += [f for _, f in zip(range(BURST - len(pending)), self.frames, strict=False)]
+            finally:
+                writer.close()
+                with suppress(OSError):
+                    await writer.wait_closed()
+
+    async def _burst(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pending: list[bytes]
+    ) -> bool:
+        """Send `pending` and take off those whose fate is known; False when the connection is spent."""
+        count = len(pending)
+        writer.write(b"".join(frame + question(number) for number, frame in enumerate(pending)))
+        for number in range(count):
+            fate = await self._fate(reader, number)
+            self.fates[fate] += 1
+            pending.pop(0)
+            if fate != "answered":
+                return False
+        return True
+
+    async def _fate(self, reader: asyncio.StreamReader, number: int) -> str:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    size, correlation_id = _HEAD.unpack(await reader.readexactly(_HEAD.size))
+                    await reader.readexactly(size - 4)
+                    if correlation_id == QUESTION + number:
+                        return "answered"
+        except TimeoutError:
+            return "parked"
+        except (asyncio.IncompleteReadError, OSError):
+            return "refused"
