@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from runnel.broker.fetch_sessions import FetchSessions
 from runnel.broker.partition import Partition
 from runnel.broker.turn import Turn
+from runnel.broker.waiting import Waiting
 from runnel.model.errors import ErrorCode, Refused
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
@@ -37,14 +39,22 @@ class Broker:
     rack: str | None = None
     listener: str = "PLAINTEXT"
     partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    partition_at: Mapping[tuple[str, int], Partition] = field(init=False)
+    """`partitions` again, for lookups that need not build their key's type."""
     turn: Turn = field(init=False)
+    waiting: Waiting = field(init=False)
+    fetch_sessions: FetchSessions = field(init=False)
     metadata: "MetadataLog" = field(init=False)
     """Cluster metadata: `.image`, and `submit(records)` to change it."""
     groups: "Coordinators" = field(init=False)
     """The group coordinator."""
 
     def __post_init__(self) -> None:
+        self.partition_at = cast("Mapping[tuple[str, int], Partition]", self.partitions)
         self.turn = Turn(self.timers)
+        self.waiting = Waiting(self.timers)
+        slots_max = self.settings["max.incremental.fetch.session.cache.slots"]
+        self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
 
     def open_partition(
         self, name: TopicPartition, topic_id: bytes, leader_epoch: int, config: LogConfig
@@ -53,7 +63,8 @@ class Broker:
         log = self.disk.open_log(name, topic_id, config)
         if log.leader_epoch < leader_epoch:
             log.begin_epoch(leader_epoch)
-        leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, isr=frozenset({self.node_id}))
+        alone = frozenset({self.node_id})
+        leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, replicas=alone, isr=alone)
         partition = Partition(name, topic_id, log, leader, self.turn, self.disk, self.clock)
         self.partitions[name] = partition
         return partition
@@ -67,7 +78,7 @@ class Broker:
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition of that name, or UNKNOWN_TOPIC_OR_PARTITION."""
-        partition = self.partitions.get(TopicPartition(topic, index))
+        partition = self.partition_at.get((topic, index))
         if partition is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} is not on this node")
         return partition

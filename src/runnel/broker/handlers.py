@@ -1,7 +1,8 @@
 """Which APIs we answer, in which versions, and which function does it.
 
-`APIS` is the profile that ApiVersions shows: one consistent Kafka 4.3, limited to what has a handler. A handler's
-module is named like its message and imported when its API is first called: start-up pays for nothing unused.
+`APIS` is the profile that ApiVersions shows: one consistent Kafka 4.3, limited to what has a handler.
+A handler's module is named like its message and imported when its API is first called, so that start-up pays
+for nothing unused.
 """
 
 from collections.abc import Callable

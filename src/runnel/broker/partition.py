@@ -1,4 +1,4 @@
-"""A partition that this node leads: its log, its leader core, who waits for its commits, who waits to read."""
+"""A partition that this node leads: its log, its leader core, and whoever waits to commit or to read."""
 
 from asyncio import Future
 from collections import deque

@@ -56,11 +56,12 @@ class Turn:
         self.is_open = True
         try:
             while self.touched or self.woken:
-                touched, self.touched = self.touched, []
-                for partition in touched:
-                    partition.write()
-                woken, self.woken = self.woken, {}
-                for watcher in woken:
+                # One by one, so that a failure inside one leaves the others for the next turn.
+                while self.touched:
+                    self.touched.pop().write()
+                while self.woken:
+                    watcher = next(iter(self.woken))
+                    del self.woken[watcher]
                     watcher.look()
         finally:
             self.is_open = False

@@ -1,7 +1,7 @@
 """What a network shell needs of a broker: hand over frames, take answers in order.
 
 The shell cuts frames and calls `serve` for each, then `finish_turn` once, then sends what is ready. An answer
-may be ready at once, at the end of the turn, or much later (a long poll): its place in the queue is its `Reply`.
+may be ready at once, at the end of the turn, or much later (a long poll): its `Reply` keeps its place.
 """
 
 from collections.abc import Callable
@@ -33,16 +33,20 @@ class Session:
 class Reply:
     """The place of one answer in its connection's queue; filled now, at the end of the turn, or later."""
 
-    __slots__ = ("is_filled", "on_filled", "parts")
+    __slots__ = ("holds_line", "is_filled", "on_filled", "parts", "size_bytes")
 
     def __init__(self) -> None:
         self.parts: Parts = []
+        self.size_bytes = 0
         self.is_filled = False
+        self.holds_line = False
+        """The connection's next request waits for this answer, as every request does in Kafka."""
         self.on_filled: Callable[[], None] | None = None
 
-    def fill(self, parts: Parts) -> None:
-        """Give the answer; an empty one ends the connection."""
+    def fill(self, parts: Parts, size_bytes: int) -> None:
+        """Give the answer; one without parts ends the connection instead."""
         self.parts = parts
+        self.size_bytes = size_bytes
         self.is_filled = True
         if self.on_filled is not None:
             self.on_filled()

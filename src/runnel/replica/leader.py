@@ -11,6 +11,7 @@ class LeaderReplica:
 
     node: int
     epoch: int
+    replicas: frozenset[int]
     isr: frozenset[int]
     end_offset: int = 0
     """Own log end that counts as stored, by whatever the topic's flush policy calls stored."""
@@ -34,6 +35,13 @@ class LeaderReplica:
         is_older = epoch < self.epoch
         error = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
         raise Refused(error, f"the request speaks of epoch {epoch}, the leader is at {self.epoch}")
+
+    def check_in_sync(self, replicas_min: int) -> None:
+        """Refuse a write that too few replicas would hold; no topic needs more than it has (KIP-966)."""
+        if len(self.isr) < min(replicas_min, len(self.replicas)):
+            raise Refused(
+                ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {replicas_min} must be"
+            )
 
     def _commit(self) -> bool:
         # The only member of the in-sync set is the leader itself, so what it stored is committed.

@@ -1,0 +1,31 @@
+"""A response that is not known yet when its handler returns: it comes at the end of the turn, or later."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+class Deferred:
+    """What a handler returns instead of a response it does not have yet."""
+
+    __slots__ = ("_deliver", "_outcome")
+
+    holds_line = True
+    """The connection's next request waits for this answer; produce lets it go on, to share one disk sync."""
+
+    def __init__(self) -> None:
+        self._deliver: Callable[[Any], None] | None = None
+        self._outcome: Any = None
+
+    def complete(self, outcome: Any) -> None:
+        """The response is known, or the exception that came instead of it."""
+        if self._deliver is None:
+            self._outcome = outcome
+        else:
+            self._deliver(outcome)
+
+    def then(self, deliver: Callable[[Any], None]) -> None:
+        """Hand the outcome over when it is known, or now if it already is."""
+        if self._outcome is None:
+            self._deliver = deliver
+        else:
+            deliver(self._outcome)

@@ -1,0 +1,175 @@
+"""Fetch sessions (KIP-227): what a consumer asked for last time, so that it need not say it again.
+
+epoch -1  no session: the request names everything, an old session of the same id ends
+epoch  0  the same, and a new session begins
+epoch  n  only what changed since epoch n-1 is named; the answer holds only what has news
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from runnel.messages.fetch import FetchPartition, FetchRequest, PartitionData
+from runnel.model.errors import ErrorCode, Refused
+from runnel.ports.clock import Clock
+from runnel.ports.entropy import Entropy
+
+NO_SESSION = 0
+FINAL_EPOCH = -1
+INITIAL_EPOCH = 0
+EPOCH_MAX = 2**31 - 1
+
+EVICTION_MS_MIN = 120_000
+"""A session that was used more recently than this does not make room for a new one, as in Kafka."""
+
+
+@dataclass(slots=True)
+class Wanted:
+    """One partition that a fetch asks for, and what a session last said of it."""
+
+    topic: str
+    """Empty when the request names topics by id."""
+    topic_id: bytes
+    asked: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    is_unsaid: bool = True
+    """No answer of the session has mentioned it yet."""
+
+
+Key = tuple[str, bytes, int]
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """The partitions of one consumer, in the order in which they get their turn."""
+
+    id: int
+    uses_topic_ids: bool
+    epoch: int
+    used_at_ms: int
+    partitions: dict[Key, Wanted] = field(default_factory=dict)
+
+    def update(self, request: FetchRequest) -> None:
+        """Take in what an incremental request changes."""
+        for wanted in wanted_by(request):
+            key = (wanted.topic, wanted.topic_id, wanted.asked.partition)
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = wanted
+            else:
+                known.asked = wanted.asked
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
+
+    def news(self, results: Iterable[tuple[Wanted, PartitionData]]) -> list[tuple[Wanted, PartitionData]]:
+        """The results that the consumer does not know yet; whoever had records goes to the end."""
+        changed = []
+        for wanted, data in results:
+            has_records = data.records is not None and len_of(data.records) > 0
+            if (
+                has_records
+                or data.error_code
+                or wanted.is_unsaid
+                or data.high_watermark != wanted.high_watermark
+                or data.log_start_offset != wanted.log_start_offset
+            ):
+                changed.append((wanted, data))
+                wanted.high_watermark = data.high_watermark
+                wanted.log_start_offset = data.log_start_offset
+                # After an error the next answer must speak of the partition again.
+                wanted.is_unsaid = bool(data.error_code)
+            if has_records:
+                key = (wanted.topic, wanted.topic_id, wanted.asked.partition)
+                if key in self.partitions:
+                    self.partitions[key] = self.partitions.pop(key)
+        return changed
+
+
+@dataclass(slots=True)
+class FetchPlan:
+    """What one fetch request comes to, session considered."""
+
+    wanted: list[Wanted]
+    session: FetchSession | None
+    is_incremental: bool
+
+    @property
+    def session_id(self) -> int:
+        return self.session.id if self.session else NO_SESSION
+
+
+class FetchSessions:
+    """All fetch sessions, bounded in number; the least recently used one stands first."""
+
+    def __init__(self, slots_max: int, clock: Clock, entropy: Entropy) -> None:
+        self._slots_max = slots_max
+        self._clock = clock
+        self._entropy = entropy
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def plan(self, request: FetchRequest, api_version: int) -> FetchPlan:
+        """Find, make, advance or end the session of a request. Raises Refusal."""
+        if api_version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            self._sessions.pop(request.session_id, None)
+            wanted = wanted_by(request)
+            session = None
+            if api_version >= 7 and request.session_epoch == INITIAL_EPOCH:
+                session = self._begin(wanted, uses_topic_ids=api_version >= 13)
+            return FetchPlan(wanted, session, is_incremental=False)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
+        if request.session_epoch != session.epoch:
+            raise Refused(
+                ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+                f"fetch session {session.id} is at epoch {session.epoch}, not {request.session_epoch}",
+            )
+        if session.uses_topic_ids != (api_version >= 13):
+            raise Refused(
+                ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session cannot mix topic names and topic ids"
+            )
+        session.update(request)
+        del self._sessions[session.id]
+        if not session.partitions:
+            # A session without partitions has nothing to remember.
+            return FetchPlan([], None, is_incremental=False)
+        self._sessions[session.id] = session
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.used_at_ms = self._clock.monotonic_ms()
+        return FetchPlan(list(session.partitions.values()), session, is_incremental=True)
+
+    def _begin(self, wanted: list[Wanted], *, uses_topic_ids: bool) -> FetchSession | None:
+        if not wanted:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        if len(self._sessions) >= self._slots_max:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.used_at_ms < EVICTION_MS_MIN:
+                return None
+            del self._sessions[oldest.id]
+        session_id = 0
+        while session_id == NO_SESSION or session_id in self._sessions:
+            session_id = self._entropy.below(2**31)
+        session = FetchSession(session_id, uses_topic_ids, epoch=1, used_at_ms=now_ms)
+        session.partitions = {(item.topic, item.topic_id, item.asked.partition): item for item in wanted}
+        self._sessions[session_id] = session
+        return session
+
+
+def wanted_by(request: FetchRequest) -> list[Wanted]:
+    """Every partition that the request itself names."""
+    return [
+        Wanted(topic.topic, topic.topic_id, partition)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+
+
+def len_of(records: object) -> int:
+    """The size of record data, wherever it lies."""
+    size_bytes = getattr(records, "size_bytes", None)
+    return size_bytes if size_bytes is not None else len(records)  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""Produce: stage each batch; the end of the turn writes and acknowledges them."""
+
+from runnel.broker.broker import Broker
+from runnel.broker.context import Context
+from runnel.broker.deferred import Deferred
+from runnel.broker.handlers import handles
+from runnel.broker.partition import Partition
+from runnel.controller.values import INTERNAL_TOPICS
+from runnel.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.ports.service import CloseConnection
+
+ACKS_ALL = -1
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one name under which Kafka lets a client write to internal topics."""
+
+_ATTRIBUTES_POSITION = 22
+_ZSTD, _COMPRESSION_MASK, _TRANSACTIONAL = 4, 7, 16
+
+
+class ProduceAnswer(Deferred):
+    """A produce response that is complete when all of its partitions are committed."""
+
+    __slots__ = ("outstanding", "response")
+
+    holds_line = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.response = ProduceResponse()
+        # The handler itself counts as one, so that nothing completes before all partitions are in.
+        self.outstanding = 1
+
+    def settle_one(self) -> None:
+        self.outstanding -= 1
+        if not self.outstanding:
+            self.complete(self.response)
+
+
+class PartitionAck:
+    """One partition of a produce answer, waiting for its commit."""
+
+    __slots__ = ("answer", "end_offset", "result")
+
+    def __init__(self, end_offset: int, answer: ProduceAnswer, result: PartitionProduceResponse) -> None:
+        self.end_offset = end_offset
+        self.answer = answer
+        self.result = result
+
+    def committed(self) -> None:
+        self.answer.settle_one()
+
+    def failed(self, refusal: Refusal) -> None:
+        _refuse(self.result, refusal)
+        self.answer.settle_one()
+
+
+@handles(ProduceRequest)
+def produce(request: ProduceRequest, ctx: Context) -> ProduceAnswer | None:
+    """Append one batch per partition.
+
+    v3 format 2 and transactional id · v5 log start offset · v7 zstd · v8 error messages · v9 flexible ·
+    v10 current leader · v13 topic ids instead of names. Versions 0-2 are advertised but refused.
+    """
+    answer = ProduceAnswer()
+    now_ms = ctx.broker.clock.now_ms()
+    for topic in request.topic_data:
+        results = [_append(topic, data, request, answer, ctx, now_ms) for data in topic.partition_data]
+        answer.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
+    if request.acks == 0:
+        _hang_up_on_error(answer.response)
+        return None
+    answer.settle_one()
+    return answer
+
+
+def _append(
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    request: ProduceRequest,
+    answer: ProduceAnswer,
+    ctx: Context,
+    now_ms: int,
+) -> PartitionProduceResponse:
+    result = PartitionProduceResponse(data.index)
+    try:
+        partition = _partition(topic, data.index, ctx.broker, ctx.client_id)
+        records = _checked(partition, data.records, request, ctx.api_version)
+        staged = partition.stage(records, now_ms)
+    except Refusal as refusal:
+        _refuse(result, refusal)
+        return result
+    result.base_offset = staged.base_offset
+    result.log_append_time_ms = staged.log_append_time_ms
+    result.log_start_offset = staged.log_start_offset
+    if request.acks:
+        answer.outstanding += 1
+        partition.when_committed(PartitionAck(staged.last_offset + 1, answer, result))
+    return result
+
+
+def _partition(topic: TopicProduceData, index: int, broker: Broker, client_id: str | None) -> Partition:
+    name = topic.name
+    if not name:
+        known = broker.metadata.image.topics_by_id.get(topic.topic_id)
+        if known is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+        name = known.name
+    partition = broker.partition_at.get((name, index))
+    if partition is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+    if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
+        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
+    return partition
+
+
+def _checked(
+    partition: Partition, records: memoryview | None, request: ProduceRequest, api_version: int
+) -> memoryview:
+    """What only the request can tell; the log judges the batch itself."""
+    acks = request.acks
+    if acks == ACKS_ALL:
+        partition.leader.check_in_sync(partition.log.config.min_insync_replicas)
+    elif not 0 <= acks <= 1:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
+    if records is None:
+        raise Refused(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
+    if len(records) > _ATTRIBUTES_POSITION:
+        attributes = records[_ATTRIBUTES_POSITION]
+        if attributes & _TRANSACTIONAL:
+            raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not available on this broker")
+        if api_version < 7 and attributes & _COMPRESSION_MASK == _ZSTD:
+            raise Refused(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version 7, this is {api_version}"
+            )
+    return records
+
+
+def _refuse(result: PartitionProduceResponse, refusal: Refusal) -> None:
+    result.error_code = refusal.code
+    result.error_message = str(refusal)
+    result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
+
+
+def _hang_up_on_error(response: ProduceResponse) -> None:
+    """A producer that wants no answers can only be told of trouble by a closed connection, as Kafka does."""
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code:
+                raise CloseConnection(
+                    f"produce with acks=0 to {topic.name}-{result.index}: {result.error_message}"
+                )

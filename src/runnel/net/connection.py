@@ -1,0 +1,338 @@
+"""One client connection: bytes in, frames to the service, answers out in order.
+
+readable → receive → serve every complete frame → finish the turn → send what is filled
+              │                                                        │
+              └── paused while too much is unanswered, unsent ─────────┘
+                  or unread elsewhere, or while one answer holds the line
+"""
+
+import logging
+import socket
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
+from runnel.net.buffers import LargeFrame
+from runnel.net.outbox import Outbox
+from runnel.ports.service import CloseConnection, Parts, Reply, Session
+
+if TYPE_CHECKING:
+    from runnel.net.listener import Listener
+
+LARGE_FRAME_BYTES = 64 * 1024
+"""An incomplete frame above this size gets memory of its own instead of being copied back and forth."""
+
+RECEIVE_BYTES = 256 * 1024
+"""How much is received at once."""
+
+HEAD_BYTES = 16 * 1024
+"""How much is received at once behind a large frame, so that little of the next one must be moved."""
+
+_SIZE = Struct(">i").unpack_from
+log = logging.getLogger("runnel.net")
+
+
+class Connection:
+    """A socket with its unserved bytes and its unanswered requests."""
+
+    __slots__ = (
+        "_fd",
+        "_held",
+        "_is_ending",
+        "_is_paused",
+        "_is_stalled",
+        "_is_waiting_for_memory",
+        "_is_writing",
+        "_large",
+        "_listener",
+        "_outbox",
+        "_queue",
+        "_receive_bytes",
+        "_rest",
+        "_socket",
+        "active_at",
+        "is_closed",
+        "is_dirty",
+        "session",
+    )
+
+    def __init__(self, connected: socket.socket, session: Session, listener: "Listener") -> None:
+        self.session = session
+        self.is_closed = False
+        self.is_dirty = False
+        """Some answer was filled outside of this connection's own turn."""
+        self.active_at = listener.now
+        self._socket = connected
+        self._fd = connected.fileno()
+        self._listener = listener
+        self._outbox = Outbox(connected)
+        self._queue: deque[Reply] = deque()
+        self._held: Reply | None = None
+        self._rest = b""
+        self._large: LargeFrame | None = None
+        self._receive_bytes = RECEIVE_BYTES
+        self._is_ending = False
+        self._is_paused = False
+        """The socket is not watched for bytes."""
+        self._is_stalled = False
+        """Complete frames lie unserved in `_rest`."""
+        self._is_waiting_for_memory = False
+        self._is_writing = False
+        listener.loop.add_reader(self._fd, self.readable)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is owed to the peer."""
+        return not self._queue and self._outbox.is_empty
+
+    @property
+    def is_receiving_large(self) -> bool:
+        return self._large is not None
+
+    def readable(self) -> None:
+        """The event loop's callback: the socket has bytes, or its end."""
+        self.active_at = self._listener.now
+        try:
+            if self._is_full():
+                self._pause()
+            elif self._large is not None:
+                self._receive_large(self._large)
+            else:
+                self._receive()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(error.strerror or "connection lost")
+        except Exception:
+            # A bug of ours costs this connection only.
+            log.exception("serving %s failed", self.session.client_host)
+            self.close("internal error")
+
+    def _receive(self) -> None:
+        buffer = self._listener.buffer
+        start = len(self._rest)
+        if start:
+            buffer[:start] = self._rest
+            self._rest = b""
+        if self._is_stalled:
+            self._serve(buffer, start)
+            return
+        received = self._socket.recv_into(buffer[start : start + self._receive_bytes])
+        if not received:
+            self.close("")
+        else:
+            self._serve(buffer, start + received)
+
+    def _receive_large(self, large: LargeFrame) -> None:
+        received = self._socket.recv_into(large.room())
+        if not received:
+            self.close("closed in the middle of a request")
+            return
+        large.received += received
+        if large.is_complete:
+            self._serve_large(large)
+
+    def _serve_large(self, large: LargeFrame) -> None:
+        self._large = None
+        try:
+            self._serve_frames([large.frame])
+        finally:
+            self._listener.memory.give_back(large)
+        self._flush()
+
+    def _serve(self, buffer: memoryview, end: int) -> None:
+        """Serve every complete frame of the buffer, keep the rest for later."""
+        frames: list[memoryview] = []
+        position = 0
+        limit = self._listener.request_bytes_max
+        self._receive_bytes = RECEIVE_BYTES
+        self._is_stalled = False
+        while end - position >= 4:
+            (size_bytes,) = _SIZE(buffer, position)
+            if not 0 < size_bytes <= limit:
+                self.close(f"a request of {size_bytes} bytes, the limit is {limit}", warn=True)
+                return
+            after = position + 4 + size_bytes
+            if after > end:
+                break
+            frames.append(buffer[position + 4 : after])
+            position = after
+        served = self._serve_frames(frames)
+        if self.is_closed:
+            return
+        if served < len(frames):
+            position = self._position_of(frames, served)
+            self._rest = bytes(buffer[position:end])
+            self._is_stalled = True
+        elif position < end:
+            self._keep_incomplete(buffer[position:end])
+        self._flush()
+
+    @staticmethod
+    def _position_of(frames: list[memoryview], index: int) -> int:
+        return sum(4 + len(frame) for frame in frames[:index])
+
+    def _serve_frames(self, frames: list[memoryview]) -> int:
+        """Hand frames to the service until one holds the line; returns how many were taken."""
+        service = self._listener.service
+        session = self.session
+        replies: list[Reply] = []
+        unsent_bytes = self._outbox.memory_bytes
+        count = 0
+        try:
+            for frame in frames:
+                count += 1
+                reply = service.serve(frame, session)
+                if reply is None:
+                    continue
+                replies.append(reply)
+                unsent_bytes += reply.size_bytes
+                if reply.holds_line and not reply.is_filled:
+                    self._held = reply
+                    break
+                if len(replies) + len(self._queue) >= REQUESTS_IN_FLIGHT_MAX:
+                    break
+                if unsent_bytes >= ANSWER_BYTES_PENDING_MAX:
+                    break
+        except CloseConnection as reason:
+            # What came before in the same turn is still written and answered by finish_turn; then we hang up.
+            service.finish_turn()
+            self._queue.extend(replies)
+            self._flush()
+            self.close(str(reason), warn=True)
+            return count
+        service.finish_turn()
+        for reply in replies:
+            if not reply.is_filled:
+                reply.on_filled = self._answer_ready
+        self._queue.extend(replies)
+        return count
+
+    def _keep_incomplete(self, piece: memoryview) -> None:
+        """The beginning of a frame: small ones wait as bytes, large ones get memory to be received into."""
+        if len(piece) < 4 or (size_bytes := _SIZE(piece)[0]) <= LARGE_FRAME_BYTES:
+            self._rest = bytes(piece)
+            return
+        large = self._listener.memory.take(size_bytes)
+        if large is None:
+            self._rest = bytes(piece)
+            self._is_waiting_for_memory = True
+            self._pause()
+            self._listener.memory.when_free(self._memory_is_free)
+            return
+        large.add(piece[4:])
+        self._large = large
+        self._receive_bytes = HEAD_BYTES
+
+    def stop_reading(self) -> None:
+        """Take no more requests; what was taken will still be answered."""
+        self._is_ending = True
+        self._pause()
+
+    def _is_full(self) -> bool:
+        """Too much is owed to the peer to take more from it."""
+        return (
+            self._held is not None
+            or self._is_ending
+            or len(self._queue) >= REQUESTS_IN_FLIGHT_MAX
+            or self._outbox.memory_bytes >= ANSWER_BYTES_PENDING_MAX
+        )
+
+    def _pause(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
+            self._listener.loop.remove_reader(self._fd)
+
+    def _resume(self) -> None:
+        """Take up unserved frames, then reading, if nothing speaks against it any more."""
+        if self.is_closed or self._is_waiting_for_memory or self._is_full():
+            return
+        if self._is_paused:
+            self._is_paused = False
+            self._listener.loop.add_reader(self._fd, self.readable)
+        if self._is_stalled:
+            self.readable()
+
+    def _memory_is_free(self) -> None:
+        self._is_waiting_for_memory = False
+        if self.is_closed:
+            return
+        rest, self._rest = self._rest, b""
+        self._keep_incomplete(memoryview(rest))
+        self._resume()
+
+    def _answer_ready(self) -> None:
+        if not self.is_dirty and not self.is_closed:
+            self.is_dirty = True
+            self._listener.dirty(self)
+
+    def flush(self) -> None:
+        """Answers were filled outside of this connection's own turn: send them and go on."""
+        self.is_dirty = False
+        if not self.is_closed:
+            self._flush()
+
+    def _flush(self) -> None:
+        queue = self._queue
+        parts: Parts = []
+        hangs_up = False
+        while queue and queue[0].is_filled:
+            reply = queue.popleft()
+            if not reply.parts:
+                hangs_up = True
+                break
+            parts += reply.parts
+        if parts:
+            self._send(parts)
+        if hangs_up:
+            self.close("")
+            return
+        if self._held is not None and self._held.is_filled:
+            self._held = None
+        if self._is_stalled or self._is_paused:
+            self._listener.loop.call_soon(self._resume)
+
+    def _send(self, parts: Parts) -> None:
+        try:
+            self._outbox.send(parts)
+        except OSError as error:
+            self.close(error.strerror or "connection lost")
+            return
+        if not self._outbox.is_empty and not self._is_writing:
+            self._is_writing = True
+            self._listener.loop.add_writer(self._fd, self.writable)
+
+    def writable(self) -> None:
+        """The event loop's callback: the socket takes bytes again."""
+        self.active_at = self._listener.now
+        try:
+            self._outbox.push()
+        except OSError as error:
+            self.close(error.strerror or "connection lost")
+            return
+        if self._outbox.is_empty:
+            self._is_writing = False
+            self._listener.loop.remove_writer(self._fd)
+        if self._is_paused:
+            self._resume()
+
+    def close(self, reason: str, warn: bool = False) -> None:
+        """Hang up and give everything back."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if reason:
+            level = logging.WARNING if warn else logging.DEBUG
+            log.log(level, "closed %s:%d: %s", self.session.client_host, self.session.client_port, reason)
+        loop = self._listener.loop
+        loop.remove_reader(self._fd)
+        if self._is_writing:
+            loop.remove_writer(self._fd)
+        self._socket.close()
+        if self._large is not None:
+            self._listener.memory.give_back(self._large)
+            self._large = None
+        self._queue.clear()
+        self._rest = b""
+        self._listener.closed(self)

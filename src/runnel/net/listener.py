@@ -1,0 +1,192 @@
+"""A listening socket and the connections that came in by it."""
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from dataclasses import dataclass
+
+from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX, REQUEST_BYTES_MAX
+from runnel.net.buffers import ReceiveMemory
+from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
+from runnel.ports.service import Service, Session
+
+ACCEPTS_PER_EVENT = 64
+"""New connections taken at once, so that a storm of them cannot starve the ones that are served."""
+
+ACCEPT_PAUSE_SECONDS = 0.5
+"""How long accepting rests when the process is out of file descriptors."""
+
+STALLED_REQUEST_SECONDS = 60
+"""A large request that makes no progress for so long gives its memory back."""
+
+log = logging.getLogger("runnel.net")
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """What one listener allows; the names are Kafka's settings."""
+
+    connections_max: int = 2**31 - 1
+    connections_per_host_max: int = 2**31 - 1
+    idle_max_ms: int = 10 * 60 * 1000
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    receive_memory_bytes_max: int = RECEIVE_MEMORY_BYTES_MAX
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
+    backlog: int = 1024
+
+
+class Listener:
+    """Accepts connections, bounds them, reaps idle ones, and closes them all gracefully."""
+
+    def __init__(self, service: Service, name: str, limits: ListenerLimits | None = None) -> None:
+        self.service = service
+        self.name = name
+        self.limits = limits or ListenerLimits()
+        self.loop = asyncio.get_running_loop()
+        self.request_bytes_max = self.limits.request_bytes_max
+        self.memory = ReceiveMemory(self.limits.receive_memory_bytes_max)
+        # Shared by all connections: nothing in it outlives the turn that received it.
+        self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
+        self.connections: set[Connection] = set()
+        self.now = self.loop.time()
+        """The coarse time of the last sweep: exact enough for idleness, and free to read."""
+        self._hosts: Counter[str] = Counter()
+        self._dirty: list[Connection] = []
+        self._next_connection_id = 0
+        self._is_accepting = False
+        self._socket: socket.socket | None = None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def listen(self, host: str, port: int) -> int:
+        """Bind and accept; returns the port, which the system chooses when 0 is asked for."""
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.limits.receive_buffer_bytes > 0:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.receive_buffer_bytes)
+            listening.bind(address)
+            listening.listen(self.limits.backlog)
+            listening.setblocking(False)
+        except OSError:
+            listening.close()
+            raise
+        self._socket = listening
+        self._accept_again()
+        self._sweep_later()
+        bound_port: int = listening.getsockname()[1]
+        return bound_port
+
+    def dirty(self, connection: Connection) -> None:
+        """An answer of this connection was filled outside of its own turn."""
+        if not self._dirty:
+            self.loop.call_soon(self._flush_dirty)
+        self._dirty.append(connection)
+
+    def closed(self, connection: Connection) -> None:
+        """The connection hung up."""
+        self.connections.discard(connection)
+        host = connection.session.client_host
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
+        self.service.closed(connection.session)
+        self._accept_again()
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """Stop accepting, let answers that are due go out, then hang up."""
+        if self._socket is not None:
+            self._stop_accepting()
+            self._socket.close()
+            self._socket = None
+        if self._sweep is not None:
+            self._sweep.cancel()
+        for connection in self.connections:
+            connection.stop_reading()
+        deadline = self.loop.time() + grace_seconds
+        while self.loop.time() < deadline and not all(connection.is_idle for connection in self.connections):
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.close("")
+
+    def _flush_dirty(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    def _accept_again(self) -> None:
+        if self._socket is None or self._is_accepting or len(self.connections) >= self.limits.connections_max:
+            return
+        self._is_accepting = True
+        self.loop.add_reader(self._socket.fileno(), self._acceptable)
+
+    def _stop_accepting(self) -> None:
+        if self._socket is not None and self._is_accepting:
+            self._is_accepting = False
+            self.loop.remove_reader(self._socket.fileno())
+
+    def _acceptable(self) -> None:
+        for _ in range(ACCEPTS_PER_EVENT):
+            if self._socket is None:
+                return
+            if len(self.connections) >= self.limits.connections_max:
+                # The rest waits in the kernel's backlog until somebody leaves, as with Kafka.
+                log.warning(
+                    "%s: %d connections, the most that max.connections allows",
+                    self.name,
+                    len(self.connections),
+                )
+                self._stop_accepting()
+                return
+            try:
+                connected, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                log.error("%s: cannot accept a connection: %s", self.name, error.strerror)
+                self._stop_accepting()
+                self.loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
+                return
+            self._accepted(connected, address)
+
+    def _accepted(self, connected: socket.socket, address: tuple[str, int]) -> None:
+        host, port = address[0], address[1]
+        if self._hosts[host] >= self.limits.connections_per_host_max:
+            log.warning("%s: refused %s, it has as many connections as one address may", self.name, host)
+            connected.close()
+            return
+        try:
+            connected.setblocking(False)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if self.limits.send_buffer_bytes > 0:
+                connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.send_buffer_bytes)
+        except OSError:
+            connected.close()
+            return
+        self._next_connection_id += 1
+        session = Session(host, port, self.name, self._next_connection_id)
+        self._hosts[host] += 1
+        self.connections.add(Connection(connected, session, self))
+
+    def _sweep_later(self) -> None:
+        idle_seconds = self.limits.idle_max_ms / 1000 if self.limits.idle_max_ms > 0 else 60
+        self._sweep = self.loop.call_later(min(max(idle_seconds / 4, 0.05), 5), self._sweep_idle)
+
+    def _sweep_idle(self) -> None:
+        self.now = self.loop.time()
+        idle_before = self.now - self.limits.idle_max_ms / 1000
+        stalled_before = self.now - STALLED_REQUEST_SECONDS
+        for connection in list(self.connections):
+            if self.limits.idle_max_ms > 0 and connection.active_at < idle_before:
+                connection.close("idle")
+            elif connection.is_receiving_large and connection.active_at < stalled_before:
+                connection.close("a request that never ends", warn=True)
+        self._sweep_later()
