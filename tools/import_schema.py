@@ -68,7 +68,7 @@ class Declarations:
     def _field(self, spec: dict[str, Any], valid: Bounds, renamed: dict[str, str]) -> str:
         kind = spec["type"].removeprefix("[]")
         is_array, is_struct = spec["type"].startswith("[]"), kind[0].isupper()
-        versions = spec.get("versions", spec.get("taggedVersions"))
+        versions = spec.get("versions") or spec["taggedVersions"]
         hint = renamed.get(kind, kind) if is_struct else WIRE_NAMES.get(kind, kind)
         if not is_struct:
             self.used.add(hint)
@@ -83,6 +83,8 @@ class Declarations:
         if "tag" in spec:
             arguments.append(f"tag={int(spec['tag'])}")
         nullable = spec.get("nullableVersions")
+        if nullable and not _overlap(nullable, valid):
+            nullable = None
         left_out = is_struct and not is_array and "tag" in spec
         if nullable or left_out:
             hint += " | None"
@@ -146,7 +148,7 @@ def _reach(spec: dict[str, Any], structs: dict[str, Any]) -> dict[str, Bounds]:
         for each in fields:
             name = each["type"].removeprefix("[]")
             if name in structs:
-                first, last = _bounds(each.get("versions", each.get("taggedVersions")))
+                first, last = _bounds(each.get("versions") or each["taggedVersions"])
                 inner = max(first, valid[0]), min(last, valid[1])
                 known = reach.get(name, inner)
                 reach[name] = min(inner[0], known[0]), max(inner[1], known[1])
@@ -168,6 +170,11 @@ def _bounds(versions: str) -> Bounds:
 def _covers_all(versions: str, valid: Bounds) -> bool:
     (first, last), (oldest, newest) = _bounds(versions), valid
     return first <= oldest and last >= newest
+
+
+def _overlap(versions: str, valid: Bounds) -> bool:
+    first, last = _bounds(versions)
+    return max(first, valid[0]) <= min(last, valid[1])
 
 
 def _narrower(nullable: str, versions: str, valid: Bounds) -> bool:

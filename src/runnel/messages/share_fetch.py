@@ -73,7 +73,7 @@ class PartitionData(Struct):
     acknowledge_error_code: int16 = 0
     acknowledge_error_message: string | None = None
     current_leader: LeaderIdAndEpoch = field()
-    records: records_ | None = field(nullable="0")
+    records: records_ = field()
     acquired_records: list[AcquiredRecords] = field()
 
 

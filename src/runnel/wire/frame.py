@@ -16,6 +16,7 @@ from runnel.wire.primitives import MalformedMessage, skip_tags
 from runnel.wire.struct import Request, Response, is_flexible
 
 API_VERSIONS_KEY = 18
+NEVER = 1 << 15  # above every version there can be
 
 _REQUEST_HEAD = Layout(">hhih")
 _REQUEST_PREFIX = Layout(">ihhih")
@@ -47,7 +48,7 @@ def read_request_header(frame: memoryview, flexible_from: Mapping[int, int]) -> 
             client_id = str(frame[10:position], "utf-8")
         elif length != -1:
             raise MalformedMessage("the client id has a negative length")
-        if api_version >= flexible_from.get(api_key, 32767):
+        if api_version >= flexible_from.get(api_key, NEVER):
             tags = frame[position]
             position += 1
             if tags:

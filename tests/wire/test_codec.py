@@ -1,0 +1,157 @@
+"""The compiled codecs against their interpreted twin, and against damage."""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runnel.messages import registry
+from runnel.messages.fetch import FetchRequest
+from runnel.wire import MalformedMessage, Message, Struct, UnknownVersion, decode, encode, encoded, fields_of
+from tests.wire.samples import all_messages, example, structs
+from tests.wire.twin import Refused, twin_decode, twin_encode
+
+MESSAGES = all_messages()
+SHAPES = ("full", "null", "empty", "default")
+
+
+def shaped(message: type[Message], version: int, shape: str) -> Any:
+    return message() if shape == "default" else example(message, version, shape)
+
+
+def verdict(message: type[Message], version: int, data: bytes) -> Any:
+    """What our decoder makes of the bytes: a message, or None. Any other exception fails the test."""
+    try:
+        return decode(message, version, data)
+    except MalformedMessage:
+        return None
+
+
+def twin_verdict(message: type[Message], version: int, data: bytes) -> Any:
+    try:
+        return twin_decode(message, version, data)
+    except Refused:
+        return None
+
+
+def plain(value: Any) -> Any:
+    """An object as data that can be compared; NaN equals itself here, since damage can make one."""
+    if isinstance(value, Struct):
+        return [
+            type(value).__name__,
+            *(plain(getattr(value, field.name)) for field in fields_of(type(value))),
+        ]
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return repr(bytes(value) if isinstance(value, memoryview) else value)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_every_version_agrees_with_the_twin(message: type[Message]) -> None:
+    for version in message.versions:
+        for shape in SHAPES:
+            original = shaped(message, version, shape)
+            data = encoded(original, version)
+            assert data == twin_encode(original, version), f"v{version} {shape}"
+            assert decode(message, version, data) == twin_decode(message, version, data), (
+                f"v{version} {shape}"
+            )
+            if shape == "full":
+                assert decode(message, version, data) == original
+
+
+@pytest.mark.parametrize("message", MESSAGES[::3], ids=lambda message: message.__name__)
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_message_survives_the_round_trip(message: type[Message], data: st.DataObject) -> None:
+    version = data.draw(st.sampled_from(message.versions))
+    original = data.draw(structs(message, version))
+    wire = encoded(original, version)
+    assert wire == twin_encode(original, version)
+    assert decode(message, version, wire) == twin_decode(message, version, wire)
+
+
+def damaged(wire: bytes, chance: random.Random) -> bytes:
+    """The bytes with one to three things wrong."""
+    data = bytearray(wire)
+    for _ in range(chance.randint(1, 3)):
+        spot = chance.randrange(len(data) + 1)
+        match chance.randrange(5):
+            case 0:
+                del data[spot:]
+            case 1:
+                data[spot:spot] = chance.randbytes(chance.randint(1, 3))
+            case 2:
+                data[spot : spot + 1] = bytes([chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))])
+            case 3:
+                data[spot : spot + 4] = chance.choice(
+                    (b"\xff" * 4, b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff" * 5)
+                )
+            case _:
+                del data[spot : spot + chance.randint(1, 4)]
+    return bytes(data)
+
+
+def mutations(message: type[Message], seed: int, count: int) -> Iterator[tuple[int, bytes]]:
+    chance = random.Random(f"{message.__name__}{seed}")
+    versions = sorted({message.versions[0], message.versions[-1], chance.choice(message.versions)})
+    for version in versions:
+        for shape in ("full", "null"):
+            wire = encoded(shaped(message, version, shape), version)
+            for _ in range(count):
+                yield version, damaged(wire, chance)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_damage_is_refused_or_read_as_the_twin_reads_it(message: type[Message]) -> None:
+    for version, data in mutations(message, 1, 12):
+        ours, twins = verdict(message, version, data), twin_verdict(message, version, data)
+        assert plain(ours) == plain(twins), f"v{version} {data.hex()}"
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+def test_every_cut_is_refused(message: type[Message]) -> None:
+    version = message.versions[-1]
+    wire = encoded(example(message, version, "full"), version)
+    for end in range(len(wire)):
+        with pytest.raises(MalformedMessage):
+            decode(message, version, wire[:end])
+    with pytest.raises(MalformedMessage):
+        decode(message, version, wire + b"\x00")
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.sampled_from(MESSAGES), st.data(), st.binary(max_size=64))
+def test_noise_raises_nothing_else(message: type[Message], data: st.DataObject, noise: bytes) -> None:
+    verdict(message, data.draw(st.sampled_from(message.versions)), noise)
+
+
+def test_a_version_that_does_not_exist_is_its_own_refusal() -> None:
+    with pytest.raises(UnknownVersion, match="FetchRequest has no version 99, only 4-18"):
+        decode(FetchRequest, 99, b"")
+    with pytest.raises(UnknownVersion):
+        encode(FetchRequest(), 3)
+
+
+def test_decoding_needs_no_bytes_object() -> None:
+    wire = encoded(example(FetchRequest, 12, "full"), 12)
+    for buffer in (wire, bytearray(wire), memoryview(bytearray(wire))):
+        assert decode(FetchRequest, 12, buffer) == decode(FetchRequest, 12, b"head" + wire, 4)
+
+
+def test_tracebacks_show_the_compiled_source() -> None:
+    import traceback
+
+    message = FetchRequest(topics=[3])  # type: ignore[list-item]
+    try:
+        encode(message, 12)
+    except AttributeError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+    assert frames[-1].line is not None and ".topic" in frames[-1].line
+
+
+def test_registry_names_every_message_once() -> None:
+    assert len({message.__name__ for message in MESSAGES}) == 2 * len(registry.API_NAMES)
