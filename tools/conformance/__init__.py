@@ -1,0 +1,1 @@
+"""The judgement of strangers: test suites that know nothing of Runnel."""

@@ -1,0 +1,54 @@
+"""`make conformance`: start a broker, let strangers judge it, write docs/CONFORMANCE.md."""
+
+import argparse
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from tools.broker_process import BrokerProcess
+from tools.conformance import page, suites
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make conformance")
+    parser.add_argument("--bootstrap", help="judge this broker instead of a fresh one; writes no page")
+    parser.add_argument("--suite", choices=["kafka-tools", "franz-go"], help="run one suite; writes no page")
+    parser.add_argument("--only", default="", help="a regular expression of test names; writes no page")
+    parser.add_argument("--records", type=int, default=20_000, help="records per franz-go test")
+    options = parser.parse_args()
+    kit = suites.kit_folder(ROOT)
+    if kit is None:
+        print(f"the scripts that fetch the suites are not here; say where: {suites.KIT_VARIABLE}=folder")
+        return 2
+    verdicts = []
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="runnel-conformance-")))
+        bootstrap = options.bootstrap
+        if bootstrap is None:
+            bootstrap = stack.enter_context(BrokerProcess(scratch / "data", SETTINGS)).bootstrap
+        if options.suite in (None, "kafka-tools"):
+            verdicts.append(suites.kafka_tools(kit, bootstrap, options.only))
+        if options.suite in (None, "franz-go"):
+            verdicts.append(suites.franz_go(kit, bootstrap, options.records, scratch, options.only))
+    reasons = page.read_reasons(Path(__file__).with_name("reasons.toml"))
+    for verdict in verdicts:
+        print(f"{verdict.suite}: {len(verdict.passed)} passed, {len(verdict.failed)} failed")
+        for test in verdict.failed:
+            print(f"  {test}: {page.reason_for(test, reasons)}")
+    if not (options.bootstrap or options.suite or options.only):
+        (ROOT / "docs" / "CONFORMANCE.md").write_text(page.page(verdicts, reasons))
+    unexplained = [
+        test
+        for verdict in verdicts
+        for test in verdict.failed
+        if page.reason_for(test, reasons) == page.UNEXPLAINED
+    ]
+    return 1 if unexplained else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
