@@ -1,0 +1,229 @@
+"""Looking into segment files, as rows: what stands in them, and what is wrong with them.
+
+Nothing is changed, so the files may belong to a running broker; the tail of its newest segment may then be
+cut off, and its newest index entries may not be on disk yet.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import iter_unpack
+
+from runnel.batch.compression import Compression
+from runnel.batch.control import EndMarker, read_end_marker
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import BatchHeader, crc_is_valid
+from runnel.batch.records import Headers, iterate_records
+from runnel.disk.walk import walk_headers_of_file
+from runnel.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_of, partition_of
+from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers
+from runnel.log.producers import Producer
+from runnel.ports.files import File, Files
+
+
+@dataclass(slots=True)
+class SegmentRow:
+    """A segment file; the rows of its batches follow."""
+
+    path: str
+    base_offset: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class BatchRow:
+    """One batch."""
+
+    position: int
+    size_bytes: int
+    header: BatchHeader
+    compression: str
+    crc_is_valid: bool
+    marker: EndMarker | None
+    """The end of a transaction, if this is a control batch that says so."""
+
+
+@dataclass(slots=True)
+class RecordRow:
+    """One record of the batch before it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(slots=True)
+class IndexRow:
+    """An index of the segment before it, compared with the segment."""
+
+    path: str
+    entries: int
+
+
+@dataclass(slots=True)
+class ProducerRow:
+    """One producer in a snapshot file."""
+
+    path: str
+    producer: Producer
+
+
+@dataclass(slots=True)
+class ProblemRow:
+    """Something that is not as it must be."""
+
+    path: str
+    position: int
+    text: str
+
+
+Row = SegmentRow | BatchRow | RecordRow | IndexRow | ProducerRow | ProblemRow
+
+
+def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row]:
+    """Everything in a segment file, a producer snapshot, a partition's folder, or a whole data directory."""
+    if path.endswith(LOG):
+        yield from _dump_segment(files, path, with_records)
+    elif path.endswith(SNAPSHOT):
+        yield from _dump_snapshot(files, path)
+    else:
+        for name in sorted(files.names(path)):
+            is_file = offset_of(name, LOG) is not None or offset_of(name, SNAPSHOT) is not None
+            if is_file or partition_of(name) is not None:
+                yield from dump(files, f"{path}/{name}", with_records=with_records)
+
+
+def _dump_segment(files: Files, path: str, with_records: bool) -> Iterator[Row]:
+    size_bytes = files.size_bytes(path)
+    base_offset = offset_of(path.rpartition("/")[2], LOG)
+    yield SegmentRow(path, -1 if base_offset is None else base_offset, size_bytes)
+    file = files.open(path)
+    checks = _indexes_of(files, path, base_offset) if base_offset is not None else []
+    next_offset = base_offset or 0
+    position = 0
+    try:
+        for position, header in walk_headers_of_file(file, 0, size_bytes):
+            yield from _dump_batch(path, file, position, header, with_records)
+            if header.base_offset < next_offset:
+                text = f"offset {header.base_offset} comes where {next_offset} or later was next"
+                yield ProblemRow(path, position, text)
+            next_offset = max(next_offset, header.next_offset)
+            for check in checks:
+                check.met(position, header)
+    except CorruptBatch as error:
+        yield ProblemRow(path, position, f"here or behind this batch the file is damaged: {error}")
+    for check in checks:
+        yield from check.rows()
+
+
+def _dump_batch(
+    path: str, file: File, position: int, header: BatchHeader, with_records: bool
+) -> Iterator[Row]:
+    batch = file.pread(header.size_bytes, position)
+    is_valid = crc_is_valid(batch, 0, header)
+    marker = None
+    problem = None if is_valid else f"the checksum of the batch at offset {header.base_offset} is wrong"
+    records: list[RecordRow] = []
+    if is_valid:
+        try:
+            if header.is_control:
+                marker = read_end_marker(batch)
+            if with_records:
+                records = [
+                    RecordRow(r.offset, r.timestamp, r.key, r.value, r.headers)
+                    for r in iterate_records(batch)
+                ]
+        except CorruptBatch as error:
+            problem = f"the records at offset {header.base_offset} cannot be read: {error}"
+    yield BatchRow(position, header.size_bytes, header, _compression_name(header), is_valid, marker)
+    yield from records
+    if problem is not None:
+        yield ProblemRow(path, position, problem)
+
+
+def _compression_name(header: BatchHeader) -> str:
+    try:
+        return Compression(header.compression).name.lower()
+    except ValueError:
+        return f"unknown ({header.compression})"
+
+
+class _OffsetIndexCheck:
+    """Each entry must point at the batch that ends with its offset."""
+
+    def __init__(self, path: str, entries: list[tuple[int, int]], base_offset: int) -> None:
+        self._path = path
+        self._count = len(entries)
+        self._unmet = {position: base_offset + relative for relative, position in entries}
+
+    def met(self, position: int, header: BatchHeader) -> None:
+        if self._unmet.get(position) == header.last_offset:
+            del self._unmet[position]
+
+    def rows(self) -> Iterator[Row]:
+        yield IndexRow(self._path, self._count)
+        for position, offset in self._unmet.items():
+            yield ProblemRow(self._path, 0, f"no batch that ends with offset {offset} stands at {position}")
+
+
+class _TimeIndexCheck:
+    """Each entry must name a batch that was later than all before it, and its timestamp."""
+
+    def __init__(self, path: str, entries: list[tuple[int, int]], base_offset: int) -> None:
+        self._path = path
+        self._count = len(entries)
+        self._unmet = {base_offset + relative: timestamp for timestamp, relative in entries}
+        self._max_timestamp = -1
+
+    def met(self, position: int, header: BatchHeader) -> None:
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            if self._unmet.get(header.last_offset) == header.max_timestamp:
+                del self._unmet[header.last_offset]
+
+    def rows(self) -> Iterator[Row]:
+        yield IndexRow(self._path, self._count)
+        for offset, timestamp in self._unmet.items():
+            yield ProblemRow(self._path, 0, f"no batch up to offset {offset} is the latest with {timestamp}")
+
+
+class _BrokenIndex:
+    """An index file that cannot be read at all."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._problem = ProblemRow(path, 0, text)
+
+    def met(self, position: int, header: BatchHeader) -> None:
+        """Nothing to compare with."""
+
+    def rows(self) -> Iterator[Row]:
+        yield self._problem
+
+
+_IndexCheck = _OffsetIndexCheck | _TimeIndexCheck | _BrokenIndex
+
+
+def _indexes_of(files: Files, segment_path: str, base_offset: int) -> list[_IndexCheck]:
+    checks: list[_IndexCheck] = []
+    kinds = ((INDEX, ">II", 8, _OffsetIndexCheck), (TIME_INDEX, ">qI", 12, _TimeIndexCheck))
+    for suffix, layout, entry_bytes, check in kinds:
+        path = segment_path.removesuffix(LOG) + suffix
+        if not files.exists(path):
+            continue
+        data = files.read(path)
+        if len(data) % entry_bytes:
+            checks.append(_BrokenIndex(path, f"{len(data)} bytes are no whole number of entries"))
+        else:
+            checks.append(check(path, list(iter_unpack(layout, data)), base_offset))
+    return checks
+
+
+def _dump_snapshot(files: Files, path: str) -> Iterator[Row]:
+    try:
+        producers = decode_producers(files.read(path))
+    except DamagedSnapshot as error:
+        yield ProblemRow(path, 0, f"the snapshot is damaged: {error}")
+        return
+    for producer in producers:
+        yield ProducerRow(path, producer)
