@@ -4,6 +4,7 @@ import re
 
 from runnel.broker.context import Context
 from runnel.broker.handlers import APIS, handles
+from runnel.controller.features import SUPPORTED_FEATURES
 from runnel.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -12,13 +13,6 @@ from runnel.messages.api_versions import (
     SupportedFeatureKey,
 )
 from runnel.model.errors import ErrorCode
-
-# transaction.version stays away until transactions exist: clients take it as a promise (KIP-890).
-SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
-    "metadata.version": (7, 29),
-    "kraft.version": (0, 1),
-    "group.version": (0, 1),
-}
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from runnel.broker.fetch_sessions import FetchSessions
 from runnel.broker.partition import Partition
+from runnel.broker.producer_ids import ProducerIds
+from runnel.broker.topic_cards import TopicCards
 from runnel.broker.turn import Turn
 from runnel.broker.waiting import Waiting
+from runnel.controller.settings import Settings
 from runnel.model.errors import ErrorCode, Refused
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
@@ -34,7 +37,7 @@ class Broker:
     timers: Timers
     disk: Disk
     entropy: Entropy
-    settings: Mapping[str, Any]
+    settings: Settings
     """Every broker setting by Kafka's name, resolved and typed: settings["num.partitions"] is an int."""
     rack: str | None = None
     listener: str = "PLAINTEXT"
@@ -44,6 +47,8 @@ class Broker:
     turn: Turn = field(init=False)
     waiting: Waiting = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
+    producer_ids: ProducerIds = field(init=False)
+    topic_cards: TopicCards = field(default_factory=TopicCards)
     metadata: "MetadataLog" = field(init=False)
     """Cluster metadata: `.image`, and `submit(records)` to change it."""
     groups: "Coordinators" = field(init=False)
@@ -53,6 +58,7 @@ class Broker:
         self.partition_at = cast("Mapping[tuple[str, int], Partition]", self.partitions)
         self.turn = Turn(self.timers)
         self.waiting = Waiting(self.timers)
+        self.producer_ids = ProducerIds(self)
         slots_max = self.settings["max.incremental.fetch.session.cache.slots"]
         self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
 

@@ -1,0 +1,88 @@
+"""Metadata: who leads which partition, and where to find them."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from runnel.broker.context import Context
+from runnel.broker.handlers import handles
+from runnel.broker.topic_cards import TopicCards
+from runnel.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import NO_ID
+
+# What everybody may do while there is no security: bits by Kafka's numbers of operations.
+TOPIC_OPERATIONS = 3576
+CLUSTER_OPERATIONS = 8096
+
+Answer = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
+
+
+@handles(MetadataRequest)
+def metadata(request: MetadataRequest, ctx: Context) -> Answer:
+    """Describe brokers and the topics that are asked for, and make the missing ones if that is wanted.
+
+    v1 controller, rack, an empty list is no topic · v2 cluster id · v4 creation may be forbidden ·
+    v5 offline replicas · v7 leader epoch · v8 authorized operations · v9 flexible · v10 topic ids ·
+    v12 topics by id · v13 top-level error
+    """
+    return _answer(request, ctx)
+
+
+def _answer(request: MetadataRequest, ctx: Context) -> MetadataResponse:
+    response = MetadataResponse(
+        brokers=_brokers(ctx), cluster_id=ctx.broker.cluster_id, controller_id=ctx.broker.node_id
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    response.topics = _topics(request, ctx)
+    if request.include_topic_authorized_operations:
+        response.topics = [_with_operations(topic) for topic in response.topics]
+    return response
+
+
+def _brokers(ctx: Context) -> list[MetadataResponseBroker]:
+    own = ctx.broker
+    brokers = [MetadataResponseBroker(own.node_id, own.host, own.port, own.rack)]
+    for other in own.metadata.image.live_brokers():
+        for endpoint in other.endpoints:
+            if endpoint.name == ctx.listener and other.id != own.node_id:
+                brokers.append(MetadataResponseBroker(other.id, endpoint.host, endpoint.port, other.rack))
+    return brokers
+
+
+def _topics(request: MetadataRequest, ctx: Context) -> list[MetadataResponseTopic]:
+    cards = ctx.broker.topic_cards
+    cards.refresh(ctx.broker.metadata.image)
+    if request.topics is None or (ctx.api_version == 0 and not request.topics):
+        return cards.all()
+    return [_topic(asked, cards, ctx) for asked in request.topics]
+
+
+def _topic(asked: MetadataRequestTopic, cards: TopicCards, ctx: Context) -> MetadataResponseTopic:
+    name, topic_id = asked.name, asked.topic_id
+    if ctx.api_version < 12 and (name is None or topic_id != NO_ID):
+        return MetadataResponseTopic(ErrorCode.INVALID_REQUEST.code, name or "", topic_id)
+    if name is None:
+        topic = ctx.broker.metadata.image.topics_by_id.get(topic_id)
+        if topic is None:
+            return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id)
+        name = topic.name
+    card = cards.named(name)
+    if card is None:
+        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, name)
+    return card
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    # Cards are shared by all answers, so this one gets its own.
+    if topic.error_code:
+        return topic
+    return MetadataResponseTopic(
+        topic.error_code, topic.name, topic.topic_id, topic.is_internal, topic.partitions, TOPIC_OPERATIONS
+    )
