@@ -1,0 +1,135 @@
+"""Brings the node in line with its metadata: opens, configures and removes partitions, applies settings."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from runnel.controller.image import MetadataImage
+from runnel.controller.log_settings import log_config, resolve_log_config
+from runnel.controller.settings import Settings
+from runnel.controller.values import ResourceType, Topic
+from runnel.model.errors import Refusal
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+from runnel.schemas.metadata import ConfigRecord, MetadataRecord, PartitionRecord
+
+if TYPE_CHECKING:
+    from runnel.broker.broker import Broker
+
+PARTITIONS_PER_STEP = 32
+"""How many partitions are opened or changed before requests get their turn."""
+
+RETRY_DELAY_MS = 1000
+"""How long until a log that the disk would not open is tried again."""
+
+
+class MetadataFollower:
+    """The hands of the metadata log on this node."""
+
+    def __init__(self, broker: "Broker", image: MetadataImage, settings: Settings) -> None:
+        self._broker = broker
+        self._image = image
+        self._settings = settings
+        self._unopened: set[TopicPartition] = set()
+        """Partitions that should be here, but whose log the disk refused."""
+        self._removal_watchers: list[Callable[[list[str]], None]] = []
+
+    def when_topics_are_removed(self, watcher: Callable[[list[str]], None]) -> None:
+        """Be told the names of topics that are gone."""
+        self._removal_watchers.append(watcher)
+
+    def open_all(self) -> Iterator[None]:
+        """The node starts: apply its dynamic settings and open every partition that it holds."""
+        self._apply_settings()
+        count = 0
+        for topic in self._image.topics.values():
+            config = resolve_log_config(self._image, self._settings, topic.name)
+            for index in range(len(topic.partitions)):
+                self._open(topic, index, config)
+                count += 1
+                if count % PARTITIONS_PER_STEP == 0:
+                    yield
+
+    def remove_left_overs(self, removed: set[str]) -> None:
+        """Logs of topics whose removal was durable, when a crash came before the logs were gone.
+
+        A log that no record speaks of is left alone: it may be all that is left of somebody's data.
+        """
+        for partition in list(self._broker.disk.known_logs()):
+            if partition.topic in removed:
+                self._broker.disk.remove_log(partition)
+
+    def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
+        """Carry out what these records, which the image has taken in, mean for this node."""
+        reconfigured: dict[str, None] = {}
+        for count, record in enumerate(records, 1):
+            if type(record) is PartitionRecord:
+                topic = self._image.topics_by_id.get(record.topic_id)
+                if topic is not None:
+                    config = resolve_log_config(self._image, self._settings, topic.name)
+                    self._open(topic, record.partition_id, config)
+                    if count % PARTITIONS_PER_STEP == 0:
+                        yield
+            elif type(record) is ConfigRecord:
+                if record.resource_type == ResourceType.BROKER:
+                    yield from self._apply_broker_settings()
+                elif record.resource_type == ResourceType.TOPIC:
+                    reconfigured[record.resource_name] = None
+        for name in reconfigured:
+            self._configure(name)
+        if removed:
+            yield from self._remove(removed)
+
+    def _apply_settings(self) -> None:
+        image = self._image
+        self._settings.apply_dynamic(image.broker_configs(None), image.broker_configs(self._broker.node_id))
+
+    def _apply_broker_settings(self) -> Iterator[None]:
+        before = log_config(self._settings, {})
+        self._apply_settings()
+        if log_config(self._settings, {}) == before:
+            return
+        for count, name in enumerate(list(self._image.topics), 1):
+            self._configure(name)
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
+
+    def _configure(self, name: str) -> None:
+        topic = self._image.topics.get(name)
+        if topic is None:
+            return
+        config = resolve_log_config(self._image, self._settings, name)
+        for index in range(len(topic.partitions)):
+            partition = self._broker.partitions.get(TopicPartition(name, index))
+            if partition is not None:
+                partition.log.configure(config)
+
+    def _open(self, topic: Topic, index: int, config: LogConfig) -> None:
+        state = topic.partitions[index]
+        name = TopicPartition(topic.name, index)
+        if self._broker.node_id not in state.replicas or name in self._broker.partitions:
+            return
+        try:
+            self._broker.open_partition(name, topic.id, state.leader_epoch, config)
+        except (Refusal, OSError):
+            # The topic exists all the same. Clients are told to try again, and so do we.
+            if not self._unopened:
+                self._broker.timers.call_later(RETRY_DELAY_MS, self._retry)
+            self._unopened.add(name)
+
+    def _retry(self) -> None:
+        unopened, self._unopened = self._unopened, set()
+        for name in sorted(unopened):
+            topic = self._image.topics.get(name.topic)
+            if topic is not None and name.partition < len(topic.partitions):
+                self._open(topic, name.partition, resolve_log_config(self._image, self._settings, name.topic))
+
+    def _remove(self, topics: list[Topic]) -> Iterator[None]:
+        for topic in topics:
+            for index in range(len(topic.partitions)):
+                name = TopicPartition(topic.name, index)
+                self._unopened.discard(name)
+                self._broker.remove_partition(name)
+                if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                    yield
+        for watcher in self._removal_watchers:
+            watcher([topic.name for topic in topics])
