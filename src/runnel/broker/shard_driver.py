@@ -4,8 +4,8 @@ The order is what makes a shard trustworthy (see `runnel.coordinator.contract`):
 
     effects → batch into the log → replay → resume → the reply, held back until the log's end is committed
 
-A batch is written at once, not at the end of the turn. So when the log refuses it, the shard has not changed and
-nobody has read what is not there; and when it is taken, the next request of the same turn already sees it.
+A batch is written at once, not at the end of the turn. So when the log refuses it, the shard has not changed
+and nobody has read what is not there; and when it is taken, the turn's next request already sees it.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,12 +41,18 @@ _RECORDS_PER_BATCH = 500
 
 
 class _Held:
-    """An answer that leaves when everything it may rest on is committed, or after too long a wait as a refusal."""
+    """An answer that leaves when all it may rest on is committed; after too long a wait, as a refusal."""
 
     __slots__ = ("_deferred", "_outcome", "_refuse", "_timer", "end_offset")
 
     def __init__(
-        self, end_offset: int, deferred: Deferred, outcome: Any, refuse: Refuse, timers: Timers, timeout_ms: int
+        self,
+        end_offset: int,
+        deferred: Deferred,
+        outcome: Any,
+        refuse: Refuse,
+        timers: Timers,
+        timeout_ms: int,
     ) -> None:
         self.end_offset = end_offset
         self._deferred = deferred
@@ -170,7 +176,9 @@ class ShardDriver(Generic[AnyShard]):
     def _append(self, decision: Decision[Any]) -> ErrorCode | None:
         now_ms = self._clock.now_ms()
         for records in _batches(decision):
-            batch = build_batch((_record(record, now_ms) for record in records), compression=self._compression)
+            batch = build_batch(
+                (_record(record, now_ms) for record in records), compression=self._compression
+            )
             try:
                 staged = self.partition.stage(memoryview(batch), now_ms, Origin.COORDINATOR)
             except Refusal as refusal:

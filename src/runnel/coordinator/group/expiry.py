@@ -1,10 +1,11 @@
 """What is forgotten: old offsets, groups without members and offsets, offsets of deleted topics.
 
-of a group that is                      an offset's retention begins
-without a protocol type (simple)        when it was committed
-Empty                                   when the group became empty
-Stable, consumers                       when it was committed, if no member subscribes to its topic
-rebalancing, or of other protocol       never
+The retention of an offset begins
+
+* in a group without a protocol type (a simple one): when it was committed;
+* in an Empty group: when the group became empty;
+* in a Stable group of consumers: when it was committed, if no member subscribes to its topic;
+* in a group that rebalances, or of another protocol type: never.
 """
 
 from collections.abc import Collection

@@ -126,7 +126,7 @@ class Group:
         )
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member that speaks; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another took its instance id."""
+        """Who speaks; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another has taken the instance id."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is not None and holder != member_id:

@@ -27,7 +27,7 @@ class Member:
     deadline_ms: int = NEVER_MS
     """When, on the steady clock, silence will count as death."""
     timer_ms: int = NEVER_MS
-    """When its session timer will look at the deadline. Heartbeats move only the deadline: timers are dear."""
+    """When its timer will look at the deadline. Heartbeats move the deadline only, as timers are dear."""
 
     @property
     def is_static(self) -> bool:

@@ -1,5 +1,7 @@
 """Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
 
+from collections.abc import Callable
+
 from runnel.coordinator.contract import Decision, Moment
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL, CommittedOffset, Group, GroupState
 from runnel.coordinator.group.records import offset_record, offset_tombstone
@@ -68,21 +70,18 @@ def commit(
     return decision
 
 
-def fetch(groups: dict[str, Group], request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-    """A group's offsets, those asked for or all of them; what was never committed is -1, not an error."""
+def fetch(
+    groups: dict[str, Group], request: OffsetFetchRequestGroup, id_of: Callable[[str], bytes]
+) -> OffsetFetchResponseGroup:
+    """A group's offsets; what was asked for and never committed is -1, not an error.
+
+    `id_of` tells which topic has a name now, for when all offsets are asked for.
+    """
     group = groups.get(request.group_id)
     if request.topics is not None:
         answers = [_fetch_topic(group, topic) for topic in request.topics]
-    elif group is not None:
-        answers = [
-            OffsetFetchResponseTopics(
-                name=topic,
-                partitions=[_fetched(partition, committed) for partition, committed in partitions.items()],
-            )
-            for topic, partitions in group.offsets.items()
-        ]
     else:
-        answers = []
+        answers = [] if group is None else _fetch_all(group, id_of)
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=answers)
 
 
@@ -147,6 +146,20 @@ def _fetch_topic(group: Group | None, topic: OffsetFetchRequestTopics) -> Offset
             for index in topic.partition_indexes
         ],
     )
+
+
+def _fetch_all(group: Group, id_of: Callable[[str], bytes]) -> list[OffsetFetchResponseTopics]:
+    answers = []
+    for topic, partitions in group.offsets.items():
+        topic_id = id_of(topic)
+        current = [
+            _fetched(index, committed)
+            for index, committed in partitions.items()
+            if _of_this_topic(committed, topic_id) is not None
+        ]
+        if current:
+            answers.append(OffsetFetchResponseTopics(name=topic, topic_id=topic_id, partitions=current))
+    return answers
 
 
 def _of_this_topic(committed: CommittedOffset | None, topic_id: bytes) -> CommittedOffset | None:

@@ -143,10 +143,10 @@ def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) 
         protocols = known.protocols
     else:
         protocols = ((protocol or "", subscription),)
-    # Version 0 did not store it, and meant the session timeout.
-    rebalance_timeout_ms = (
-        stored.rebalance_timeout if stored.rebalance_timeout != -1 else stored.session_timeout
-    )
+    rebalance_timeout_ms = stored.rebalance_timeout
+    if rebalance_timeout_ms == -1:
+        # Version 0 did not store it, and meant the session timeout.
+        rebalance_timeout_ms = stored.session_timeout
     member = Member(
         id=stored.member_id,
         instance_id=stored.group_instance_id,

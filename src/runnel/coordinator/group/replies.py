@@ -8,7 +8,7 @@ from runnel.model.errors import ErrorCode
 
 
 def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=error.code, member_id=member_id, protocol_name=None)
+    return JoinGroupResponse(error_code=error.code, member_id=member_id)
 
 
 def join_accepted(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:

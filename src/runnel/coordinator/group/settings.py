@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from runnel.model.limits import GROUP_MEMBERS_MAX
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""A member that joins for the first time has no id to send heartbeats with; if its client gave up and came back
-as somebody else, this is how long the ghost it left behind can take part in rebalances."""
+"""A member that joins for the first time has no id to send heartbeats with; if its client gave up and came
+back as somebody else, this is how long the ghost it left behind can take part in rebalances."""
 
 WRITE_RETRY_MS = 1000
 """When the log would not take the end of a group's last generation, it is offered again after this pause."""

@@ -1,6 +1,6 @@
 """The group coordinator's shard: all groups whose records stand in one partition of `__consumer_offsets`."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from runnel.coordinator.contract import Decision, Moment, Timer
@@ -59,8 +59,10 @@ class GroupShard:
     ) -> Decision[OffsetCommitResponse]:
         return offsets.commit(self.groups, self.settings, request, api_version, now)
 
-    def fetch_offsets(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        return offsets.fetch(self.groups, request)
+    def fetch_offsets(
+        self, request: OffsetFetchRequestGroup, id_of: Callable[[str], bytes]
+    ) -> OffsetFetchResponseGroup:
+        return offsets.fetch(self.groups, request, id_of)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
         return offsets.delete(self.groups, request)

@@ -1,0 +1,32 @@
+"""Heartbeat: a member of a group is alive."""
+
+from runnel.broker.context import Context
+from runnel.broker.deferred import Deferred
+from runnel.broker.handlers import handles
+from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from runnel.model.errors import ErrorCode, Refusal
+
+
+@handles(HeartbeatRequest)
+def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse | Deferred:
+    """Keep a member's session open, and tell it when to join again.
+
+    v1 throttle time · v3 static members · v4 flexible
+    """
+    try:
+        driver = ctx.broker.groups.driver_of(request.group_id)
+    except Refusal as refusal:
+        if refusal.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The group is being read; its members get a whole session when that is done.
+            return HeartbeatResponse()
+        return _response(refusal.error)
+    try:
+        error = driver.shard.heartbeat(request, ctx.broker.clock.monotonic_ms())
+    except Refusal as refusal:
+        error = refusal.error
+    answer: HeartbeatResponse | Deferred = driver.hold(_response(error), _response)
+    return answer
+
+
+def _response(error: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=error.code)
