@@ -1,0 +1,122 @@
+"""Which settings a topic, broker, group or client metrics subscription may have."""
+
+from collections.abc import Mapping
+
+from runnel.controller.config_broker import BROKER_CONFIGS, unknown_setting
+from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope
+from runnel.controller.log_settings import topic_default
+from runnel.controller.settings import Settings
+from runnel.controller.values import ResourceType
+from runnel.model.errors import ErrorCode, Refused
+
+
+def definitions_of(resource_type: int) -> Mapping[str, ConfigDefinition]:
+    """The settings that resources of a type can have."""
+    if resource_type == ResourceType.TOPIC:
+        from runnel.controller.config_topic import TOPIC_CONFIGS
+
+        return TOPIC_CONFIGS
+    if resource_type == ResourceType.BROKER:
+        return BROKER_CONFIGS
+    # Few clusters have these, so few pay for their tables.
+    from runnel.controller.config_group import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+
+    return GROUP_CONFIGS if resource_type == ResourceType.GROUP else CLIENT_METRICS_CONFIGS
+
+
+def check_configs(settings: Settings, resource_type: int, configs: Mapping[str, str]) -> None:
+    """Refuse settings that a resource may not have, alone or together."""
+    try:
+        for name, value in configs.items():
+            definition_of(resource_type, name).parse(value)
+        if resource_type == ResourceType.TOPIC:
+            _check_topic(settings, configs)
+        elif resource_type == ResourceType.GROUP:
+            _check_group(settings, configs)
+    except BadConfig as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+
+_KINDS = {
+    ResourceType.TOPIC: "topic config name",
+    ResourceType.GROUP: "group config name",
+    ResourceType.CLIENT_METRICS: "client metrics configuration",
+}
+
+
+def definition_of(resource_type: int, name: str) -> ConfigDefinition:
+    """The definition of a setting; BadConfig if resources of this type have none of that name."""
+    definition = definitions_of(resource_type).get(name)
+    if definition is not None:
+        return definition
+    if resource_type == ResourceType.BROKER:
+        raise BadConfig(unknown_setting(name))
+    raise BadConfig(f"Unknown {_KINDS[ResourceType(resource_type)]}: {name}")
+
+
+def check_broker_scope(names: Mapping[str, object] | list[str], is_for_all: bool) -> None:
+    """Refuse to change what a running broker cannot change, or what must differ between brokers."""
+    known = {name: BROKER_CONFIGS[name] for name in names if name in BROKER_CONFIGS}
+    fixed = [name for name, definition in known.items() if definition.scope is Scope.READ_ONLY]
+    if fixed:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}"
+        )
+    own = [name for name, definition in known.items() if definition.scope is Scope.PER_BROKER]
+    if own and is_for_all:
+        raise Refused(
+            ErrorCode.INVALID_REQUEST,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            + ", ".join(own),
+        )
+
+
+def _check_topic(settings: Settings, configs: Mapping[str, str]) -> None:
+    if configs.get("remote.storage.enable", "").lower() == "true":
+        raise BadConfig(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    lags = [_number(settings, configs, f"{end}.compaction.lag.ms") for end in ("min", "max")]
+    if lags[0] > lags[1]:
+        raise BadConfig(
+            f"conflict topic config setting min.compaction.lag.ms ({lags[0]}) > "
+            f"max.compaction.lag.ms ({lags[1]})"
+        )
+
+
+def _number(settings: Settings, configs: Mapping[str, str], name: str) -> int:
+    value = definition_of(ResourceType.TOPIC, name).parse(configs[name]) if name in configs else None
+    value = topic_default(settings, name) if value is None else value
+    assert isinstance(value, int)
+    return value
+
+
+_GROUP_BOUNDED = {
+    f"{kind}.{name}": (f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
+    for kind in ("consumer", "share", "streams")
+    for name in ("session.timeout.ms", "heartbeat.interval.ms")
+} | {
+    f"share.{name}": (f"group.share.min.{name}", f"group.share.max.{name}")
+    for name in ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
+}
+"""Settings of single groups that must stay within what the broker allows."""
+
+
+def _check_group(settings: Settings, configs: Mapping[str, str]) -> None:
+    for name, text in configs.items():
+        if name not in _GROUP_BOUNDED:
+            continue
+        lowest, highest = _GROUP_BOUNDED[name]
+        value = int(text)
+        if value < settings.int(lowest):
+            raise BadConfig(f"{name} must be greater than or equal to {lowest}")
+        if value > settings.int(highest):
+            raise BadConfig(f"{name} must be less than or equal to {highest}")
+    for kind in ("consumer", "share", "streams"):
+        session = f"{kind}.session.timeout.ms"
+        heartbeat = f"{kind}.heartbeat.interval.ms"
+        if int(configs.get(session, settings[f"group.{session}"])) <= int(
+            configs.get(heartbeat, settings[f"group.{heartbeat}"])
+        ):
+            raise BadConfig(f"{session} must be greater than {heartbeat}")

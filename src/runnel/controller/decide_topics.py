@@ -1,0 +1,279 @@
+"""Deciding on topics: create, delete, add partitions. Each item of a request is decided by itself."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from runnel.controller.config_rules import check_configs
+from runnel.controller.decision import Decision
+from runnel.controller.image import MetadataImage
+from runnel.controller.placement import place, place_by_hand
+from runnel.controller.settings import Settings
+from runnel.controller.snapshot import partition_record
+from runnel.controller.topic_names import check_new_topic_name
+from runnel.controller.values import PartitionState, ResourceType, Topic
+from runnel.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from runnel.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from runnel.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.ids import NO_ID
+from runnel.model.limits import PARTITIONS_PER_TOPIC_MAX
+from runnel.schemas.metadata import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
+
+ConfigReply = Callable[[dict[str, str]], list[CreatableTopicConfigs]]
+"""The settings of a topic, given its own, as CreateTopics shows them."""
+
+
+@dataclass(slots=True)
+class Chance:
+    """What is random about new topics: their ids, and at which broker placement begins."""
+
+    topic_ids: Iterator[bytes]
+    first_broker: int = 0
+
+
+def decide_create_topics(
+    image: MetadataImage,
+    settings: Settings,
+    request: CreateTopicsRequest,
+    chance: Chance,
+    config_reply: ConfigReply | None = None,
+) -> Decision[CreateTopicsResponse]:
+    """Create each topic that can be; with `validate_only` just say which could."""
+    repeated = _repeated(topic.name for topic in request.topics)
+    # Topics of this request are not in the image yet, but their names are taken all the same.
+    taken: dict[str, str] = {}
+    decision = Decision[CreateTopicsResponse]([], CreateTopicsResponse())
+    for asked in request.topics:
+        try:
+            if asked.name in repeated:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            result, records = _create(image, settings, asked, chance, taken)
+        except Refusal as refusal:
+            # Only versions from 5 on show these; null would be read as an answer.
+            decision.reply.topics.append(
+                CreatableTopicResult(
+                    asked.name, error_code=refusal.code, error_message=str(refusal), configs=[]
+                )
+            )
+            continue
+        if config_reply:
+            result.configs = config_reply(_configs_of(asked))
+        if request.validate_only:
+            result.topic_id = NO_ID
+        else:
+            decision.records += records
+        decision.reply.topics.append(result)
+    return decision
+
+
+def _create(
+    image: MetadataImage, settings: Settings, asked: CreatableTopic, chance: Chance, taken: dict[str, str]
+) -> tuple[CreatableTopicResult, list[MetadataRecord]]:
+    check_new_topic_name(image, asked.name)
+    form = asked.name.replace(".", "_")
+    if form in taken:
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{asked.name}' collides with topic: {taken[form]}"
+        )
+    empty = [config.name for config in asked.configs if config.value is None]
+    if empty:
+        raise Refused(
+            ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(empty)}"
+        )
+    configs = _configs_of(asked)
+    check_configs(settings, ResourceType.TOPIC, configs)
+    states = _assigned(image, asked) if asked.assignments else _placed(image, settings, asked, chance)
+    taken[form] = asked.name
+    topic = Topic(asked.name, next(chance.topic_ids))
+    records: list[MetadataRecord] = [TopicRecord(topic.name, topic.id)]
+    records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
+    records += [partition_record(topic, index, state) for index, state in enumerate(states)]
+    result = CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.id,
+        error_message=None,
+        num_partitions=len(states),
+        replication_factor=len(states[0].replicas),
+        configs=None,
+    )
+    return result, records
+
+
+def _configs_of(asked: CreatableTopic) -> dict[str, str]:
+    return {config.name: config.value for config in asked.configs if config.value is not None}
+
+
+def _placed(
+    image: MetadataImage, settings: Settings, asked: CreatableTopic, chance: Chance
+) -> list[PartitionState]:
+    count = settings.int("num.partitions") if asked.num_partitions == -1 else asked.num_partitions
+    if count < 1:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    _check_count(count)
+    copies = asked.replication_factor
+    if copies == -1:
+        copies = settings.int("default.replication.factor")
+    if copies < 1:
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    return place(image, count, copies, chance.first_broker)
+
+
+def _assigned(image: MetadataImage, asked: CreatableTopic) -> list[PartitionState]:
+    for name, value in (
+        ("replication factor", asked.replication_factor),
+        ("number of partitions", asked.num_partitions),
+    ):
+        if value != -1:
+            raise Refused(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but the {name} was not set to -1.",
+            )
+    _check_count(len(asked.assignments))
+    by_index = {assignment.partition_index: assignment.broker_ids for assignment in asked.assignments}
+    if sorted(by_index) != list(range(len(asked.assignments))):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    copies = len(by_index[0])
+    return [_assigned_state(image, by_index[index], copies) for index in range(len(by_index))]
+
+
+def _assigned_state(image: MetadataImage, replicas: Sequence[int], copies: int) -> PartitionState:
+    state = place_by_hand(image, replicas)
+    if len(replicas) != copies:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
+            f"is not consistent with previous partitions, which have {copies} replica(s).",
+        )
+    return state
+
+
+def _check_count(count: int) -> None:
+    if count > PARTITIONS_PER_TOPIC_MAX:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS, f"A topic can have at most {PARTITIONS_PER_TOPIC_MAX} partitions."
+        )
+
+
+def decide_delete_topics(
+    image: MetadataImage, settings: Settings, request: DeleteTopicsRequest
+) -> Decision[DeleteTopicsResponse]:
+    """Delete each topic that exists, by name or by id."""
+    asked = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+    repeated = _repeated((state.name, state.topic_id) for state in asked)
+    decision = Decision[DeleteTopicsResponse]([], DeleteTopicsResponse())
+    doomed: set[bytes] = set()
+    for state in asked:
+        result = DeletableTopicResult(state.name, state.topic_id)
+        try:
+            if (state.name, state.topic_id) in repeated:
+                kind = "name" if state.name is not None else "id"
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+            topic = _existing(image, state)
+            if not settings.bool("delete.topic.enable"):
+                raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+            if topic.id in doomed:
+                raise Refused(ErrorCode.INVALID_REQUEST, "The topic is named both by name and by id.")
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        else:
+            result.name, result.topic_id = topic.name, topic.id
+            doomed.add(topic.id)
+            decision.records.append(RemoveTopicRecord(topic.id))
+        decision.reply.responses.append(result)
+    return decision
+
+
+def _existing(image: MetadataImage, state: DeleteTopicState) -> Topic:
+    if state.name is not None and state.topic_id != NO_ID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if state.name is not None:
+        topic = image.topics.get(state.name)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{state.name}' does not exist.")
+        return topic
+    if state.topic_id == NO_ID:
+        raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    topic = image.topics_by_id.get(state.topic_id)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+    return topic
+
+
+def decide_create_partitions(
+    image: MetadataImage, request: CreatePartitionsRequest, chance: Chance
+) -> Decision[CreatePartitionsResponse]:
+    """Give topics more partitions; there is no way to give them fewer."""
+    repeated = _repeated(topic.name for topic in request.topics)
+    decision = Decision[CreatePartitionsResponse]([], CreatePartitionsResponse())
+    for asked in request.topics:
+        result = CreatePartitionsTopicResult(asked.name)
+        try:
+            if asked.name in repeated:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            records = _more_partitions(image, asked, chance)
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        else:
+            decision.records += [] if request.validate_only else records
+        decision.reply.results.append(result)
+    return decision
+
+
+def _more_partitions(
+    image: MetadataImage, asked: CreatePartitionsTopic, chance: Chance
+) -> list[MetadataRecord]:
+    topic = image.topics.get(asked.name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
+    current = len(topic.partitions)
+    more = asked.count - current
+    if more == 0:
+        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if more < 0:
+        raise Refused(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {asked.name} currently has {current} partition(s); "
+            f"{asked.count} would not be an increase.",
+        )
+    _check_count(asked.count)
+    copies = len(topic.partitions[0].replicas)
+    if asked.assignments is None:
+        states = place(image, more, copies, chance.first_broker + current)
+    elif len(asked.assignments) != more:
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {more} additional partition(s), but only {len(asked.assignments)} "
+            "assignment(s) were specified.",
+        )
+    else:
+        states = [_assigned_state(image, assignment.broker_ids, copies) for assignment in asked.assignments]
+    return [partition_record(topic, current + index, state) for index, state in enumerate(states)]
+
+
+def _repeated(values: Iterator[object]) -> set[object]:
+    return {value for value, count in Counter(values).items() if count > 1}

@@ -1,0 +1,44 @@
+"""The topics that the broker keeps for itself, and topics made because somebody used them."""
+
+from runnel.controller.image import MetadataImage
+from runnel.controller.settings import Settings
+from runnel.controller.values import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
+from runnel.messages.create_topics import CreatableTopic, CreatableTopicConfig
+
+
+def automatic_topic(image: MetadataImage, settings: Settings, name: str) -> CreatableTopic:
+    """How a topic is to be made that nobody described."""
+    if name == CONSUMER_OFFSETS:
+        return _internal(image, settings, name, "offsets.topic", "offsets.topic.num.partitions", _OFFSETS)
+    if name == TRANSACTION_STATE:
+        prefix = "transaction.state.log"
+        return _internal(image, settings, name, prefix, f"{prefix}.num.partitions", _TRANSACTIONS)
+    if name == SHARE_GROUP_STATE:
+        prefix = "share.coordinator.state.topic"
+        return _internal(image, settings, name, prefix, f"{prefix}.num.partitions", _SHARES)
+    return CreatableTopic(name, num_partitions=-1, replication_factor=-1)
+
+
+_OFFSETS = {"cleanup.policy": "compact", "compression.type": "producer"}
+_TRANSACTIONS = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "unclean.leader.election.enable": "false",
+}
+_SHARES = {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"}
+
+
+def _internal(
+    image: MetadataImage, settings: Settings, name: str, prefix: str, count: str, configs: dict[str, str]
+) -> CreatableTopic:
+    # A cluster smaller than the wanted number of copies still needs its coordinators.
+    copies = min(settings.int(f"{prefix}.replication.factor"), max(1, len(image.live_brokers())))
+    own = {**configs, "segment.bytes": str(settings.int(f"{prefix}.segment.bytes"))}
+    if f"{prefix}.min.isr" in settings:
+        own["min.insync.replicas"] = str(min(settings.int(f"{prefix}.min.isr"), copies))
+    return CreatableTopic(
+        name,
+        num_partitions=settings.int(count),
+        replication_factor=copies,
+        configs=[CreatableTopicConfig(key, value) for key, value in own.items()],
+    )

@@ -1,0 +1,67 @@
+"""On which brokers partitions go."""
+
+from collections.abc import Sequence
+
+from runnel.controller.image import MetadataImage
+from runnel.controller.values import BrokerRegistration, PartitionState
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.ids import NO_ID
+
+
+def place(image: MetadataImage, count: int, copies: int, first: int) -> list[PartitionState]:
+    """States for `count` new partitions, spread over the live brokers; `first` says at which one to begin."""
+    brokers = image.live_brokers()
+    if copies > len(brokers):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {copies} time(s): The target replication factor of {copies} "
+            f"cannot be reached because only {len(brokers)} broker(s) are registered.",
+        )
+    total = len(brokers)
+    # Equal states may be one object, and on one node they all are equal.
+    cycle = [_state([brokers[(start + copy) % total] for copy in range(copies)]) for start in range(total)]
+    return [cycle[(first + index) % total] for index in range(count)]
+
+
+def place_by_hand(image: MetadataImage, replicas: Sequence[int]) -> PartitionState:
+    """The state of a new partition on the brokers that its creator chose, the preferred leader first."""
+    check_replicas(image, replicas)
+    brokers = [image.brokers[node_id] for node_id in replicas]
+    if all(broker.is_fenced for broker in brokers):
+        raise Refused(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "All brokers specified in the manual partition assignment are fenced or in controlled shutdown.",
+        )
+    return _state(brokers)
+
+
+def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
+    """Refuse a list of brokers that cannot hold a partition."""
+    complaint = None
+    if not replicas:
+        complaint = "The manual partition assignment includes an empty replica list."
+    elif len(set(replicas)) < len(replicas):
+        complaint = f"The manual partition assignment includes a broker more than once: {list(replicas)}."
+    else:
+        unknown = [node_id for node_id in replicas if node_id not in image.brokers]
+        if unknown:
+            complaint = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+    if complaint:
+        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
+
+
+def _state(brokers: Sequence[BrokerRegistration]) -> PartitionState:
+    in_sync = tuple(broker.id for broker in brokers if not broker.is_fenced)
+    return PartitionState(
+        replicas=tuple(broker.id for broker in brokers),
+        isr=in_sync,
+        leader=in_sync[0],
+        leader_epoch=0,
+        partition_epoch=0,
+        directories=tuple(directory_of(broker) for broker in brokers),
+    )
+
+
+def directory_of(broker: BrokerRegistration) -> bytes:
+    """Where a broker will keep a new partition; with several directories it decides by itself."""
+    return broker.directories[0] if len(broker.directories) == 1 else NO_ID

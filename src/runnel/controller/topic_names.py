@@ -1,0 +1,40 @@
+"""Which names a topic may have."""
+
+import re
+
+from runnel.controller.image import MetadataImage
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.limits import TOPIC_NAME_CHARACTERS_MAX
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def check_topic_name(name: str) -> None:
+    """Refuse a name that no topic can have."""
+    if not name:
+        complaint = "the empty string is not allowed"
+    elif name in (".", ".."):
+        complaint = f"'{name}' is not allowed"
+    elif len(name) > TOPIC_NAME_CHARACTERS_MAX:
+        complaint = (
+            f"the length of '{name}' is longer than the max allowed length {TOPIC_NAME_CHARACTERS_MAX}"
+        )
+    elif not _LEGAL.fullmatch(name):
+        complaint = (
+            f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+        )
+    else:
+        return
+    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
+
+
+def check_new_topic_name(image: MetadataImage, name: str) -> None:
+    """Refuse a name that is taken, or that metrics would confuse with one that is."""
+    check_topic_name(name)
+    if name in image.topics:
+        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    others = image.colliding(name)
+    if others:
+        raise Refused(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {others[0]}"
+        )
