@@ -121,7 +121,7 @@ class Reader:
     def unsigned_varint(self) -> int:
         value = 0
         for index in range(5):
-            byte = self.unpack("B")
+            byte: int = self.unpack("B")
             value += byte % 0x80 << 7 * index
             if byte < 0x80:
                 if value >= 2**32:

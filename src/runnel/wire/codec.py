@@ -14,16 +14,25 @@ Buffer = bytes | bytearray | memoryview
 
 def decode(message: type[AnyMessage], version: int, buffer: Buffer, position: int = 0) -> AnyMessage:
     """Read the message that fills `buffer` from `position` to its end; MalformedMessage if it is not one."""
-    result, end = decode_prefix(message, version, buffer, position)
+    # The body of decode_prefix again, because every request passes here and a call costs.
+    decoder = message._decoders.get(version)
+    if decoder is None:
+        decoder = _compile(message, version, "decode")
+    if type(buffer) is not memoryview:
+        buffer = memoryview(buffer)
+    try:
+        result, end = decoder(buffer, position)
+    except (LayoutError, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"{message.__name__} v{version}: {error}") from error
     if end != len(buffer):
         raise MalformedMessage(f"{message.__name__} v{version} ends at {end}, the input at {len(buffer)}")
-    return result
+    return result  # type: ignore[no-any-return]
 
 
 def decode_prefix(
     message: type[AnyMessage], version: int, buffer: Buffer, position: int = 0
 ) -> tuple[AnyMessage, int]:
-    """Read a message that others bytes may follow; returns it and where it ends."""
+    """Read a message that other bytes may follow; returns it and where it ends."""
     decoder = message._decoders.get(version)
     if decoder is None:
         decoder = _compile(message, version, "decode")

@@ -5,15 +5,16 @@ with megabytes of records costs as much as one without. The tricks are those of 
 """
 
 from runnel.wire.primitives import (
+    SHORT_ARRAY,
     VARINTS,
     ArrayOf,
     Fixed,
     StructOf,
     Text,
     WireType,
-    array_layout,
+    pack_array,
     place_records,
-    records_size,
+    short_array_packers,
     varint,
 )
 from runnel.wire.source import Source
@@ -31,13 +32,11 @@ class _Encoder:
         self.flexible = is_flexible(message, version)
         self.run: list[tuple[str, str]] = []  # fixed-size values waiting to be written by one call
         self.parts = "small"  # the list that receives the small values
-        self.has_records = False
         self.source = Source(
             VARINTS=VARINTS,
             varint=varint,
-            array_layout=array_layout,
+            pack_array=pack_array,
             place_records=place_records,
-            records_size=records_size,
         )
         with self.source.block("def encode(message):"):
             self.source.line("small = []")
@@ -81,8 +80,10 @@ class _Encoder:
         if isinstance(wire_type, Fixed):
             self.run.append((wire_type.code, value))
             return
-        local = self.source.name(stem)
-        self.source.line(f"{local} = {value}")
+        local = value
+        if not value.isidentifier():
+            local = self.source.name(stem)
+            self.source.line(f"{local} = {value}")
         if not nullable:
             self.write_present(wire_type, local)
             return
@@ -109,12 +110,13 @@ class _Encoder:
         elif isinstance(wire_type, ArrayOf):
             self.write_array(wire_type.element, local)
         elif isinstance(wire_type, Text):
-            self.source.line(f"{local} = {local}.encode()")
-            self.write_length(f"len({local})", "h")
-            self.add(local)
+            data = self.source.name("text")
+            self.source.line(f"{data} = {local}.encode()")
+            self.write_length(f"len({data})", "h")
+            self.add(data)
         elif wire_type.name == "records":
-            self.write_length(f"records_size({local})", "i")
-            self.source.line(f"place_records({local}, small, buffers)")
+            self.flush()
+            self.source.line(f"place_records({local}, {self.flexible}, small, buffers)")
         else:
             self.write_length(f"len({local})", "i")
             self.add(local)
@@ -132,26 +134,48 @@ class _Encoder:
 
     def write_array(self, element: WireType, local: str) -> None:
         """Emit the count and the elements."""
-        self.write_length(f"len({local})", "i")
         if isinstance(element, Fixed):
-            self.add(f"array_layout({element.code!r}, len({local})).pack(*{local})")
+            self.write_numbers(element, local)
             return
+        self.write_length(f"len({local})", "i")
         item = self.source.name("element")
         with self.source.block(f"for {item} in {local}:"):
             self.write(element, False, item, "value")
             self.flush()
+
+    def write_numbers(self, element: Fixed, local: str) -> None:
+        """Emit the count and the elements with one call."""
+        self.flush()
+        length_code = "B" if self.flexible else "i"
+        packers = short_array_packers(length_code, element.code)
+        short = self.source.use(f"pack_{length_code}_{element.code}s", packers)
+        count = self.source.name("count")
+        self.source.line(f"{count} = len({local})")
+        with self.source.block(f"if {count} < {SHORT_ARRAY}:"):
+            self.add(f"{short}[{count}]({count}{' + 1' * self.flexible}, *{local})")
+        with self.source.block("else:"):
+            self.add(f"pack_array({length_code!r}, {element.code!r}, {local})")
 
     def write_tags(self, tagged: list[tuple[Field, str]]) -> None:
         """Emit the tagged fields that differ from their defaults; their number rides with what is before."""
         if not tagged:
             self.run.append(("x", ""))
             return
-        present = []
-        for field, value in tagged:
-            local, is_set = self.source.name(field.name), self.source.name("set")
+        run = list(self.run)
+        locals_ = [(field, self.source.name(field.name)) for field, _ in tagged]
+        for (_, local), (_, value) in zip(locals_, tagged, strict=True):
             self.source.line(f"{local} = {value}")
+        with self.source.block(f"if {' or '.join(self.may_differ(*each) for each in locals_)}:"):
+            self.write_present_tags(locals_)
+        with self.source.block("else:"):
+            self.run = [*run, ("x", "")]
+            self.flush()
+
+    def write_present_tags(self, tagged: list[tuple[Field, str]]) -> None:
+        """Emit the tagged fields when at least one may differ from its default."""
+        present = [(field, local, self.source.name("set")) for field, local in tagged]
+        for field, local, is_set in present:
             self.source.line(f"{is_set} = {self.differs(field, local)}")
-            present.append((field, local, is_set))
         self.run.append(("B", " + ".join(is_set for _, _, is_set in present)))
         self.flush()
         outer = self.parts
@@ -163,6 +187,12 @@ class _Encoder:
                 inner, self.parts = self.parts, outer
                 self.source.line(f"{inner} = b''.join({inner})")
                 self.add(f"varint({field.tag}) + varint(len({inner})) + {inner}")
+
+    def may_differ(self, field: Field, local: str) -> str:
+        """A quick expression that is false only for the default, which is what nearly every message has."""
+        if field.default is UNSET and not isinstance(field.type, StructOf):
+            return f"{local} is None or {local}"
+        return f"{local} is not None" if field.default is None else self.differs(field, local)
 
     def differs(self, field: Field, local: str) -> str:
         """A true expression if the value must be written."""

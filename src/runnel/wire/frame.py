@@ -45,7 +45,7 @@ def read_request_header(frame: memoryview, flexible_from: Mapping[int, int]) -> 
         client_id = None
         if length >= 0:
             position += length
-            client_id = str(frame[10:position], "utf-8")
+            client_id = frame[10:position].tobytes().decode()
         elif length != -1:
             raise MalformedMessage("the client id has a negative length")
         if api_version >= flexible_from.get(api_key, NEVER):
@@ -62,9 +62,11 @@ def read_request_header(frame: memoryview, flexible_from: Mapping[int, int]) -> 
 
 def size_of(buffers: list[Any]) -> int:
     """How many bytes a list of buffers will put on the wire; a piece still in a file tells its `length`."""
-    return sum(
-        len(piece) if isinstance(piece, (bytes, memoryview, bytearray)) else piece.length for piece in buffers
-    )
+    size_bytes = 0
+    for piece in buffers:
+        kind = type(piece)
+        size_bytes += len(piece) if kind is bytes or kind is memoryview or kind is bytearray else piece.length
+    return size_bytes
 
 
 def has_flexible_header(response: type[Response], version: int) -> bool:
@@ -72,17 +74,17 @@ def has_flexible_header(response: type[Response], version: int) -> bool:
 
     Never for ApiVersions: its reader does not know yet what we speak.
     """
-    return response.api_key != API_VERSIONS_KEY and is_flexible(response, version)
+    first = response.flexible_from
+    return first is not None and version >= first and response.api_key != API_VERSIONS_KEY
 
 
 def response_frame(response: Response, version: int, correlation_id: int) -> list[Any]:
     """Size, header and message, as buffers to send in this order."""
     buffers = encode(response, version)
-    size_bytes = size_of(buffers) + 4
     if has_flexible_header(type(response), version):
-        buffers[0] = _RESPONSE_PREFIX_FLEXIBLE.pack(size_bytes + 1, correlation_id) + buffers[0]
+        buffers[0] = _RESPONSE_PREFIX_FLEXIBLE.pack(size_of(buffers) + 5, correlation_id) + buffers[0]
     else:
-        buffers[0] = _RESPONSE_PREFIX.pack(size_bytes, correlation_id) + buffers[0]
+        buffers[0] = _RESPONSE_PREFIX.pack(size_of(buffers) + 4, correlation_id) + buffers[0]
     return buffers
 
 

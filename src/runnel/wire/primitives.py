@@ -4,6 +4,7 @@ Annotations such as `int32` are plain `int` for a type checker; the wire type ri
 """
 
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct as Layout
 from typing import Annotated, Any, Protocol
 
@@ -89,20 +90,34 @@ class Pieces(Protocol):
 
 # Record data up to this size is cheaper to copy into the bytes around it than to send as a buffer of its own.
 COPIED_RECORDS_BYTES = 2048
+# Arrays of numbers with fewer elements, which are nearly all, share ready-made layouts.
+SHORT_ARRAY = 32
+
+_INT32 = Layout(">i")
 
 
 def long_unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:
-    """Read a varint of any length; the callers have already dealt with those of one byte."""
-    value = 0
-    for shift in (0, 7, 14, 21, 28):
-        byte = view[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value > 0xFFFFFFFF:
-                break
-            return value, position
-    raise MalformedMessage("a varint does not fit 32 bits")
+    """Read a varint of any length; compiled code deals with those of one byte by itself."""
+    byte = view[position]
+    value = byte & 0x7F
+    if byte < 0x80:
+        return value, position + 1
+    byte = view[position + 1]
+    value |= (byte & 0x7F) << 7
+    if byte < 0x80:
+        return value, position + 2
+    byte = view[position + 2]
+    value |= (byte & 0x7F) << 14
+    if byte < 0x80:
+        return value, position + 3
+    byte = view[position + 3]
+    value |= (byte & 0x7F) << 21
+    if byte < 0x80:
+        return value, position + 4
+    byte = view[position + 4]
+    if byte > 0x0F:
+        raise MalformedMessage("a varint does not fit 32 bits")
+    return value | byte << 28, position + 5
 
 
 def unsigned_varint(value: int) -> bytes:
@@ -121,8 +136,12 @@ VARINTS = tuple(unsigned_varint(value) for value in range(4096))
 
 
 def varint(value: int) -> bytes:
-    """`unsigned_varint`, from the table where it reaches."""
-    return VARINTS[value] if 0 <= value < 4096 else unsigned_varint(value)
+    """`unsigned_varint`, without a loop for the sizes that record data has."""
+    if 0 <= value < 4096:
+        return VARINTS[value]
+    if 16384 <= value < 2097152:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    return unsigned_varint(value)
 
 
 def skip_tags(view: memoryview, position: int, count: int) -> int:
@@ -153,30 +172,41 @@ def tag_and_size(view: memoryview, position: int) -> tuple[int, int, int]:
     return tag, size, position
 
 
-def records_size(records: Any) -> int:
-    """How many bytes of records will follow."""
-    return len(records) if isinstance(records, (bytes, memoryview, bytearray)) else records.size_bytes
-
-
-def place_records(records: Any, small: list[Any], buffers: list[Any]) -> None:
-    """Put record data behind what was written so far, without copying what is not small."""
-    if isinstance(records, (bytes, memoryview, bytearray)):
-        if len(records) <= COPIED_RECORDS_BYTES:
-            small.append(records)
-            return
-        pieces = [records]
-    else:
-        pieces = records.parts
+def place_records(records: Any, flexible: bool, small: list[Any], buffers: list[Any]) -> None:
+    """Write record data behind what was written so far, without copying what is not small."""
+    in_memory = isinstance(records, (memoryview, bytes, bytearray))
+    size_bytes = len(records) if in_memory else records.size_bytes
+    small.append(varint(size_bytes + 1) if flexible else _INT32.pack(size_bytes))
+    if in_memory and size_bytes <= COPIED_RECORDS_BYTES:
+        small.append(records)
+        return
     buffers.append(b"".join(small))
     small.clear()
-    buffers.extend(pieces)
+    if in_memory:
+        buffers.append(records)
+    else:
+        buffers.extend(records.parts)
 
 
-def array_layout(code: str, count: int, layouts: dict[tuple[str, int], Layout] = {}) -> Layout:  # noqa: B006
-    """The layout of `count` equal fixed-size values; short arrays, which are nearly all, share theirs."""
-    layout = layouts.get((code, count))
-    if layout is None:
-        layout = Layout(f">{count}{code}" if code != "16s" else ">" + code * count)
-        if count <= 64:
-            layouts[code, count] = layout
-    return layout
+def pack_array(length_code: str, code: str, values: list[Any]) -> bytes:
+    """A compact or fixed count and as many equal fixed-size values."""
+    count = len(values)
+    length = varint(count + 1) if length_code == "B" else _INT32.pack(count)
+    return length + Layout(">" + code * count).pack(*values)
+
+
+def unpack_array(code: str, count: int, view: memoryview, position: int) -> tuple[Any, ...]:
+    """As many equal fixed-size values; the caller has compared their size with the input's."""
+    return Layout(">" + code * count).unpack_from(view, position)
+
+
+@cache
+def short_array_packers(length_code: str, code: str) -> tuple[Any, ...]:
+    """By number of values: pack the count (compact or fixed) and the values with one call."""
+    return tuple(Layout(">" + length_code + code * count).pack for count in range(SHORT_ARRAY))
+
+
+@cache
+def short_array_unpackers(code: str) -> tuple[Any, ...]:
+    """By number of values: unpack them with one call."""
+    return tuple(Layout(">" + code * count).unpack_from for count in range(SHORT_ARRAY))
