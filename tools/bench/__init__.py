@@ -1,0 +1,1 @@
+"""Runnel and Apache Kafka on one machine, alternating in one run."""

@@ -1,0 +1,138 @@
+"""What real clients get out of a broker: Java's performance tools, librdkafka, and end-to-end latency."""
+
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Producer, TopicPartition
+
+from tools.bench.measures import Bench, Numbers
+
+LIGHT_LOAD_PER_S = 500
+TOOLS = "org.apache.kafka.tools"
+
+
+def jars() -> Path | None:
+    """Apache Kafka's jars, where the conformance kit keeps them."""
+    cache = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
+    found = sorted(cache.glob("kafka-*/.complete"))
+    return found[-1].parent if found and shutil.which("java") else None
+
+
+def java(bench: Bench) -> Numbers:
+    """ProducerPerformance and ConsumerPerformance with their defaults, 100-byte and 1 KB records."""
+    numbers: Numbers = {}
+    for name, size, count in (("100b", 100, 2_000_000), ("1k", 1000, 500_000)):
+        topic, records = f"java{name}", int(count * bench.scale)
+        bench.create(topic, 4)
+        with bench.meter as producing:
+            numbers[f"java_produce_{name}_mps"] = _java_produce(bench, topic, records, size)
+        numbers[f"java_produce_{name}_cpu_s_per_gb"] = producing.spent_s / (records * size / 1e9)
+        numbers[f"java_consume_{name}_mps"] = _java_consume(bench, topic, records)
+        bench.delete(topic)
+    return numbers
+
+
+def _run_java(tool: str, *arguments: object) -> str:
+    command = ["java", "-Xmx512m", "-cp", f"{jars()}/*", f"{TOOLS}.{tool}", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+
+
+def _java_produce(bench: Bench, topic: str, records: int, size: int) -> float:
+    load = ["--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1]
+    output = _run_java("ProducerPerformance", *load, "--bootstrap-server", bench.bootstrap)
+    rates = re.findall(rf"{records} records sent, ([\d.]+) records/sec", output)
+    return float(rates[-1])
+
+
+def _java_consume(bench: Bench, topic: str, records: int) -> float:
+    load = ["--topic", topic, "--num-records", records, "--timeout", 60_000, "--hide-header"]
+    output = _run_java("ConsumerPerformance", "--bootstrap-server", bench.bootstrap, *load)
+    # Columns: start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s.
+    row = [line.split(", ") for line in output.splitlines() if line.count(", ") >= 9][-1]
+    return float(row[9])
+
+
+def librdkafka(bench: Bench) -> Numbers:
+    """confluent-kafka, 100-byte records, from the first call to the last acknowledgement or record."""
+    records = int(1_500_000 * bench.scale)
+    bench.create("rdkafka", 4)
+    producer = Producer(
+        {
+            "bootstrap.servers": bench.bootstrap,
+            "queue.buffering.max.messages": 500_000,
+            "linger.ms": 5,
+        }
+    )
+    value = os.urandom(100)
+    began = time.monotonic()
+    for _ in range(records):
+        while True:
+            try:
+                producer.produce("rdkafka", value)
+                break
+            except BufferError:
+                producer.poll(0.01)
+    assert producer.flush(120) == 0
+    produced = records / (time.monotonic() - began)
+    consumed = _drain(bench, "rdkafka", records)
+    bench.delete("rdkafka")
+    return {"rdkafka_produce_mps": produced, "rdkafka_consume_mps": consumed}
+
+
+def _drain(bench: Bench, topic: str, records: int) -> float:
+    settings = {
+        "bootstrap.servers": bench.bootstrap,
+        "group.id": "drain",
+        "enable.auto.commit": False,
+        "fetch.queue.backoff.ms": 1,
+        "queued.min.messages": 1_000_000,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(4)])
+    count, began = 0, 0.0
+    while count < records:
+        messages = consumer.consume(10_000, timeout=30)
+        if not messages:
+            raise RuntimeError(f"only {count} of {records} records came")
+        began = began or time.monotonic()
+        count += len(messages)
+    seconds = time.monotonic() - began
+    consumer.close()
+    return count / seconds
+
+
+def end_to_end(bench: Bench) -> Numbers:
+    """From produce() to poll() at a light, even load, acks=all."""
+    bench.create("latency", 1)
+    producer = Producer({"bootstrap.servers": bench.bootstrap, "linger.ms": 0, "acks": "all"})
+    consumer = Consumer({"bootstrap.servers": bench.bootstrap, "group.id": "latency", "fetch.min.bytes": 1})
+    consumer.assign([TopicPartition("latency", 0, OFFSET_END)])
+    consumer.poll(1.0)
+    latencies_us: list[float] = []
+    step = 1 / LIGHT_LOAD_PER_S
+    due = time.monotonic()
+    with bench.meter as serving:
+        for number in range(int(bench.seconds * LIGHT_LOAD_PER_S)):
+            time.sleep(max(0.0, due - time.monotonic()))
+            due = max(due + step, time.monotonic())
+            sent = time.monotonic_ns()
+            producer.produce("latency", number.to_bytes(8, "big"))
+            producer.poll(0)
+            message = consumer.poll(5.0)
+            if message is None or message.error() is not None:
+                raise RuntimeError(f"record {number} did not come: {message and message.error()}")
+            latencies_us.append((time.monotonic_ns() - sent) / 1000)
+    producer.flush(10)
+    consumer.close()
+    bench.delete("latency")
+    settled = sorted(latencies_us[len(latencies_us) // 10 :])
+    return {
+        "end_to_end_p50_us": statistics.median(settled),
+        "end_to_end_p99_us": settled[int(len(settled) * 0.99)],
+        "end_to_end_cpu_us_per_record": serving.spent_s / len(latencies_us) * 1e6,
+    }

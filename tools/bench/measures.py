@@ -1,0 +1,113 @@
+"""What is measured of a running broker with raw requests: rates, CPU time, memory."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tools.bench import loadgen
+from tools.bench.systems import Meter, Running
+
+Numbers = dict[str, float]
+Shape = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Bench:
+    """One broker under measurement, and how long each load lasts."""
+
+    running: Running
+    program: Path | None
+    seconds: float
+    scale: float
+    """1 for a full run; smaller counts of client records for a short one."""
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.running.port}"
+
+    @property
+    def meter(self) -> Meter:
+        return Meter(self.running.pid)
+
+    def create(self, topic: str, partitions: int, **config: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(topic, partitions, 1, config=settings)
+        self._admin().create_topics([new])[topic].result(60)
+
+    def delete(self, topic: str) -> None:
+        """Let go of a topic, so that its pages do not weigh on the next measurement."""
+        self._admin().delete_topics([topic])[topic].result(60)
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap})
+
+    def load(self, verb: str, *, seconds: float | None = None, **shape: Any) -> Numbers:
+        assert self.program is not None
+        lasting = self.seconds if seconds is None else seconds
+        return loadgen.run(self.program, verb, self.running.port, seconds=lasting, **shape)
+
+
+def small_requests(bench: Bench) -> Numbers:
+    """100-byte produce and fetch, 16 connections with 8 requests in flight each."""
+    shape: Shape = {"connections": 16, "in_flight": 8, "topic": "small", "partitions": 16}
+    body: Shape = {"records": 1, "record_bytes": 100}
+    bench.create("small", 16)
+    bench.load("produce", **shape, **body, acks=1, seconds=min(2.0, bench.seconds))
+    with bench.meter as producing:
+        produced = bench.load("produce", **shape, **body, acks=1)
+    reach: Shape = {"offset_end": 2000, "fetch_bytes": 200, "step": 1}
+    bench.load("fetch", **shape, **body, **reach, seconds=min(2.0, bench.seconds))
+    with bench.meter as fetching:
+        fetched = bench.load("fetch", **shape, **body, **reach)
+    bench.delete("small")
+    return {
+        "produce_small_rps": produced["rps"],
+        "produce_small_p50_us": produced["p50us"],
+        "produce_small_cpu_us": producing.spent_s / produced["reqs"] * 1e6,
+        "fetch_small_rps": fetched["rps"],
+        "fetch_small_p50_us": fetched["p50us"],
+        "fetch_small_cpu_us": fetching.spent_s / fetched["reqs"] * 1e6,
+    }
+
+
+def bulk(bench: Bench) -> Numbers:
+    """10 KB and 1 MB batches in, 1 MB chunks out."""
+    bench.create("bulk10k", 8)
+    medium: Shape = {"connections": 8, "in_flight": 4, "topic": "bulk10k", "partitions": 8}
+    medium_body: Shape = {"records": 10, "record_bytes": 1000, "acks": 1}
+    bench.load("produce", **medium, **medium_body, seconds=1.0)
+    medium_out = bench.load("produce", **medium, **medium_body)
+    bench.delete("bulk10k")
+
+    bench.create("bulk1m", 4)
+    large: Shape = {"connections": 4, "in_flight": 2, "topic": "bulk1m", "partitions": 4}
+    body: Shape = {"records": 1000, "record_bytes": 1000}
+    bench.load("produce", **large, **body, acks=1, seconds=1.0)
+    with bench.meter as producing:
+        produced = bench.load("produce", **large, **body, acks=1)
+    # Fifty batches of each partition, written a moment ago: they are in the page cache for both.
+    reach: Shape = {"offset_end": 50_000, "fetch_bytes": 1_048_576, "step": 1000}
+    bench.load("fetch", **large, **body, **reach, seconds=1.0)
+    with bench.meter as fetching:
+        fetched = bench.load("fetch", **large, **body, **reach)
+    bench.delete("bulk1m")
+    return {
+        "produce_10k_mbps": medium_out["MBps"],
+        "produce_1m_mbps": produced["MBps"],
+        "produce_1m_cpu_s_per_gb": producing.spent_s / (produced["MBps"] * produced["secs"] / 1000),
+        "fetch_1m_mbps": fetched["MBps"],
+        "fetch_1m_cpu_s_per_gb": fetching.spent_s / (fetched["MBps"] * fetched["secs"] / 1000),
+    }
+
+
+def durable(bench: Bench, **config: str) -> Numbers:
+    """Small produce where the acknowledgement waits for the disk."""
+    bench.create("durable", 16, **config)
+    shape: Shape = {"connections": 16, "in_flight": 8, "topic": "durable", "partitions": 16}
+    body: Shape = {"records": 1, "record_bytes": 100, "acks": -1}
+    bench.load("produce", **shape, **body, seconds=1.0)
+    produced = bench.load("produce", **shape, **body)
+    bench.delete("durable")
+    return {"produce_durable_rps": produced["rps"], "produce_durable_p50_us": produced["p50us"]}

@@ -1,0 +1,149 @@
+"""The two brokers that are compared, started the same way and measured from outside."""
+
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tools.broker_process import BrokerProcess, answers, free_port
+from tools.processes import cpu_seconds, memory_bytes, memory_peak_bytes
+
+START_TIMEOUT_S = 120.0
+
+
+class Running(Protocol):
+    """A broker that answers."""
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def started_in_s(self) -> float: ...
+
+    @property
+    def pid(self) -> int: ...
+
+    def stop(self) -> float:
+        """End it cleanly; the seconds that took."""
+        ...
+
+
+class System(Protocol):
+    """One of the two brokers."""
+
+    name: str
+    settings: str
+
+    def launch(self, folder: Path) -> Running: ...
+
+
+@dataclass(slots=True)
+class RunnelRunning:
+    broker: BrokerProcess
+
+    @property
+    def port(self) -> int:
+        return self.broker.port
+
+    @property
+    def pid(self) -> int:
+        return self.broker.pid
+
+    @property
+    def started_in_s(self) -> float:
+        return self.broker.started_in_s
+
+    def stop(self) -> float:
+        began = time.monotonic()
+        self.broker.stop()
+        return time.monotonic() - began
+
+
+@dataclass(slots=True)
+class Runnel:
+    """`runnel serve` with its defaults."""
+
+    name: str = "Runnel"
+    settings: str = "runnel serve, defaults (page cache: flush.policy=never)"
+
+    def launch(self, folder: Path) -> RunnelRunning:
+        return RunnelRunning(BrokerProcess(folder / "data").start(START_TIMEOUT_S))
+
+
+@dataclass(slots=True)
+class KafkaRunning:
+    process: subprocess.Popen[bytes]
+    port: int
+    started_in_s: float
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def stop(self) -> float:
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+        return time.monotonic() - began
+
+
+@dataclass(slots=True)
+class Kafka:
+    """Apache Kafka as one KRaft node, with the JVM flags of its own start script."""
+
+    script: Path
+    name: str = "Kafka"
+    settings: str = "Apache Kafka 4.3.0, one KRaft node, G1, 1 GB heap, defaults (page cache: no fsync)"
+    _template: Path | None = field(default=None)
+
+    def launch(self, folder: Path) -> KafkaRunning:
+        # Formatting the storage is no part of starting: it is done once, and copied.
+        if not (folder / "log").exists():
+            shutil.copytree(self._formatted(folder.parent), folder, dirs_exist_ok=True)
+        return self._start(folder)
+
+    def _start(self, folder: Path) -> KafkaRunning:
+        folder.mkdir(parents=True, exist_ok=True)
+        port = free_port()
+        began = time.monotonic()
+        with (folder / "kafka.out").open("ab") as output:
+            command = [str(self.script), str(folder), str(port)]
+            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+        while not answers(port):
+            if process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
+                process.kill()
+                raise RuntimeError(f"Kafka did not start:\n{(folder / 'kafka.out').read_text()[-2000:]}")
+            time.sleep(0.01)
+        return KafkaRunning(process, port, time.monotonic() - began)
+
+    def _formatted(self, scratch: Path) -> Path:
+        if self._template is None:
+            self._template = scratch / "kafka-formatted"
+            self._start(self._template).stop()
+        return self._template
+
+
+@dataclass(slots=True)
+class Meter:
+    """CPU time that a broker spends between two looks."""
+
+    pid: int
+    _before: float = 0.0
+
+    def __enter__(self) -> "Meter":
+        self._before = cpu_seconds(self.pid)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.spent_s = cpu_seconds(self.pid) - self._before
+
+    spent_s: float = 0.0
+
+    def memory_mb(self) -> float:
+        return memory_bytes(self.pid) / 1e6
+
+    def memory_peak_mb(self) -> float:
+        return memory_peak_bytes(self.pid) / 1e6

@@ -1,0 +1,91 @@
+"""Which numbers are compared, which way is better, and what was promised."""
+
+import statistics
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table; goal and floor are ratios Runnel / Kafka."""
+
+    key: str
+    label: str
+    unit: str
+    more_is_better: bool
+    goal: float | None = None
+    floor: float | None = None
+
+
+ROWS = [
+    Row("produce_small_rps", "produce 100 B, acks=1", "req/s", True, 4, 2),
+    Row("fetch_small_rps", "fetch 100 B", "req/s", True, 4, 2),
+    Row("produce_small_cpu_us", "broker CPU per small produce", "µs", False, 1 / 5, 1 / 3),
+    Row("fetch_small_cpu_us", "broker CPU per small fetch", "µs", False, 1 / 5, 1 / 3),
+    Row("produce_10k_mbps", "produce 10 KB batches", "MB/s", True),
+    Row("produce_1m_mbps", "produce 1 MB batches", "MB/s", True, 1.2, 1.0),
+    Row("produce_1m_cpu_s_per_gb", "broker CPU per GB in, 1 MB batches", "s", False),
+    Row("fetch_1m_mbps", "fetch 1 MB chunks", "MB/s", True, 1.0, 0.8),
+    Row("fetch_1m_cpu_s_per_gb", "broker CPU per GB out, 1 MB chunks", "s", False),
+    Row("java_produce_100b_mps", "Java producer, 100 B", "msg/s", True, 1.2, 1.0),
+    Row("java_produce_1k_mps", "Java producer, 1 KB", "msg/s", True, 1.2, 1.0),
+    Row("java_produce_1k_cpu_s_per_gb", "broker CPU per GB, Java producer 1 KB", "s", False),
+    Row("java_consume_100b_mps", "Java consumer, 100 B", "msg/s", True, 1.2, 1.0),
+    Row("java_consume_1k_mps", "Java consumer, 1 KB", "msg/s", True, 1.2, 1.0),
+    Row("rdkafka_produce_mps", "librdkafka producer, 100 B", "msg/s", True, 1.2, 1.0),
+    Row("rdkafka_consume_mps", "librdkafka consumer, 100 B", "msg/s", True, 1.2, 1.0),
+    Row("end_to_end_p50_us", "end to end at 500 msg/s, p50", "µs", False, 0.6, 1.0),
+    Row("end_to_end_p99_us", "end to end at 500 msg/s, p99", "µs", False, 0.6, 1.0),
+    Row("end_to_end_cpu_us_per_record", "broker CPU per record at 500 msg/s", "µs", False),
+    Row("produce_durable_rps", "produce 100 B, acks wait for the disk", "req/s", True),
+    Row("produce_durable_p50_us", "the same, p50", "µs", False),
+    Row("memory_idle_mb", "memory after start", "MB", False, 1 / 15, 1 / 8),
+    Row("memory_peak_mb", "memory at most, whole round", "MB", False, 1 / 15, 1 / 8),
+    Row("start_s", "start to first answer", "s", False, 1 / 8, 1 / 4),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A row with its medians."""
+
+    row: Row
+    ours: float | None
+    theirs: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        return self.ours / self.theirs if self.ours is not None and self.theirs else None
+
+    @property
+    def advantage(self) -> float | None:
+        """How many times better Runnel is; below 1 it is worse."""
+        if self.ratio is None:
+            return None
+        return self.ratio if self.row.more_is_better else 1 / self.ratio
+
+    def reaches(self, target: float | None) -> bool:
+        if target is None or self.ratio is None:
+            return True
+        return self.ratio >= target if self.row.more_is_better else self.ratio <= target
+
+    @property
+    def verdict(self) -> str:
+        if self.ratio is None or self.row.goal is None:
+            return ""
+        if self.reaches(self.row.goal):
+            return "goal"
+        return "floor" if self.reaches(self.row.floor) else "**below the floor**"
+
+
+def compare(rounds: dict[str, list[dict[str, float]]], ours: str, theirs: str) -> list[Compared]:
+    """Medians over the rounds, side by side; rows that nobody measured are left out."""
+    compared = [
+        Compared(row, _median(rounds.get(ours, []), row.key), _median(rounds.get(theirs, []), row.key))
+        for row in ROWS
+    ]
+    return [line for line in compared if line.ours is not None or line.theirs is not None]
+
+
+def _median(rounds: list[dict[str, float]], key: str) -> float | None:
+    values = [numbers[key] for numbers in rounds if key in numbers]
+    return statistics.median(values) if values else None
