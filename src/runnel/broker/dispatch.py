@@ -7,8 +7,8 @@
                                                                    └── None: no answer is wanted (acks=0)
 
 What cannot be answered raises CloseConnection. A Refusal that a handler lets out becomes the top-level error
-of its response. Anything else that is raised is a bug: it is logged, and the client hears UNKNOWN_SERVER_ERROR,
-or loses its connection where the response has no place for that.
+of its response. Anything else that is raised is a bug: it is logged, and the client hears of an unknown server
+error, or loses its connection where the response has no place for that.
 """
 
 import asyncio

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from runnel.broker.broker import Broker
 
 BLOCK_SIZE = 1000
-"""As in Kafka: a crash wastes at most this many of 2^63 ids, and only every thousandth producer waits for a disk."""
+"""As in Kafka: a crash wastes at most so many of 2^63 ids, and one producer in a thousand waits for a disk."""
 
 
 class ProducerIds:
-    """The block of ids that this broker may hand out; no other broker, and no earlier life of this one, can."""
+    """The block of ids that this broker may hand out; no other broker and no earlier life of this one can."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker

@@ -314,7 +314,7 @@ class Connection:
         if self._outbox.is_empty:
             self._is_writing = False
             self._listener.loop.remove_writer(self._fd)
-        if self._is_paused:
+        if self._is_paused or self._is_stalled:
             self._resume()
 
     def close(self, reason: str, warn: bool = False) -> None:

@@ -1,0 +1,142 @@
+"""A service whose answers a test writes into its requests, and a client that counts in frames.
+
+The first byte of a frame says what to do with the rest:
+    e  answer with it now              t  answer with it at the end of the turn
+    l  answer with it when released    h  the same, and hold the line
+    n  no answer                       x  hang up
+    b  answer with so many bytes       f  answer with so many bytes of a file
+"""
+
+import asyncio
+import contextlib
+import struct
+from pathlib import Path
+
+from runnel.net.listener import Listener, ListenerLimits
+from runnel.ports.disk import FileSlice
+from runnel.ports.service import CloseConnection, Reply, Session
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+class ScriptedService:
+    """Answers as the requests say."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.served: list[bytes] = []
+        self.turns = 0
+        self.later: list[tuple[Reply, bytes]] = []
+        self.gone: list[Session] = []
+        self._at_turn_end: list[tuple[Reply, bytes]] = []
+        self._file = file.open("rb") if file else None
+
+    def serve(self, request: memoryview, session: Session) -> Reply | None:
+        data = bytes(request)
+        self.served.append(data[:64])
+        verb, rest = chr(data[0]), data[1:]
+        reply = Reply()
+        match verb:
+            case "e":
+                fill(reply, rest)
+            case "t":
+                self._at_turn_end.append((reply, rest))
+            case "l" | "h":
+                reply.holds_line = verb == "h"
+                self.later.append((reply, rest))
+            case "n":
+                return None
+            case "x":
+                raise CloseConnection("asked to")
+            case "b":
+                fill(reply, bytes(int(rest)))
+            case "f":
+                self._fill_from_file(reply, int(rest))
+        return reply
+
+    def _fill_from_file(self, reply: Reply, length: int) -> None:
+        assert self._file is not None
+        head = struct.pack(">i", length)
+        reply.fill([head, FileSlice(self._file, 0, length)], len(head))
+
+    def finish_turn(self) -> None:
+        self.turns += 1
+        waiting, self._at_turn_end = self._at_turn_end, []
+        for reply, body in waiting:
+            fill(reply, body)
+
+    def closed(self, session: Session) -> None:
+        self.gone.append(session)
+
+    def release(self, index: int = 0) -> None:
+        fill(*self.later.pop(index))
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+
+
+def fill(reply: Reply, body: bytes) -> None:
+    answer = frame(body)
+    reply.fill([answer], len(answer))
+
+
+class Client:
+    """A connection that speaks in frames."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, *bodies: bytes) -> None:
+        self.writer.write(b"".join(map(frame, bodies)))
+
+    async def receive(self) -> bytes:
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def ask(self, body: bytes) -> bytes:
+        self.send(body)
+        return await self.receive()
+
+    async def is_closed(self) -> bool:
+        """Nothing more comes but the end."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class World:
+    """A listener with a scripted service, and clients that are closed at the end."""
+
+    def __init__(self, limits: ListenerLimits | None = None, file: Path | None = None) -> None:
+        self.service = ScriptedService(file)
+        self.listener = Listener(self.service, "TEST", limits)
+        self.port = self.listener.listen("127.0.0.1", 0)
+        self.clients: list[Client] = []
+
+    async def __aenter__(self) -> "World":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self.clients:
+            await client.close()
+        await self.listener.close(grace_seconds=0)
+        self.service.close()
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.clients.append(client)
+        return client
+
+    async def until(self, condition) -> None:
+        """Let the loop run until something is so."""
+        async with asyncio.timeout(20):
+            while not condition():
+                await asyncio.sleep(0.005)

@@ -1,0 +1,318 @@
+"""Connections over real sockets: order, turns, limits, back-pressure, goodbye."""
+
+import asyncio
+import resource
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
+from runnel.net.listener import ListenerLimits
+from tests.net.scripted import World, frame
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request):
+    """Both event loops must do."""
+    factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
+
+    def runner(coroutine):
+        with asyncio.Runner(loop_factory=factory) as loop:
+            return loop.run(coroutine)
+
+    return runner
+
+
+def test_answers_come_in_the_order_of_requests(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(b"lfirst", b"esecond", b"tthird", b"nothing", b"efourth")
+            await world.until(lambda: len(world.service.served) == 5)
+            world.service.release()
+            assert [await client.receive() for _ in range(4)] == [b"first", b"second", b"third", b"fourth"]
+
+    run(story())
+
+
+def test_all_frames_of_one_receive_share_a_turn(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(*[b"t%d" % number for number in range(20)])
+            assert [await client.receive() for _ in range(20)] == [b"%d" % number for number in range(20)]
+            assert world.service.turns < 20
+
+    run(story())
+
+
+def test_a_frame_may_come_byte_by_byte(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            for byte in frame(b"ehello") + frame(b"eworld"):
+                client.writer.write(bytes([byte]))
+                await client.writer.drain()
+                await asyncio.sleep(0)
+            assert [await client.receive(), await client.receive()] == [b"hello", b"world"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("size", [65_530, 65_537, 300_000, 5_000_000])
+def test_large_frames_arrive_whole_among_small_ones(run, size):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            large = b"e" + bytes(index % 251 for index in range(1000)) * (size // 1000)
+            client.send(b"esmall", large, b"eafter", large)
+            assert await client.receive() == b"small"
+            assert await client.receive() == large[1:]
+            assert await client.receive() == b"after"
+            assert await client.receive() == large[1:]
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(story())
+
+
+def test_a_held_line_stops_the_next_request_until_it_is_answered(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(b"hwait", b"enext", b"e" + bytes(100_000), b"elast")
+            await world.until(lambda: world.service.later)
+            await asyncio.sleep(0.05)
+            assert world.service.served == [b"hwait"]
+            world.service.release()
+            assert await client.receive() == b"wait"
+            assert await client.receive() == b"next"
+            assert await client.receive() == bytes(100_000)
+            assert await client.receive() == b"last"
+
+    run(story())
+
+
+def test_other_connections_go_on_while_one_waits(run):
+    async def story() -> None:
+        async with World() as world:
+            waiting, busy = await world.connect(), await world.connect()
+            waiting.send(b"hwait")
+            await world.until(lambda: world.service.later)
+            assert await busy.ask(b"ehello") == b"hello"
+            world.service.release()
+            assert await waiting.receive() == b"wait"
+
+    run(story())
+
+
+def test_hanging_up_answers_what_came_before(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(b"tbefore", b"x", b"eafter")
+            assert await client.receive() == b"before"
+            assert await client.is_closed()
+            assert b"eafter" not in world.service.served
+            assert len(world.service.gone) == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), 101, 2**31 - 1])
+def test_impossible_sizes_close_the_connection(run, size, caplog):
+    async def story() -> None:
+        async with World(ListenerLimits(request_bytes_max=100)) as world:
+            client = await world.connect()
+            client.writer.write(struct.pack(">i", size) + b"e")
+            assert await client.is_closed()
+            assert await (await world.connect()).ask(b"estill here") == b"still here"
+
+    run(story())
+    assert [record.levelname for record in caplog.records if record.name == "runnel.net"] == ["WARNING"]
+
+
+def test_a_file_travels_between_buffers(run, tmp_path: Path):
+    content = bytes(index % 253 for index in range(3_000_001))
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+
+    async def story() -> None:
+        async with World(file=path) as world:
+            client = await world.connect()
+            client.send(b"ehead", b"f3000001", b"etail", b"f5", b"f0"[:2] + b"7")
+            assert await client.receive() == b"head"
+            assert await client.receive() == content
+            assert await client.receive() == b"tail"
+            assert await client.receive() == content[:5]
+
+    run(story())
+
+
+def test_a_reader_that_never_reads_stops_being_served(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.writer.transport.pause_reading()
+            client.send(*[b"b1000000"] * 200)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            await asyncio.sleep(0.3)
+            served = len(world.service.served)
+            # What is unsent stays below the bound, give or take the answer that crossed it and socket buffers.
+            assert served < 2 * ANSWER_BYTES_PENDING_MAX // 1_000_000 + 10
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+            client.writer.transport.resume_reading()
+            for _ in range(200):
+                assert len(await client.receive()) == 1_000_000
+
+    run(story())
+
+
+def test_unanswered_requests_are_bounded(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            total = REQUESTS_IN_FLIGHT_MAX + 100
+            client.send(*[b"l%d" % number for number in range(total)])
+            await world.until(lambda: len(world.service.later) == REQUESTS_IN_FLIGHT_MAX)
+            await asyncio.sleep(0.05)
+            assert len(world.service.served) == REQUESTS_IN_FLIGHT_MAX
+            for number in range(total):
+                await world.until(lambda: world.service.later)
+                world.service.release()
+                assert await client.receive() == b"%d" % number
+
+    run(story())
+
+
+def test_half_received_requests_share_a_bound(run):
+    async def story() -> None:
+        async with World(ListenerLimits(receive_memory_bytes_max=2_000_000)) as world:
+            first, second = await world.connect(), await world.connect()
+            request = frame(b"e" + bytes(1_500_000))
+            first.writer.write(request[:-1])
+            await world.until(lambda: world.listener.memory.reserved_bytes == 1_500_001)
+            second.writer.write(request)
+            await asyncio.sleep(0.05)
+            assert world.listener.memory.reserved_bytes == 1_500_001
+            first.writer.write(request[-1:])
+            assert len(await first.receive()) == 1_500_000
+            assert len(await second.receive()) == 1_500_000
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(story())
+
+
+def test_a_vanished_sender_gives_its_memory_back(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.writer.write(struct.pack(">i", 1_000_000) + bytes(10))
+            await world.until(lambda: world.listener.memory.reserved_bytes == 1_000_000)
+            await client.close()
+            await world.until(lambda: world.listener.memory.reserved_bytes == 0)
+
+    run(story())
+
+
+def test_connections_beyond_the_limit_wait_for_room(run):
+    async def story() -> None:
+        async with World(ListenerLimits(connections_max=2)) as world:
+            first, second = await world.connect(), await world.connect()
+            assert await first.ask(b"e1") == b"1"
+            assert await second.ask(b"e2") == b"2"
+            third = await world.connect()
+            third.send(b"e3")
+            await asyncio.sleep(0.05)
+            assert len(world.listener.connections) == 2
+            await first.close()
+            assert await third.receive() == b"3"
+
+    run(story())
+
+
+def test_one_address_has_a_limit_of_its_own(run):
+    async def story() -> None:
+        async with World(ListenerLimits(connections_per_host_max=1)) as world:
+            first = await world.connect()
+            assert await first.ask(b"e1") == b"1"
+            assert await (await world.connect()).is_closed()
+            await first.close()
+            await world.until(lambda: not world.listener.connections)
+            assert await (await world.connect()).ask(b"e2") == b"2"
+
+    run(story())
+
+
+def test_silent_connections_are_closed(run):
+    async def story() -> None:
+        async with World(ListenerLimits(idle_max_ms=200)) as world:
+            silent = await world.connect()
+            async with asyncio.timeout(10):
+                assert await silent.is_closed()
+
+    run(story())
+
+
+def test_goodbye_waits_for_answers_that_are_due(run):
+    async def story() -> None:
+        world = World()
+        client = await world.connect()
+        client.send(b"ldue")
+        await world.until(lambda: world.service.later)
+        closing = asyncio.create_task(world.listener.close(grace_seconds=5))
+        await asyncio.sleep(0.03)
+        client.send(b"etoo late")
+        world.service.release()
+        assert await client.receive() == b"due"
+        assert await client.is_closed()
+        await closing
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", world.port)
+        await client.close()
+        assert b"etoo late" not in world.service.served
+
+    run(story())
+
+
+def test_goodbye_does_not_wait_for_ever(run):
+    async def story() -> None:
+        world = World()
+        client = await world.connect()
+        client.send(b"lnever")
+        await world.until(lambda: world.service.later)
+        await world.listener.close(grace_seconds=0.05)
+        assert await client.is_closed()
+        await client.close()
+        # An answer that comes after all has nowhere to go, and harms nobody.
+        world.service.release()
+
+    run(story())
+
+
+def test_a_bug_in_the_service_costs_one_connection(run, caplog):
+    async def story() -> None:
+        async with World() as world:
+            client, other = await world.connect(), await world.connect()
+            client.send(b"bnot a number")
+            assert await client.is_closed()
+            assert await other.ask(b"efine") == b"fine"
+
+    run(story())
+    assert "serving" in caplog.text
+
+
+def test_a_reset_in_the_middle_of_an_answer_is_quiet(run, caplog):
+    async def story() -> None:
+        async with World() as world:
+            raw = socket.create_connection(("127.0.0.1", world.port))
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            raw.sendall(frame(b"b50000000"))
+            await world.until(lambda: world.service.served)
+            raw.close()
+            await world.until(lambda: not world.listener.connections)
+
+    run(story())
+    assert "Traceback" not in caplog.text
