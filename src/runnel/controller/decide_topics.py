@@ -1,11 +1,10 @@
 """Deciding on topics: create, delete, add partitions. Each item of a request is decided by itself."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from runnel.controller.config_rules import check_configs
-from runnel.controller.decision import Decision
+from runnel.controller.decision import Decision, repeated_in
 from runnel.controller.image import MetadataImage
 from runnel.controller.placement import place, place_by_hand
 from runnel.controller.settings import Settings
@@ -56,7 +55,7 @@ def decide_create_topics(
     config_reply: ConfigReply | None = None,
 ) -> Decision[CreateTopicsResponse]:
     """Create each topic that can be; with `validate_only` just say which could."""
-    repeated = _repeated(topic.name for topic in request.topics)
+    repeated = repeated_in(topic.name for topic in request.topics)
     # Topics of this request are not in the image yet, but their names are taken all the same.
     taken: dict[str, str] = {}
     decision = Decision[CreateTopicsResponse]([], CreateTopicsResponse())
@@ -184,7 +183,7 @@ def decide_delete_topics(
 ) -> Decision[DeleteTopicsResponse]:
     """Delete each topic that exists, by name or by id."""
     asked = request.topics or [DeleteTopicState(name) for name in request.topic_names]
-    repeated = _repeated((state.name, state.topic_id) for state in asked)
+    repeated = repeated_in((state.name, state.topic_id) for state in asked)
     decision = Decision[DeleteTopicsResponse]([], DeleteTopicsResponse())
     doomed: set[bytes] = set()
     for state in asked:
@@ -228,7 +227,7 @@ def decide_create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, chance: Chance
 ) -> Decision[CreatePartitionsResponse]:
     """Give topics more partitions; there is no way to give them fewer."""
-    repeated = _repeated(topic.name for topic in request.topics)
+    repeated = repeated_in(topic.name for topic in request.topics)
     decision = Decision[CreatePartitionsResponse]([], CreatePartitionsResponse())
     for asked in request.topics:
         result = CreatePartitionsTopicResult(asked.name)
@@ -273,7 +272,3 @@ def _more_partitions(
     else:
         states = [_assigned_state(image, assignment.broker_ids, copies) for assignment in asked.assignments]
     return [partition_record(topic, current + index, state) for index, state in enumerate(states)]
-
-
-def _repeated(values: Iterator[object]) -> set[object]:
-    return {value for value, count in Counter(values).items() if count > 1}

@@ -45,7 +45,10 @@ def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
     else:
         unknown = [node_id for node_id in replicas if node_id not in image.brokers]
         if unknown:
-            complaint = f"The manual partition assignment includes broker {unknown[0]}, but no such broker is registered."
+            complaint = (
+                f"The manual partition assignment includes broker {unknown[0]}, "
+                "but no such broker is registered."
+            )
     if complaint:
         raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
 

@@ -1,0 +1,180 @@
+"""Deciding on settings: set one, take one back, add to a list; or replace all that a resource has."""
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+from runnel.controller.config_rules import check_broker_scope, check_configs, definition_of
+from runnel.controller.config_types import BadConfig, ConfigType
+from runnel.controller.decision import Decision, repeated_in
+from runnel.controller.image import MetadataImage
+from runnel.controller.log_settings import topic_default
+from runnel.controller.settings import Settings
+from runnel.controller.values import ConfigResource, ResourceType
+from runnel.messages import alter_configs, incremental_alter_configs
+from runnel.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from runnel.messages.incremental_alter_configs import (
+    AlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.schemas.metadata import ConfigRecord, MetadataRecord
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs can do to one setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def decide_incremental_alter_configs(
+    image: MetadataImage, settings: Settings, request: IncrementalAlterConfigsRequest
+) -> Decision[IncrementalAlterConfigsResponse]:
+    """Change single settings of each resource; a resource changes as a whole or not at all."""
+    repeated = repeated_in((asked.resource_type, asked.resource_name) for asked in request.resources)
+    decision = Decision[IncrementalAlterConfigsResponse]([], IncrementalAlterConfigsResponse())
+    for asked in request.resources:
+        resource = ConfigResource(asked.resource_type, asked.resource_name)
+        result = incremental_alter_configs.AlterConfigsResourceResponse(0, None, *resource)
+        try:
+            if resource in repeated:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_resource(image, resource)
+            _check_keys(config.name for config in asked.configs)
+            new = image.configs.get(resource, {}).copy()
+            for config in asked.configs:
+                _alter(new, settings, resource, config)
+            records = _difference(image, settings, resource, new)
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        else:
+            decision.records += [] if request.validate_only else records
+        decision.reply.responses.append(result)
+    return decision
+
+
+def decide_alter_configs(
+    image: MetadataImage, settings: Settings, request: AlterConfigsRequest
+) -> Decision[AlterConfigsResponse]:
+    """Make each resource have exactly the settings that are given."""
+    repeated = repeated_in((asked.resource_type, asked.resource_name) for asked in request.resources)
+    decision = Decision[AlterConfigsResponse]([], AlterConfigsResponse())
+    for asked in request.resources:
+        resource = ConfigResource(asked.resource_type, asked.resource_name)
+        result = alter_configs.AlterConfigsResourceResponse(0, None, *resource)
+        try:
+            if resource in repeated:
+                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            _check_resource(image, resource)
+            _check_keys(config.name for config in asked.configs)
+            new = {config.name: _not_null(config.name, config.value) for config in asked.configs}
+            records = _difference(image, settings, resource, new)
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        else:
+            decision.records += [] if request.validate_only else records
+        decision.reply.responses.append(result)
+    return decision
+
+
+def _alter(
+    new: dict[str, str], settings: Settings, resource: ConfigResource, config: AlterableConfig
+) -> None:
+    name = config.name
+    match config.config_operation:
+        case Operation.SET:
+            new[name] = _not_null(name, config.value)
+        case Operation.DELETE:
+            new.pop(name, None)
+        case Operation.APPEND | Operation.SUBTRACT as operation:
+            change = _words(_not_null(name, config.value))
+            present = _list_before(new, settings, resource, name, Operation(operation).name)
+            if operation == Operation.APPEND:
+                words = [*present, *(word for word in change if word not in present)]
+            else:
+                words = [word for word in present if word not in change]
+            new[name] = ",".join(words)
+        case other:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown config operation: {other}")
+
+
+def _list_before(
+    new: dict[str, str], settings: Settings, resource: ConfigResource, name: str, verb: str
+) -> list[str]:
+    try:
+        definition = definition_of(resource.type, name)
+    except BadConfig as error:
+        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if definition.type is not ConfigType.LIST:
+        raise Refused(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
+    if name in new:
+        return _words(new[name])
+    if resource.type == ResourceType.TOPIC:
+        inherited = topic_default(settings, name)
+        assert isinstance(inherited, list)
+        return inherited
+    return _words(definition.default or "")
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _not_null(name: str, value: str | None) -> str:
+    if value is None:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    return value
+
+
+def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
+    match resource.type:
+        case ResourceType.TOPIC:
+            if resource.name not in image.topics:
+                raise Refused(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
+                )
+        case ResourceType.BROKER:
+            _check_broker(image, resource.name)
+        case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
+            if not resource.name:
+                kind = "Group" if resource.type == ResourceType.GROUP else "Subscription"
+                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} name can't be empty")
+        case ResourceType.BROKER_LOGGER:
+            raise Refused(ErrorCode.INVALID_REQUEST, "The log levels of this broker are set when it starts.")
+        case other:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
+
+
+def _check_broker(image: MetadataImage, name: str) -> None:
+    if not name:
+        return
+    if not name.isascii() or not name.isdecimal():
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    if int(name) not in image.brokers:
+        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+
+
+def _check_keys(names: Iterable[str]) -> None:
+    if repeated_in(names):
+        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+
+
+def _difference(
+    image: MetadataImage, settings: Settings, resource: ConfigResource, new: dict[str, str]
+) -> list[MetadataRecord]:
+    """The records that turn what a resource has into `new`, once that is known to be allowed."""
+    old = image.configs.get(resource, {})
+    set_ = {name: value for name, value in new.items() if old.get(name) != value}
+    removed = [name for name in old if name not in new]
+    if resource.type == ResourceType.BROKER:
+        check_broker_scope([*set_, *removed], is_for_all=not resource.name)
+        check_configs(settings, resource.type, set_)
+    else:
+        check_configs(settings, resource.type, new)
+    return [
+        *(ConfigRecord(resource.type, resource.name, name, value) for name, value in set_.items()),
+        *(ConfigRecord(resource.type, resource.name, name, None) for name in removed),
+    ]
