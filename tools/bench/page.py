@@ -14,8 +14,8 @@ ratio. Written by `make bench` from [bench/latest.json](bench/latest.json), whic
 measurement. Times and rates on a shared machine wander: trust the ratios and the CPU figures.
 
 Both keep their defaults: records are acknowledged from the page cache, neither calls fsync. The rows "acks
-wait for the disk" are the exception: Runnel with `flush.policy=commit` (one fdatasync for all who wait), Kafka
-with `flush.messages=1`.
+wait for the disk" are the exception: Runnel with `flush.policy=commit` (one fdatasync for all who wait),
+Kafka with `flush.messages=1`.
 """
 
 SCALING = [

@@ -47,7 +47,7 @@ def _small_produce(bench: Bench, partitions: int) -> Numbers:
         return {}
     shape: Shape = {"connections": 16, "in_flight": 8, "topic": "many-0", "partitions": partitions}
     body: Shape = {"records": 1, "record_bytes": 100, "acks": 1}
-    bench.load("produce", **shape, **body, seconds=1.0)
+    bench.warm("produce", **shape, **body)
     with bench.meter as producing:
         produced = bench.load("produce", **shape, **body)
     return {"produce_rps": produced["rps"], "produce_cpu_us": producing.spent_s / produced["reqs"] * 1e6}

@@ -32,7 +32,8 @@ def broken_frames(count: int, seed: int) -> Iterator[bytes]:
 
 
 def create(bootstrap: str, topic: str) -> None:
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
 
 
 def still_works(bootstrap: str) -> list[str]:
