@@ -1,4 +1,7 @@
-"""AddOffsetsToTxn."""
+"""AddOffsetsToTxn: a transaction is about to commit offsets of this group.
+
+v3 flexible
+"""
 
 from __future__ import annotations
 

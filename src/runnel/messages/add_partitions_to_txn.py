@@ -1,4 +1,7 @@
-"""AddPartitionsToTxn."""
+"""AddPartitionsToTxn: a transaction is about to write to these partitions.
+
+v3 flexible · v4 many transactions at once, between brokers only
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class AddPartitionsToTxnTransaction(Struct):
     transactional_id: string = ""
     producer_id: int64 = 0
     producer_epoch: int16 = 0
-    verify_only: boolean = False
+    verify_only: boolean = False  # ask whether it is there, do not add
     topics: list[AddPartitionsToTxnTopic] = field()
 
 

@@ -1,4 +1,7 @@
-"""AddRaftVoter."""
+"""AddRaftVoter: let a controller vote in the metadata quorum.
+
+v1 may be answered before it is committed
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""AlterClientQuotas."""
+"""AlterClientQuotas: set quotas or take them back.
+
+v1 flexible
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from runnel.wire import Request, Response, Struct, boolean, field, float64, int1
 
 class EntityData(Struct):
     entity_type: string = ""
-    entity_name: string | None = field()
+    entity_name: string | None = field()  # null is the default of its type
 
 
 class OpData(Struct):

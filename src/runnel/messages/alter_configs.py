@@ -1,4 +1,7 @@
-"""AlterConfigs."""
+"""AlterConfigs: replace all settings of a resource. What is not named goes back to its default.
+
+v2 flexible
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ class AlterableConfig(Struct):
 
 
 class AlterConfigsResource(Struct):
-    resource_type: int8 = 0
+    resource_type: int8 = 0  # 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group
     resource_name: string = ""
     configs: list[AlterableConfig] = field()
 

@@ -1,4 +1,7 @@
-"""AlterPartitionReassignments."""
+"""AlterPartitionReassignments: move partitions to other brokers, or call a move off.
+
+v1 may forbid a change of the replication factor
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from runnel.wire import Request, Response, Struct, boolean, field, int16, int32,
 
 class ReassignablePartition(Struct):
     partition_index: int32 = 0
-    replicas: list[int32] | None = field(default=None)
+    replicas: list[int32] | None = field(default=None)  # null calls the move off
 
 
 class ReassignableTopic(Struct):

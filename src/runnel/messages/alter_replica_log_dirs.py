@@ -1,4 +1,7 @@
-"""AlterReplicaLogDirs."""
+"""AlterReplicaLogDirs: move replicas to another directory of the broker.
+
+v2 flexible
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets."""
+"""AlterShareGroupOffsets: make a share group start to read elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials."""
+"""AlterUserScramCredentials: set or remove how users prove to know their password."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ScramCredentialDeletion(Struct):
 
 class ScramCredentialUpsertion(Struct):
     name: string = ""
-    mechanism: int8 = 0
+    mechanism: int8 = 0  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     iterations: int32 = 0
     salt: bytes_ = field()
     salted_password: bytes_ = field()

@@ -1,4 +1,9 @@
-"""ApiVersions."""
+"""ApiVersions: what does this broker speak? The first request on most connections.
+
+v3 flexible, tells the client's software and the broker's features · v4 features with a minimum of
+0. A version that we do not know is answered in v0 with UNSUPPORTED_VERSION and the list; the
+response header never has tagged fields.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +38,6 @@ class ApiVersionsResponse(Response, api=18, versions="0-4", flexible="3+"):
     api_keys: list[ApiVersion] = field()
     throttle_time_ms: int32 = field("1+")
     supported_features: list[SupportedFeatureKey] = field("3+", tag=0)
-    finalized_features_epoch: int64 = field("3+", default=-1, tag=1)
+    finalized_features_epoch: int64 = field("3+", default=-1, tag=1)  # -1 while unknown
     finalized_features: list[FinalizedFeatureKey] = field("3+", tag=2)
-    zk_migration_ready: boolean = field("3+", tag=3)
+    zk_migration_ready: boolean = field("3+", tag=3)  # always false

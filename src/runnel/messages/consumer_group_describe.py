@@ -1,4 +1,7 @@
-"""ConsumerGroupDescribe."""
+"""ConsumerGroupDescribe: consumer groups with their members (KIP-848).
+
+v1 kind of member
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Member(Struct):
     subscribed_topic_regex: string | None = None
     assignment: Assignment = field()
     target_assignment: Assignment = field()
-    member_type: int8 = field("1+", default=-1)
+    member_type: int8 = field("1+", default=-1)  # 0 classic, 1 consumer, -1 unknown
 
 
 class DescribedGroup(Struct):
@@ -43,7 +46,8 @@ class DescribedGroup(Struct):
     assignment_epoch: int32 = 0
     assignor_name: string = ""
     members: list[Member] = field()
-    authorized_operations: int32 = -2147483648
+    # bits of the allowed operations; the default says that nobody asked
+    authorized_operations: int32 = -0x80000000
 
 
 class ConsumerGroupDescribeResponse(Response, api=69, versions="0-1", flexible="0+"):

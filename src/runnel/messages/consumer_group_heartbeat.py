@@ -1,4 +1,7 @@
-"""ConsumerGroupHeartbeat."""
+"""ConsumerGroupHeartbeat: the one request by which a member of a consumer group lives (KIP-848).
+
+v1 regular expressions, and the member makes its own id
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ class TopicPartitions(Struct):
 class ConsumerGroupHeartbeatRequest(Request, api=68, versions="0-1", flexible="0+"):
     group_id: string = ""
     member_id: string = ""
-    member_epoch: int32 = 0
+    member_epoch: int32 = 0  # 0 joins, -1 leaves, -2 a static member leaves for a while
     instance_id: string | None = None
     rack_id: string | None = None
-    rebalance_timeout_ms: int32 = -1
-    subscribed_topic_names: list[string] | None = field(default=None)
+    rebalance_timeout_ms: int32 = -1  # -1 if unchanged
+    subscribed_topic_names: list[string] | None = field(default=None)  # null if unchanged
     subscribed_topic_regex: string | None = field("1+", default=None)
     server_assignor: string | None = None
-    topic_partitions: list[TopicPartitions] | None = field(default=None)
+    topic_partitions: list[TopicPartitions] | None = field(default=None)  # owned now; null if unchanged
 
 
 class Assignment(Struct):
@@ -34,4 +37,4 @@ class ConsumerGroupHeartbeatResponse(Response, api=68, versions="0-1", flexible=
     member_id: string | None = None
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0
-    assignment: Assignment | None = field(default=None)
+    assignment: Assignment | None = field(default=None)  # null if unchanged

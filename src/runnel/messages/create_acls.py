@@ -1,4 +1,7 @@
-"""CreateAcls."""
+"""CreateAcls: add rules of access.
+
+v1 prefixed names · v2 flexible · v3 users as resources
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from runnel.wire import Request, Response, Struct, field, int8, int16, int32, st
 class AclCreation(Struct):
     resource_type: int8 = 0
     resource_name: string = ""
-    resource_pattern_type: int8 = 3
+    resource_pattern_type: int8 = 3  # 3 literal, 4 prefixed
     principal: string = ""
     host: string = ""
     operation: int8 = 0

@@ -1,4 +1,7 @@
-"""CreateDelegationToken."""
+"""CreateDelegationToken: a secret that stands for its owner for a while.
+
+v2 flexible · v3 on behalf of another owner
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ class CreateDelegationTokenRequest(Request, api=38, versions="1-3", flexible="2+
     owner_principal_type: string | None = field("3+")
     owner_principal_name: string | None = field("3+")
     renewers: list[CreatableRenewers] = field()
-    max_lifetime_ms: int64 = 0
+    max_lifetime_ms: int64 = 0  # -1 for the broker's default
 
 
 class CreateDelegationTokenResponse(Response, api=38, versions="1-3", flexible="2+"):

@@ -1,4 +1,7 @@
-"""CreatePartitions."""
+"""CreatePartitions: give topics more partitions.
+
+v2 flexible
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ class CreatePartitionsAssignment(Struct):
 
 class CreatePartitionsTopic(Struct):
     name: string = ""
-    count: int32 = 0
+    count: int32 = 0  # the new total
+    # of the new ones only; null lets the broker place them
     assignments: list[CreatePartitionsAssignment] | None = field()
 
 

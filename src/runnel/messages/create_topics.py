@@ -1,4 +1,7 @@
-"""CreateTopics."""
+"""CreateTopics: make topics, with partitions and settings.
+
+v4 defaults for the numbers · v5 flexible, answers with the settings · v7 topic ids
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ class CreatableTopicConfig(Struct):
 
 class CreatableTopic(Struct):
     name: string = ""
-    num_partitions: int32 = 0
-    replication_factor: int16 = 0
+    num_partitions: int32 = 0  # -1 for the default, or with assignments
+    replication_factor: int16 = 0  # -1 for the default, or with assignments
     assignments: list[CreatableReplicaAssignment] = field()
     configs: list[CreatableTopicConfig] = field()
 
@@ -42,7 +45,7 @@ class CreatableTopicResult(Struct):
     topic_id: uuid = field("7+")
     error_code: int16 = 0
     error_message: string | None = field()
-    topic_config_error_code: int16 = field("5+", tag=0)
+    topic_config_error_code: int16 = field("5+", tag=0)  # why the settings are not shown
     num_partitions: int32 = field("5+", default=-1)
     replication_factor: int16 = field("5+", default=-1)
     configs: list[CreatableTopicConfigs] | None = field("5+")

@@ -1,4 +1,7 @@
-"""DeleteAcls."""
+"""DeleteAcls: remove the rules of access that match filters.
+
+v1 prefixed names · v2 flexible · v3 users as resources
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from runnel.wire import Request, Response, Struct, field, int8, int16, int32, st
 
 class DeleteAclsFilter(Struct):
     resource_type_filter: int8 = 0
-    resource_name_filter: string | None = field()
-    pattern_type_filter: int8 = 3
+    resource_name_filter: string | None = field()  # null matches any, as below
+    pattern_type_filter: int8 = 3  # 1 any, 2 match, 3 literal, 4 prefixed
     principal_filter: string | None = field()
     host_filter: string | None = field()
     operation: int8 = 0

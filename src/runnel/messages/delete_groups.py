@@ -1,4 +1,7 @@
-"""DeleteGroups."""
+"""DeleteGroups: remove empty groups with their offsets.
+
+v2 flexible
+"""
 
 from __future__ import annotations
 

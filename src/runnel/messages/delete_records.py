@@ -1,4 +1,7 @@
-"""DeleteRecords."""
+"""DeleteRecords: drop all records below an offset.
+
+v2 flexible
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, int64, s
 
 class DeleteRecordsPartition(Struct):
     partition_index: int32 = 0
-    offset: int64 = 0
+    offset: int64 = 0  # -1: all that is committed
 
 
 class DeleteRecordsTopic(Struct):
@@ -22,7 +25,7 @@ class DeleteRecordsRequest(Request, api=21, versions="0-2", flexible="2+"):
 
 class DeleteRecordsPartitionResult(Struct):
     partition_index: int32 = 0
-    low_watermark: int64 = 0
+    low_watermark: int64 = 0  # the first offset that is left
     error_code: int16 = 0
 
 

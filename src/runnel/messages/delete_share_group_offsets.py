@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets."""
+"""DeleteShareGroupOffsets: a share group no longer reads these topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteTopics."""
+"""DeleteTopics: remove topics and all their records.
+
+v4 flexible · v5 error message · v6 by topic id
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, string, 
 
 
 class DeleteTopicState(Struct):
-    name: string | None = None
+    name: string | None = None  # null: by id
     topic_id: uuid = field()
 
 

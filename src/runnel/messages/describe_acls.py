@@ -1,4 +1,7 @@
-"""DescribeAcls."""
+"""DescribeAcls: the rules of access that match a filter.
+
+v1 prefixed names · v2 flexible · v3 users as resources
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ from runnel.wire import Request, Response, Struct, field, int8, int16, int32, st
 
 class DescribeAclsRequest(Request, api=29, versions="1-3", flexible="2+"):
     resource_type_filter: int8 = 0
-    resource_name_filter: string | None = field()
-    pattern_type_filter: int8 = 3
+    resource_name_filter: string | None = field()  # null matches any, as below
+    pattern_type_filter: int8 = 3  # 1 any, 2 match, 3 literal, 4 prefixed
     principal_filter: string | None = field()
     host_filter: string | None = field()
     operation: int8 = 0

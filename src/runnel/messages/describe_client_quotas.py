@@ -1,4 +1,7 @@
-"""DescribeClientQuotas."""
+"""DescribeClientQuotas: the quotas that match a filter.
+
+v1 flexible
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,18 @@ from runnel.wire import Request, Response, Struct, boolean, field, float64, int8
 
 class ComponentData(Struct):
     entity_type: string = ""
-    match_type: int8 = 0
+    match_type: int8 = 0  # 0 this name, 1 the default, 2 any name
     match: string | None = field()
 
 
 class DescribeClientQuotasRequest(Request, api=48, versions="0-1", flexible="1+"):
     components: list[ComponentData] = field()
-    strict: boolean = False
+    strict: boolean = False  # no entities with further components
 
 
 class EntityData(Struct):
     entity_type: string = ""
-    entity_name: string | None = field()
+    entity_name: string | None = field()  # null is the default of its type
 
 
 class ValueData(Struct):

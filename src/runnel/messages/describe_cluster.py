@@ -1,4 +1,7 @@
-"""DescribeCluster."""
+"""DescribeCluster: the brokers or controllers of the cluster.
+
+v1 kind of endpoints · v2 fenced brokers
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from runnel.wire import Request, Response, Struct, boolean, field, int8, int16, 
 
 class DescribeClusterRequest(Request, api=60, versions="0-2", flexible="0+"):
     include_cluster_authorized_operations: boolean = False
-    endpoint_type: int8 = field("1+", default=1)
+    endpoint_type: int8 = field("1+", default=1)  # 1 brokers, 2 controllers
     include_fenced_brokers: boolean = field("2+")
 
 
@@ -27,4 +30,5 @@ class DescribeClusterResponse(Response, api=60, versions="0-2", flexible="0+"):
     cluster_id: string = ""
     controller_id: int32 = -1
     brokers: list[DescribeClusterBroker] = field()
-    cluster_authorized_operations: int32 = -2147483648
+    # bits of the allowed operations; the default says that nobody asked
+    cluster_authorized_operations: int32 = -0x80000000

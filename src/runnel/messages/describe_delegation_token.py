@@ -1,4 +1,7 @@
-"""DescribeDelegationToken."""
+"""DescribeDelegationToken: the tokens of some owners.
+
+v2 flexible · v3 who asked for the token
+"""
 
 from __future__ import annotations
 

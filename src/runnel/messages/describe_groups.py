@@ -1,4 +1,7 @@
-"""DescribeGroups."""
+"""DescribeGroups: classic groups with their members.
+
+v3 allowed operations · v4 static members · v5 flexible · v6 an unknown group is an error
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,10 @@ class DescribedGroup(Struct):
     group_id: string = ""
     group_state: string = ""
     protocol_type: string = ""
-    protocol_data: string = ""
+    protocol_data: string = ""  # the chosen assignor
     members: list[DescribedGroupMember] = field()
-    authorized_operations: int32 = field("3+", default=-2147483648)
+    # bits of the allowed operations; the default says that nobody asked
+    authorized_operations: int32 = field("3+", default=-0x80000000)
 
 
 class DescribeGroupsResponse(Response, api=15, versions="0-6", flexible="5+"):

@@ -1,4 +1,8 @@
-"""DescribeLogDirs."""
+"""DescribeLogDirs: how much each replica takes on this broker's disks.
+
+v2 flexible · v3 error for the whole answer · v4 size of the volume · v5 directories closed to new
+replicas
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,14 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request, api=35, versions="1-5", flexible="2+"):
-    topics: list[DescribableLogDirTopic] | None = field()
+    topics: list[DescribableLogDirTopic] | None = field()  # null asks for all
 
 
 class DescribeLogDirsPartition(Struct):
     partition_index: int32 = 0
     partition_size: int64 = 0
-    offset_lag: int64 = 0
-    is_future_key: boolean = False
+    offset_lag: int64 = 0  # how far the replica is behind the high watermark, or a move behind its source
+    is_future_key: boolean = False  # a move under way
 
 
 class DescribeLogDirsTopic(Struct):

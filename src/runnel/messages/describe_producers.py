@@ -1,4 +1,4 @@
-"""DescribeProducers."""
+"""DescribeProducers: the idempotent producers that a partition knows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ProducerState(Struct):
     last_sequence: int32 = -1
     last_timestamp: int64 = -1
     coordinator_epoch: int32 = 0
-    current_txn_start_offset: int64 = -1
+    current_txn_start_offset: int64 = -1  # -1 outside of a transaction
 
 
 class PartitionResponse(Struct):

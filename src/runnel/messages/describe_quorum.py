@@ -1,4 +1,7 @@
-"""DescribeQuorum."""
+"""DescribeQuorum: who leads the metadata quorum, and how far the others are.
+
+v1 times of the last fetch · v2 directory ids and listeners
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class ReplicaState(Struct):
     replica_id: int32 = 0
     replica_directory_id: uuid = field("2+")
     log_end_offset: int64 = 0
-    last_fetch_timestamp: int64 = field("1+", default=-1)
+    last_fetch_timestamp: int64 = field("1+", default=-1)  # -1 for the leader itself
     last_caught_up_timestamp: int64 = field("1+", default=-1)
 
 

@@ -1,4 +1,7 @@
-"""DescribeShareGroupOffsets."""
+"""DescribeShareGroupOffsets: where share groups start to read.
+
+v1 lag
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
     group_id: string = ""
-    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field()
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field()  # null asks for all
 
 
 class DescribeShareGroupOffsetsRequest(Request, api=90, versions="0-1", flexible="0+"):

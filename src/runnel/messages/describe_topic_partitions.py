@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions."""
+"""DescribeTopicPartitions: topics with their partitions, page by page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Cursor(Struct):
 
 
 class DescribeTopicPartitionsRequest(Request, api=75, versions="0", flexible="0+"):
-    topics: list[TopicRequest] = field()
+    topics: list[TopicRequest] = field()  # empty asks for all
     response_partition_limit: int32 = 2000
-    cursor: Cursor | None = field(default=None)
+    cursor: Cursor | None = field(default=None)  # where the page begins
 
 
 class DescribeTopicPartitionsResponsePartition(Struct):
@@ -38,10 +38,11 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_id: uuid = field()
     is_internal: boolean = False
     partitions: list[DescribeTopicPartitionsResponsePartition] = field()
-    topic_authorized_operations: int32 = -2147483648
+    # bits of the allowed operations; the default says that nobody asked
+    topic_authorized_operations: int32 = -0x80000000
 
 
 class DescribeTopicPartitionsResponse(Response, api=75, versions="0", flexible="0+"):
     throttle_time_ms: int32 = 0
     topics: list[DescribeTopicPartitionsResponseTopic] = field()
-    next_cursor: Cursor | None = field(default=None)
+    next_cursor: Cursor | None = field(default=None)  # null on the last page

@@ -1,4 +1,4 @@
-"""DescribeTransactions."""
+"""DescribeTransactions: where transactions stand."""
 
 from __future__ import annotations
 

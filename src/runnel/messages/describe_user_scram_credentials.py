@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials."""
+"""DescribeUserScramCredentials: which users can log in by SCRAM; never how."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ class UserName(Struct):
 
 
 class DescribeUserScramCredentialsRequest(Request, api=50, versions="0", flexible="0+"):
-    users: list[UserName] | None = field()
+    users: list[UserName] | None = field()  # null or empty asks for all
 
 
 class CredentialInfo(Struct):
-    mechanism: int8 = 0
+    mechanism: int8 = 0  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
     iterations: int32 = 0
 
 

@@ -1,4 +1,7 @@
-"""ElectLeaders."""
+"""ElectLeaders: give partitions back to their preferred leader, or elect one that is out of sync.
+
+v1 kind of election · v2 flexible
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ class TopicPartitions(Struct):
 
 
 class ElectLeadersRequest(Request, api=43, versions="0-2", flexible="2+"):
-    election_type: int8 = field("1+")
-    topic_partitions: list[TopicPartitions] | None = field()
+    election_type: int8 = field("1+")  # 0 preferred, 1 unclean
+    topic_partitions: list[TopicPartitions] | None = field()  # null for all
     timeout_ms: int32 = 60000
 
 

@@ -1,4 +1,7 @@
-"""EndTxn."""
+"""EndTxn: commit or abort a transaction.
+
+v3 flexible · v5 answers with the identity for the next transaction (KIP-890)
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ class EndTxnRequest(Request, api=26, versions="0-5", flexible="3+"):
     transactional_id: string = ""
     producer_id: int64 = 0
     producer_epoch: int16 = 0
-    committed: boolean = False
+    committed: boolean = False  # false aborts
 
 
 class EndTxnResponse(Response, api=26, versions="0-5", flexible="3+"):

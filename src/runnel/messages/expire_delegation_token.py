@@ -1,4 +1,7 @@
-"""ExpireDelegationToken."""
+"""ExpireDelegationToken: end a token, now or later.
+
+v2 flexible
+"""
 
 from __future__ import annotations
 

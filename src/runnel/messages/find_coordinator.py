@@ -1,4 +1,7 @@
-"""FindCoordinator."""
+"""FindCoordinator: which broker keeps a group or a transaction?
+
+v1 transactions · v3 flexible · v4 many keys at once · v6 share groups
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from runnel.wire import Request, Response, Struct, field, int8, int16, int32, st
 
 class FindCoordinatorRequest(Request, api=10, versions="0-6", flexible="3+"):
     key: string = field("0-3")
-    key_type: int8 = field("1+")
+    key_type: int8 = field("1+")  # 0 group, 1 transaction, 2 share group
     coordinator_keys: list[string] = field("4+")
 
 

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions."""
+"""GetTelemetrySubscriptions: which metrics should a client send? (KIP-714)"""
 
 from __future__ import annotations
 

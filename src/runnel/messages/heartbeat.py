@@ -1,4 +1,7 @@
-"""Heartbeat."""
+"""Heartbeat: a member of a classic group is alive, and learns of rebalances.
+
+v3 static members · v4 flexible
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""IncrementalAlterConfigs."""
+"""IncrementalAlterConfigs: set, delete, append to or subtract from single settings.
+
+v1 flexible
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,12 @@ from runnel.wire import Request, Response, Struct, boolean, field, int8, int16, 
 
 class AlterableConfig(Struct):
     name: string = ""
-    config_operation: int8 = 0
+    config_operation: int8 = 0  # 0 set, 1 delete, 2 append, 3 subtract
     value: string | None = field()
 
 
 class AlterConfigsResource(Struct):
-    resource_type: int8 = 0
+    resource_type: int8 = 0  # 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group
     resource_name: string = ""
     configs: list[AlterableConfig] = field()
 

@@ -1,4 +1,7 @@
-"""InitProducerId."""
+"""InitProducerId: give a producer its identity, or fence its predecessor.
+
+v2 flexible · v3 the producer may present what it has · v6 two-phase commit, not yet stable upstream
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from runnel.wire import Request, Response, boolean, field, int16, int32, int64, 
 
 
 class InitProducerIdRequest(Request, api=22, versions="0-6", flexible="2+"):
-    transactional_id: string | None = field()
+    transactional_id: string | None = field()  # null: idempotent only
     transaction_timeout_ms: int32 = 0
     producer_id: int64 = field("3+", default=-1)
-    producer_epoch: int16 = field("3+", default=-1)
+    producer_epoch: int16 = field("3+", default=-1)  # with the id: only bump it if it is still current
     enable_2pc: boolean = field("6+")
     keep_prepared_txn: boolean = field("6+")
 

@@ -1,4 +1,8 @@
-"""JoinGroup."""
+"""JoinGroup: become a member of a classic group, and wait until all have gathered.
+
+v1 rebalance timeout · v4 a first join only gets a member id · v5 static members · v6 flexible · v7
+protocol type · v8 reason · v9 a static leader may skip the assignment
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,16 @@ from runnel.wire import Request, Response, Struct, boolean, bytes_, field, int16
 
 class JoinGroupRequestProtocol(Struct):
     name: string = ""
-    metadata: bytes_ = field()
+    metadata: bytes_ = field()  # opaque to the broker
 
 
 class JoinGroupRequest(Request, api=11, versions="0-9", flexible="6+"):
     group_id: string = ""
     session_timeout_ms: int32 = 0
-    rebalance_timeout_ms: int32 = field("1+", default=-1)
-    member_id: string = ""
+    rebalance_timeout_ms: int32 = field("1+", default=-1)  # -1: the session timeout
+    member_id: string = ""  # empty at first
     group_instance_id: string | None = field("5+", default=None)
-    protocol_type: string = ""
+    protocol_type: string = ""  # such as "consumer" or "connect"
     protocols: list[JoinGroupRequestProtocol] = field()
     reason: string | None = field("8+", default=None)
 
@@ -36,4 +40,4 @@ class JoinGroupResponse(Response, api=11, versions="0-9", flexible="6+"):
     leader: string = ""
     skip_assignment: boolean = field("9+")
     member_id: string = ""
-    members: list[JoinGroupResponseMember] = field()
+    members: list[JoinGroupResponseMember] = field()  # for the leader only

@@ -1,4 +1,7 @@
-"""LeaveGroup."""
+"""LeaveGroup: members leave a classic group, or are removed from it.
+
+v3 many members at once · v4 flexible · v5 reason
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, string
 
 
 class MemberIdentity(Struct):
-    member_id: string = ""
+    member_id: string = ""  # empty: by instance id alone
     group_instance_id: string | None = None
     reason: string | None = field("5+", default=None)
 

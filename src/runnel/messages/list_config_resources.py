@@ -1,4 +1,7 @@
-"""ListConfigResources."""
+"""ListConfigResources: everything that has settings.
+
+v0 lists client metrics only · v1 any kind
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from runnel.wire import Request, Response, Struct, field, int8, int16, int32, st
 
 
 class ListConfigResourcesRequest(Request, api=74, versions="0-1", flexible="0+"):
-    resource_types: list[int8] = field("1+")
+    resource_types: list[int8] = field("1+")  # empty for any
 
 
 class ConfigResource(Struct):

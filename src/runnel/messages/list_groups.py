@@ -1,4 +1,7 @@
-"""ListGroups."""
+"""ListGroups: the groups that this broker keeps.
+
+v3 flexible · v4 by state · v5 by type
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, string
 
 
 class ListGroupsRequest(Request, api=16, versions="0-5", flexible="3+"):
-    states_filter: list[string] = field("4+")
-    types_filter: list[string] = field("5+")
+    states_filter: list[string] = field("4+")  # empty for any
+    types_filter: list[string] = field("5+")  # empty for any
 
 
 class ListedGroup(Struct):

@@ -1,4 +1,9 @@
-"""ListOffsets."""
+"""ListOffsets: find offsets by time, or the first or last of a partition.
+
+v2 isolation level · v4 leader epoch · v6 flexible · v7 the record with the largest timestamp · v8
+first local offset of a tiered log · v9 last tiered offset · v10 timeout · v11 first offset not yet
+tiered
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,7 @@ from runnel.wire import Request, Response, Struct, field, int8, int16, int32, in
 class ListOffsetsPartition(Struct):
     partition_index: int32 = 0
     current_leader_epoch: int32 = field("4+", default=-1)
-    timestamp: int64 = 0
+    timestamp: int64 = 0  # -1 latest, -2 earliest, -3 largest timestamp, -4 earliest local, -5 latest tiered
 
 
 class ListOffsetsTopic(Struct):
@@ -17,10 +22,10 @@ class ListOffsetsTopic(Struct):
 
 
 class ListOffsetsRequest(Request, api=2, versions="1-11", flexible="6+"):
-    replica_id: int32 = 0
-    isolation_level: int8 = field("2+")
+    replica_id: int32 = 0  # -1 for consumers
+    isolation_level: int8 = field("2+")  # 1: the latest is the first open transaction
     topics: list[ListOffsetsTopic] = field()
-    timeout_ms: int32 = field("10+")
+    timeout_ms: int32 = field("10+")  # for answers that need a tiered log
 
 
 class ListOffsetsPartitionResponse(Struct):

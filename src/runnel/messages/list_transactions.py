@@ -1,4 +1,7 @@
-"""ListTransactions."""
+"""ListTransactions: the transactions that this broker keeps.
+
+v1 by duration · v2 by a pattern of the id
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, int64, s
 class ListTransactionsRequest(Request, api=66, versions="0-2", flexible="0+"):
     state_filters: list[string] = field()
     producer_id_filters: list[int64] = field()
-    duration_filter: int64 = field("1+", default=-1)
+    duration_filter: int64 = field("1+", default=-1)  # at least this many milliseconds; -1 for any
     transactional_id_pattern: string | None = field("2+", default=None)
 
 

@@ -1,4 +1,9 @@
-"""Metadata."""
+"""Metadata: which brokers there are, and who leads which partition.
+
+v1 rack and controller · v2 cluster id · v4 may forbid auto creation · v5 offline replicas · v7
+leader epoch · v8 allowed operations · v9 flexible · v10 topic ids · v12 asks by id alone · v13
+error for the whole answer
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request, api=3, versions="0-13", flexible="9+"):
+    # null asks for all; in v0 an empty list does
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: boolean = field("4+", default=True)
     include_cluster_authorized_operations: boolean = field("8-10")
@@ -27,7 +33,7 @@ class MetadataResponseBroker(Struct):
 class MetadataResponsePartition(Struct):
     error_code: int16 = 0
     partition_index: int32 = 0
-    leader_id: int32 = 0
+    leader_id: int32 = 0  # -1 while there is none
     leader_epoch: int32 = field("7+", default=-1)
     replica_nodes: list[int32] = field()
     isr_nodes: list[int32] = field()
@@ -40,7 +46,8 @@ class MetadataResponseTopic(Struct):
     topic_id: uuid = field("10+")
     is_internal: boolean = field("1+")
     partitions: list[MetadataResponsePartition] = field()
-    topic_authorized_operations: int32 = field("8+", default=-2147483648)
+    # bits of the allowed operations; the default says that nobody asked
+    topic_authorized_operations: int32 = field("8+", default=-0x80000000)
 
 
 class MetadataResponse(Response, api=3, versions="0-13", flexible="9+"):
@@ -49,5 +56,6 @@ class MetadataResponse(Response, api=3, versions="0-13", flexible="9+"):
     cluster_id: string | None = field("2+", default=None)
     controller_id: int32 = field("1+", default=-1)
     topics: list[MetadataResponseTopic] = field()
-    cluster_authorized_operations: int32 = field("8-10", default=-2147483648)
+    # bits of the allowed operations; the default says that nobody asked
+    cluster_authorized_operations: int32 = field("8-10", default=-0x80000000)
     error_code: int16 = field("13+")

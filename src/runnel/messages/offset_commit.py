@@ -1,4 +1,8 @@
-"""OffsetCommit."""
+"""OffsetCommit: remember how far a group has read.
+
+v3 throttle time · v5 no own retention any more · v6 leader epoch · v7 static members · v8 flexible
+· v9 consumer groups (KIP-848) · v10 topic ids
+"""
 
 from __future__ import annotations
 
@@ -20,10 +24,10 @@ class OffsetCommitRequestTopic(Struct):
 
 class OffsetCommitRequest(Request, api=8, versions="2-10", flexible="8+"):
     group_id: string = ""
-    generation_id_or_member_epoch: int32 = -1
+    generation_id_or_member_epoch: int32 = -1  # -1 from outside of the group
     member_id: string = ""
     group_instance_id: string | None = field("7+", default=None)
-    retention_time_ms: int64 = field("2-4", default=-1)
+    retention_time_ms: int64 = field("2-4", default=-1)  # honoured no more
     topics: list[OffsetCommitRequestTopic] = field()
 
 

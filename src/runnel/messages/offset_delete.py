@@ -1,4 +1,4 @@
-"""OffsetDelete."""
+"""OffsetDelete: forget a group's offsets of topics that it no longer reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""OffsetFetch."""
+"""OffsetFetch: how far has a group read?
+
+v2 all topics of a group · v5 leader epoch · v6 flexible · v7 waits for open transactions · v8 many
+groups at once · v9 consumer groups (KIP-848) · v10 topic ids
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,19 @@ class OffsetFetchRequestGroup(Struct):
     group_id: string = ""
     member_id: string | None = field("9+", default=None)
     member_epoch: int32 = field("9+", default=-1)
-    topics: list[OffsetFetchRequestTopics] | None = field()
+    topics: list[OffsetFetchRequestTopics] | None = field()  # null asks for all
 
 
 class OffsetFetchRequest(Request, api=9, versions="1-10", flexible="6+"):
     group_id: string = field("0-7")
-    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
+    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")  # null asks for all
     groups: list[OffsetFetchRequestGroup] = field("8+")
-    require_stable: boolean = field("7+")
+    require_stable: boolean = field("7+")  # do not show what an open transaction may change
 
 
 class OffsetFetchResponsePartition(Struct):
     partition_index: int32 = 0
-    committed_offset: int64 = 0
+    committed_offset: int64 = 0  # -1 if there is none
     committed_leader_epoch: int32 = field("5-7", default=-1)
     metadata: string | None = field()
     error_code: int16 = 0
@@ -45,7 +49,7 @@ class OffsetFetchResponseTopic(Struct):
 
 class OffsetFetchResponsePartitions(Struct):
     partition_index: int32 = 0
-    committed_offset: int64 = 0
+    committed_offset: int64 = 0  # -1 if there is none
     committed_leader_epoch: int32 = -1
     metadata: string | None = field()
     error_code: int16 = 0

@@ -1,4 +1,7 @@
-"""OffsetForLeaderEpoch."""
+"""OffsetForLeaderEpoch: where did an epoch end? So a reader or replica finds where its log and ours part.
+
+v3 tells replicas from consumers · v4 flexible
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, int64, s
 
 class OffsetForLeaderPartition(Struct):
     partition: int32 = 0
-    current_leader_epoch: int32 = -1
+    current_leader_epoch: int32 = -1  # lets the broker fence a client with stale metadata
     leader_epoch: int32 = 0
 
 
@@ -17,14 +20,14 @@ class OffsetForLeaderTopic(Struct):
 
 
 class OffsetForLeaderEpochRequest(Request, api=23, versions="2-4", flexible="4+"):
-    replica_id: int32 = field("3+", default=-2)
+    replica_id: int32 = field("3+", default=-2)  # -1 consumer, -2 anyone
     topics: list[OffsetForLeaderTopic] = field()
 
 
 class EpochEndOffset(Struct):
     error_code: int16 = 0
     partition: int32 = 0
-    leader_epoch: int32 = -1
+    leader_epoch: int32 = -1  # the largest known that is not above the asked one
     end_offset: int64 = -1
 
 

@@ -1,4 +1,8 @@
-"""Produce."""
+"""Produce: append record batches to partitions. With acks=0 there is no response at all.
+
+v3 is the oldest still spoken · v5 log start offset · v8 which records were refused · v9 flexible ·
+v10 tells who leads instead · v12 may add partitions to a transaction by itself · v13 topic ids
+"""
 
 from __future__ import annotations
 
@@ -18,13 +22,13 @@ class TopicProduceData(Struct):
 
 class ProduceRequest(Request, api=0, versions="3-13", flexible="9+"):
     transactional_id: string | None = None
-    acks: int16 = 0
+    acks: int16 = 0  # 0 no answer, 1 the leader has it, -1 all in-sync replicas have it
     timeout_ms: int32 = 0
     topic_data: list[TopicProduceData] = field()
 
 
 class BatchIndexAndErrorMessage(Struct):
-    batch_index: int32 = 0
+    batch_index: int32 = 0  # of the record within its batch
     batch_index_error_message: string | None = None
 
 
@@ -37,11 +41,11 @@ class PartitionProduceResponse(Struct):
     index: int32 = 0
     error_code: int16 = 0
     base_offset: int64 = 0
-    log_append_time_ms: int64 = -1
+    log_append_time_ms: int64 = -1  # -1 if the producer's timestamps were kept
     log_start_offset: int64 = field("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+")
     error_message: string | None = field("8+", default=None)
-    current_leader: LeaderIdAndEpoch | None = field("10+", tag=0)
+    current_leader: LeaderIdAndEpoch | None = field("10+", tag=0)  # with NOT_LEADER_OR_FOLLOWER
 
 
 class TopicProduceResponse(Struct):

@@ -1,4 +1,4 @@
-"""ReadShareGroupState."""
+"""ReadShareGroupState: the delivery state of a share group's partitions; between brokers only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ReadShareGroupStateRequest(Request, api=84, versions="0", flexible="0+"):
 class StateBatch(Struct):
     first_offset: int64 = 0
     last_offset: int64 = 0
-    delivery_state: int8 = 0
+    delivery_state: int8 = 0  # 0 available, 2 acknowledged, 4 archived
     delivery_count: int16 = 0
 
 

@@ -1,4 +1,7 @@
-"""ReadShareGroupStateSummary."""
+"""ReadShareGroupStateSummary: where a share group's partitions start; between brokers only.
+
+v1 count of records that are done
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter."""
+"""RemoveRaftVoter: a controller votes no more in the metadata quorum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""RenewDelegationToken."""
+"""RenewDelegationToken: put off the end of a token.
+
+v2 flexible
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SaslAuthenticate."""
+"""SaslAuthenticate: one step of proving who one is.
+
+v1 how long it holds · v2 flexible
+"""
 
 from __future__ import annotations
 
@@ -13,4 +16,4 @@ class SaslAuthenticateResponse(Response, api=36, versions="0-2", flexible="2+"):
     error_code: int16 = 0
     error_message: string | None = field()
     auth_bytes: bytes_ = field()
-    session_lifetime_ms: int64 = field("1+")
+    session_lifetime_ms: int64 = field("1+")  # authenticate again before; 0 for never

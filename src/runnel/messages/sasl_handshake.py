@@ -1,4 +1,4 @@
-"""SaslHandshake."""
+"""SaslHandshake: choose how to authenticate. After v0 raw tokens follow, after v1 SaslAuthenticate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ShareAcknowledge."""
+"""ShareAcknowledge: say what became of acquired records (KIP-932).
+
+v2 renewal of locks
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from runnel.wire import Request, Response, Struct, boolean, field, int8, int16, 
 class AcknowledgementBatch(Struct):
     first_offset: int64 = 0
     last_offset: int64 = 0
+    # 0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all or one for each
     acknowledge_types: list[int8] = field()
 
 
@@ -24,7 +28,7 @@ class AcknowledgeTopic(Struct):
 class ShareAcknowledgeRequest(Request, api=79, versions="1-2", flexible="0+"):
     group_id: string | None = None
     member_id: string | None = field()
-    share_session_epoch: int32 = 0
+    share_session_epoch: int32 = 0  # 0 begins a session, -1 ends it
     is_renew_ack: boolean = field("2+")
     topics: list[AcknowledgeTopic] = field()
 

@@ -1,4 +1,7 @@
-"""ShareFetch."""
+"""ShareFetch: acquire records from a share group, and acknowledge earlier ones (KIP-932).
+
+v2 how records are acquired, and renewal of locks
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ from runnel.wire import (
 class AcknowledgementBatch(Struct):
     first_offset: int64 = 0
     last_offset: int64 = 0
+    # 0 gap, 1 accept, 2 release, 3 reject, 4 renew; one for all or one for each
     acknowledge_types: list[int8] = field()
 
 
 class FetchPartition(Struct):
     partition_index: int32 = 0
-    partition_max_bytes: int32 = field("0")
     acknowledgement_batches: list[AcknowledgementBatch] = field()
 
 
@@ -43,12 +46,12 @@ class ForgottenTopic(Struct):
 class ShareFetchRequest(Request, api=78, versions="1-2", flexible="0+"):
     group_id: string | None = None
     member_id: string | None = field()
-    share_session_epoch: int32 = 0
+    share_session_epoch: int32 = 0  # 0 begins a session, -1 ends it
     max_wait_ms: int32 = 0
     min_bytes: int32 = 0
     max_bytes: int32 = 0x7FFFFFFF
     max_records: int32 = 0
-    batch_size: int32 = 0
+    batch_size: int32 = 0  # how many records to acquire together
     share_acquire_mode: int8 = field("2+")
     is_renew_ack: boolean = field("2+")
     topics: list[FetchTopic] = field()
@@ -63,7 +66,7 @@ class LeaderIdAndEpoch(Struct):
 class AcquiredRecords(Struct):
     first_offset: int64 = 0
     last_offset: int64 = 0
-    delivery_count: int16 = 0
+    delivery_count: int16 = 0  # how often they were handed out
 
 
 class PartitionData(Struct):

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe."""
+"""ShareGroupDescribe: share groups with their members (KIP-932)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class DescribedGroup(Struct):
     assignment_epoch: int32 = 0
     assignor_name: string = ""
     members: list[Member] = field()
-    authorized_operations: int32 = -2147483648
+    # bits of the allowed operations; the default says that nobody asked
+    authorized_operations: int32 = -0x80000000
 
 
 class ShareGroupDescribeResponse(Response, api=77, versions="1", flexible="0+"):

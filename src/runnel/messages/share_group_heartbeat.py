@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat."""
+"""ShareGroupHeartbeat: the one request by which a member of a share group lives (KIP-932)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, string, 
 class ShareGroupHeartbeatRequest(Request, api=76, versions="1", flexible="0+"):
     group_id: string = ""
     member_id: string = ""
-    member_epoch: int32 = 0
+    member_epoch: int32 = 0  # 0 joins, -1 leaves
     rack_id: string | None = None
-    subscribed_topic_names: list[string] | None = field(default=None)
+    subscribed_topic_names: list[string] | None = field(default=None)  # null if unchanged
 
 
 class TopicPartitions(Struct):
@@ -29,4 +29,4 @@ class ShareGroupHeartbeatResponse(Response, api=76, versions="1", flexible="0+")
     member_id: string | None = None
     member_epoch: int32 = 0
     heartbeat_interval_ms: int32 = 0
-    assignment: Assignment | None = field(default=None)
+    assignment: Assignment | None = field(default=None)  # null if unchanged

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe."""
+"""StreamsGroupDescribe: streams groups with their topology and members (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class DescribedGroup(Struct):
     assignment_epoch: int32 = 0
     topology: Topology | None = field(default=None)
     members: list[Member] = field()
-    authorized_operations: int32 = -2147483648
+    authorized_operations: int32 = -0x80000000
 
 
 class StreamsGroupDescribeResponse(Response, api=89, versions="0", flexible="0+"):

@@ -1,4 +1,7 @@
-"""SyncGroup."""
+"""SyncGroup: the leader hands in everybody's assignment, each member gets its own.
+
+v3 static members · v4 flexible · v5 checks the protocol
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class SyncGroupRequest(Request, api=14, versions="0-5", flexible="4+"):
     group_instance_id: string | None = field("3+", default=None)
     protocol_type: string | None = field("5+", default=None)
     protocol_name: string | None = field("5+", default=None)
-    assignments: list[SyncGroupRequestAssignment] = field()
+    assignments: list[SyncGroupRequestAssignment] = field()  # from the leader only
 
 
 class SyncGroupResponse(Response, api=14, versions="0-5", flexible="4+"):

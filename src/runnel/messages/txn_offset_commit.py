@@ -1,4 +1,7 @@
-"""TxnOffsetCommit."""
+"""TxnOffsetCommit: commit offsets that count when the transaction does.
+
+v2 leader epoch · v3 flexible, checks the member · v5 may add the group by itself (KIP-890)
+"""
 
 from __future__ import annotations
 

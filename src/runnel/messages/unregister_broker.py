@@ -1,4 +1,4 @@
-"""UnregisterBroker."""
+"""UnregisterBroker: forget a broker that will not come back."""
 
 from __future__ import annotations
 

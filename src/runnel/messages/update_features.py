@@ -1,4 +1,7 @@
-"""UpdateFeatures."""
+"""UpdateFeatures: raise or lower the level of features for the whole cluster.
+
+v1 kinds of downgrade, dry run · v2 one answer for all
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from runnel.wire import Request, Response, Struct, boolean, field, int8, int16, 
 
 class FeatureUpdateKey(Struct):
     feature: string = ""
-    max_version_level: int16 = 0
+    max_version_level: int16 = 0  # 0 turns the feature off
     allow_downgrade: boolean = field("0")
-    upgrade_type: int8 = field("1+", default=1)
+    upgrade_type: int8 = field("1+", default=1)  # 1 upgrade, 2 safe downgrade, 3 unsafe downgrade
 
 
 class UpdateFeaturesRequest(Request, api=57, versions="0-2", flexible="0+"):

@@ -1,4 +1,7 @@
-"""WriteShareGroupState."""
+"""WriteShareGroupState: store the delivery state of a share group's partitions; between brokers only.
+
+v1 count of records that are done
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from runnel.wire import Request, Response, Struct, field, int8, int16, int32, in
 class StateBatch(Struct):
     first_offset: int64 = 0
     last_offset: int64 = 0
-    delivery_state: int8 = 0
+    delivery_state: int8 = 0  # 0 available, 2 acknowledged, 4 archived
     delivery_count: int16 = 0
 
 

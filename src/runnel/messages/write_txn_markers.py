@@ -1,4 +1,7 @@
-"""WriteTxnMarkers."""
+"""WriteTxnMarkers: a coordinator tells the partitions' leaders how a transaction ended.
+
+v1 flexible · v2 version of the transaction protocol
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ class WritableTxnMarkerTopic(Struct):
 class WritableTxnMarker(Struct):
     producer_id: int64 = 0
     producer_epoch: int16 = 0
-    transaction_result: boolean = False
+    transaction_result: boolean = False  # true committed, false aborted
     topics: list[WritableTxnMarkerTopic] = field()
     coordinator_epoch: int32 = 0
     transaction_version: int8 = field("2+")
