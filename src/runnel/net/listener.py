@@ -62,6 +62,12 @@ class Listener:
 
     def listen(self, host: str, port: int) -> int:
         """Bind and accept; returns the port, which the system chooses when 0 is asked for."""
+        bound_port = self.bind(host, port)
+        self.accept()
+        return bound_port
+
+    def bind(self, host: str, port: int) -> int:
+        """Take the address; connections wait in the kernel's backlog until `accept`. Returns the port."""
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -77,10 +83,13 @@ class Listener:
             listening.close()
             raise
         self._socket = listening
-        self._accept_again()
-        self._sweep_later()
         bound_port: int = listening.getsockname()[1]
         return bound_port
+
+    def accept(self) -> None:
+        """Begin to serve whoever has connected."""
+        self._accept_again()
+        self._sweep_later()
 
     def dirty(self, connection: Connection) -> None:
         """An answer of this connection was filled outside of its own turn."""

@@ -1,0 +1,167 @@
+"""One broker in this process: settings in, a listening socket out.
+
+start: data folder → metadata → partitions → coordinators → accept        stop: the same way back
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+
+from runnel.broker.broker import Broker
+from runnel.broker.coordinators import Coordinators
+from runnel.broker.dispatch import Dispatch
+from runnel.broker.metadata_log import MetadataLog
+from runnel.broker.metadata_start import start_metadata
+from runnel.controller.settings import Settings
+from runnel.disk.data_directory import DataDirectory
+from runnel.disk.os_files import OsFiles
+from runnel.disk.workers import LoopWorkers
+from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
+from runnel.net.listener import Listener, ListenerLimits
+from runnel.server.addresses import Address, advertised_address, listen_address
+from runnel.server.layers import BadSettings
+from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
+
+SYNC_THREADS = 4
+"""fdatasyncs under way at once; more would queue in the kernel instead of here."""
+
+UPKEEP_INTERVAL_MS = 500
+"""How often the disk is asked what is due; what is not due costs next to nothing."""
+
+log = logging.getLogger("runnel.server")
+
+
+class Node:
+    """A running broker; `async with Node({...}) as node` serves at `node.address` until the block ends."""
+
+    def __init__(self, static: Mapping[str, str] | None = None) -> None:
+        """Check the settings (Kafka's names to texts) and touch nothing. BadSettings or BadConfig."""
+        self.settings = Settings(static)
+        for name in self.settings.ignored:
+            log.warning("%s is a Kafka setting without effect here", name)
+        folders = self.settings.words("log.dirs") or [self.settings.text("log.dir") or ""]
+        if len(folders) != 1:
+            raise BadSettings(f"exactly one data folder is supported, not {len(folders)}: {','.join(folders)}")
+        self.data_folder = os.path.abspath(folders[0])
+        protocols = self.settings.text("listener.security.protocol.map") or ""
+        self._listen = listen_address(self.settings.words("listeners"), protocols)
+        self.address = self._listen
+        """Where clients are told to connect; complete once started."""
+        self._stack = AsyncExitStack()
+
+    @property
+    def port(self) -> int:
+        """The port that the node listens at."""
+        return self._listen.port
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client's bootstrap.servers should say."""
+        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
+        return f"{host}:{self.address.port}"
+
+    async def start(self) -> None:
+        """Serve; on return, clients are answered. What went wrong is raised after everything is undone."""
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._stack = stack.pop_all()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        clock, entropy = SystemClock(), SystemEntropy()
+        disk = DataDirectory(
+            self.data_folder,
+            files=OsFiles(),
+            clock=clock,
+            entropy=entropy,
+            sync_workers=LoopWorkers(SYNC_THREADS, "sync"),
+            upkeep_workers=LoopWorkers(1, "upkeep"),
+        )
+        stack.callback(disk.close)
+        metadata = MetadataLog(disk, clock, self.settings)
+        broker = Broker(
+            node_id=self.settings.int("node.id"),
+            cluster_id=metadata.image.cluster_id,
+            host="",
+            port=0,
+            clock=clock,
+            timers=LoopTimers(asyncio.get_running_loop()),
+            disk=disk,
+            entropy=entropy,
+            settings=self.settings,
+            rack=self.settings.text("broker.rack"),
+            listener=self._listen.name,
+        )
+        listener = Listener(Dispatch(broker), self._listen.name, self._limits())
+        self._bind(listener, broker)
+        stack.push_async_callback(listener.close)
+        follower = await start_metadata(broker, metadata)
+        stack.push_async_callback(metadata.close)
+        broker.groups = Coordinators(broker)
+        follower.when_topics_are_removed(broker.groups.topics_deleted)
+        broker.groups.start()
+        stack.push_async_callback(_ended, asyncio.create_task(_keep_up(disk, clock)))
+        stack.push_async_callback(listener.close)
+        # Members that wait for a rebalance are told to look elsewhere before the listener waits for their answers.
+        stack.callback(broker.groups.stop)
+        listener.accept()
+
+    def _bind(self, listener: Listener, broker: Broker) -> None:
+        wanted = self._listen
+        try:
+            port = listener.bind(wanted.host, wanted.port)
+        except OSError as error:
+            raise BadSettings(f"cannot listen at {wanted}: {error.strerror or error}") from error
+        self._listen = Address(wanted.name, wanted.host, port)
+        self.address = advertised_address(
+            self.settings.words("advertised.listeners"), self._listen, socket.getfqdn()
+        )
+        broker.host, broker.port = self.address.host, self.address.port
+
+    def _limits(self) -> ListenerLimits:
+        settings = self.settings
+        queued_bytes_max = settings.int("queued.max.request.bytes")
+        return ListenerLimits(
+            connections_max=settings.int("max.connections"),
+            connections_per_host_max=settings.int("max.connections.per.ip"),
+            idle_max_ms=settings.int("connections.max.idle.ms"),
+            request_bytes_max=settings.int("socket.request.max.bytes"),
+            receive_memory_bytes_max=queued_bytes_max if queued_bytes_max > 0 else RECEIVE_MEMORY_BYTES_MAX,
+            send_buffer_bytes=settings.int("socket.send.buffer.bytes"),
+            receive_buffer_bytes=settings.int("socket.receive.buffer.bytes"),
+            backlog=settings.int("socket.listen.backlog.size"),
+        )
+
+    async def stop(self) -> None:
+        """Answer what is under way, make everything durable, let go of the folder."""
+        await self._stack.aclose()
+
+    async def __aenter__(self) -> "Node":
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+async def _keep_up(disk: DataDirectory, clock: SystemClock) -> None:
+    while True:
+        await asyncio.sleep(UPKEEP_INTERVAL_MS / 1000)
+        try:
+            disk.upkeep(clock.now_ms())
+        except Exception:
+            # Whatever stopped one round must not stop retention for good.
+            log.exception("upkeep of the data folder failed")
+
+
+async def _ended(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
