@@ -118,6 +118,11 @@ class Producers:
         self._staged.append((header.producer_id, producer))
         self._ended(producer, header, marker, now_ms)
 
+    def stage_copy(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
+        """Take over a batch that its leader admitted, and that is about to be written here."""
+        self._staged.append((header.producer_id, self._by_id.get(header.producer_id)))
+        self.replay(header, marker, now_ms)
+
     def keep_staged(self) -> None:
         """What was staged is written."""
         if self._staged:

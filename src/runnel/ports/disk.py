@@ -112,9 +112,7 @@ class PartitionLog(Protocol):
 
     def configure(self, config: LogConfig) -> None: ...
 
-    def stage(
-        self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin
-    ) -> Staged:
+    def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
         """Check a batch, give it its offsets and line it up for writing.
 
         The memory is borrowed until `write_staged` returns. Raises Refusal; nothing is staged then.
@@ -122,13 +120,11 @@ class PartitionLog(Protocol):
         ...
 
     def write_staged(self) -> None:
-        """Write all staged batches with one call; if the disk refuses, unstage them all and raise StorageFailed."""
+        """Write all staged batches in one call; if the disk refuses, unstage all and raise StorageFailed."""
         ...
 
-    def read(
-        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
-    ) -> Slice:
-        """Whole batches from the one that holds `offset`, below `end_offset`. OFFSET_OUT_OF_RANGE if not ours.
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> Slice:
+        """Whole batches from the one that holds `offset`, below `end_offset`. Else OFFSET_OUT_OF_RANGE.
 
         With `at_least_one` the first batch comes even if it alone is larger than `max_bytes`.
         """
@@ -138,9 +134,7 @@ class PartitionLog(Protocol):
         """Batch by batch from `offset`: how coordinators load themselves."""
         ...
 
-    def offset_for_timestamp(
-        self, timestamp_ms: int, end_offset: int
-    ) -> TimestampedOffset | None:
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
         """The first record below `end_offset` whose timestamp is at least this."""
         ...
 
@@ -164,9 +158,7 @@ class PartitionLog(Protocol):
 class Disk(Protocol):
     """All logs of this node."""
 
-    def open_log(
-        self, partition: TopicPartition, topic_id: bytes, config: LogConfig
-    ) -> PartitionLog:
+    def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
         """The log of a partition, made if it is not there. A folder left by another topic id is replaced."""
         ...
 
@@ -175,7 +167,7 @@ class Disk(Protocol):
         ...
 
     def sync(self, log: PartitionLog) -> "Future[int]":
-        """Group commit: resolves with the log's new durable offset once an fdatasync that began after this call is done."""
+        """Group commit: resolves with the durable offset once an fdatasync begun after this call is done."""
         ...
 
     def known_logs(self) -> Iterable[TopicPartition]: ...

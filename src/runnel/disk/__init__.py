@@ -1,0 +1,1 @@
+"""Segment files: append, read, group commit, recovery, retention."""

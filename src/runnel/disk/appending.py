@@ -1,0 +1,72 @@
+"""Putting staged batches into files, and taking them out again when the disk refuses half way."""
+
+import errno
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runnel.disk.log_files import LogFiles
+from runnel.disk.segment import Segment
+from runnel.log.names import LOG
+from runnel.log.validation import ValidBatch
+from runnel.ports.files import Bytes, File
+
+
+@dataclass(slots=True)
+class Run:
+    """Staged batches that go into one segment."""
+
+    segment: Segment
+    batches: Sequence[ValidBatch]
+    snapshot: bytes | None
+    """The producers before this run, if a new segment begins with it."""
+
+
+def split_runs(segments: LogFiles, staged: list[ValidBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
+    """One run for the active segment, if anything is for it, then one for each new segment."""
+    bounds = [index for index, _ in rolls] + [len(staged)]
+    runs = [Run(segments.active, staged[: bounds[0]], None)] if bounds[0] else []
+    next_offset = staged[bounds[0] - 1].header.next_offset if bounds[0] else segments.active.next_offset
+    for (start, snapshot), end in zip(rolls, bounds[1:], strict=True):
+        batches = staged[start:end]
+        segment = Segment(next_offset)
+        segment.start_indexes()
+        runs.append(Run(segment, batches, snapshot))
+        next_offset = batches[-1].header.next_offset
+    return runs
+
+
+def write_runs(segments: LogFiles, runs: list[Run]) -> None:
+    """Write each run at the end of its segment's file; OSError may leave some of it written."""
+    for run in runs:
+        file = segments.open(run.segment, create=run.segment.size_bytes == 0)
+        write_all(file, [batch.data for batch in run.batches], run.segment.size_bytes)
+
+
+def undo_runs(segments: LogFiles, runs: list[Run]) -> None:
+    """Make the files be as before `write_runs`; OSError if even that fails."""
+    for run in runs:
+        if run.snapshot is None:
+            if segments.files.exists(segments.path(run.segment, LOG)):
+                segments.open(run.segment).truncate(run.segment.size_bytes)
+        else:
+            segments.forget(run.segment)
+            path = segments.path(run.segment, LOG)
+            if segments.files.exists(path):
+                segments.files.remove(path)
+
+
+def write_all(file: File, buffers: Sequence[Bytes], position: int) -> None:
+    """Write all bytes, in as many calls as the system wants."""
+    written = file.pwritev(buffers, position)
+    remaining = list(buffers)
+    while True:
+        position += written
+        while remaining and written >= len(remaining[0]):
+            written -= len(remaining.pop(0))
+        if not remaining:
+            return
+        if written:
+            remaining[0] = memoryview(remaining[0])[written:]
+        written = file.pwritev(remaining, position)
+        if written == 0:
+            raise OSError(errno.EIO, "the file takes no more bytes")

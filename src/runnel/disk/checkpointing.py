@@ -1,0 +1,95 @@
+"""Where each log begins and up to where it needs no check, kept in two files beside the logs."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+
+from runnel.disk.atomic import replace_file
+from runnel.disk.disk_log import DiskLog
+from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets, encode_offsets
+from runnel.log.names import LOG_STARTS, RECOVERY_POINTS
+from runnel.model.ids import TopicPartition
+from runnel.ports.files import Files
+
+logger = logging.getLogger(__name__)
+
+Offsets = dict[TopicPartition, int]
+
+
+class OffsetFile:
+    """One offset per partition in a file that is replaced as a whole."""
+
+    def __init__(self, files: Files, folder: str, name: str) -> None:
+        self._files = files
+        self._folder = folder
+        self._name = name
+        self._lock = Lock()
+        self._newest = 0
+        self._version = 0
+        self.stored = self._load()
+        """What the file says, or is about to say."""
+
+    def _load(self) -> Offsets:
+        try:
+            return decode_offsets(self._files.read(f"{self._folder}/{self._name}"))
+        except FileNotFoundError:
+            return {}
+        except DamagedCheckpoint as damage:
+            # Without recovery points more is checked, without log starts more can be read: both are safe.
+            logger.warning("%s/%s is not used: %s", self._folder, self._name, damage)
+            return {}
+
+    def store(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Durable on return."""
+        self.prepare(offsets)()
+
+    def prepare(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
+        """The work of storing these, for any thread. An older one that comes late does nothing."""
+        self.stored = dict(offsets)
+        self._version += 1
+        version, stored = self._version, self.stored
+
+        def work() -> None:
+            with self._lock:
+                if version > self._newest:
+                    replace_file(self._files, self._folder, self._name, encode_offsets(stored), sync=True)
+                    self._newest = version
+
+        return work
+
+
+class Checkpoints:
+    """The recovery points and log starts of all logs of one data directory."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self.recovery_points = OffsetFile(files, folder, RECOVERY_POINTS)
+        self.log_starts = OffsetFile(files, folder, LOG_STARTS)
+
+    def recovery_points_of(self, logs: Iterable[DiskLog]) -> Offsets:
+        """The recovery points as they are now; logs that are not open keep theirs."""
+        points = dict(self.recovery_points.stored)
+        for log in logs:
+            points[log.name] = log.recovery_point
+        return points
+
+    def log_starts_of(self, logs: Iterable[DiskLog]) -> Offsets:
+        """The log starts that the first segment's name does not already tell."""
+        starts = dict(self.log_starts.stored)
+        for log in logs:
+            if log.log_start_offset > log.segments.segments[0].base_offset:
+                starts[log.name] = log.log_start_offset
+            else:
+                starts.pop(log.name, None)
+        return starts
+
+    def forget(self, name: TopicPartition) -> None:
+        """A log is gone: no later log of the same name may inherit from it. Durable on return."""
+        for file in (self.recovery_points, self.log_starts):
+            if name in file.stored:
+                file.store({other: offset for other, offset in file.stored.items() if other != name})
+
+    def store(self, logs: Iterable[DiskLog]) -> None:
+        """Write both files as things stand; durable on return."""
+        logs = list(logs)
+        self.recovery_points.store(self.recovery_points_of(logs))
+        self.log_starts.store(self.log_starts_of(logs))

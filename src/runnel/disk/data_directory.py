@@ -1,0 +1,221 @@
+"""The data directory: all logs of this node, and the way in and out of them."""
+
+import logging
+from asyncio import Future
+from collections.abc import Iterable, Mapping
+
+from runnel.disk.append_log import AppendLog
+from runnel.disk.atomic import replace_file
+from runnel.disk.checkpointing import Checkpoints
+from runnel.disk.closing import close_logs
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.group_commit import GroupCommit
+from runnel.disk.log_files import LogFiles
+from runnel.disk.open_files import OpenFiles
+from runnel.disk.opening import create_log, log_from_manifest, recover_log, topic_id_of
+from runnel.disk.removal import Removal
+from runnel.disk.upkeep import Upkeep
+from runnel.log.checkpoints import decode_properties, encode_properties
+from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
+from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
+from runnel.model.errors import StorageFailed
+from runnel.model.ids import TopicPartition, id_from_text, id_text
+from runnel.model.log_config import LogConfig
+from runnel.ports.clock import Clock
+from runnel.ports.disk import PartitionLog
+from runnel.ports.entropy import Entropy
+from runnel.ports.files import Files, Workers
+
+logger = logging.getLogger(__name__)
+
+OPEN_FILES_MAX = 4000
+"""Segment files held open: enough for the busy ones, and far below what a process may open."""
+
+
+class DataDirectory:
+    """All logs of this node. Opened and closed once; between that it holds the folder's lock."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        files: Files,
+        clock: Clock,
+        entropy: Entropy,
+        sync_workers: Workers,
+        upkeep_workers: Workers,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
+        self._path = path.rstrip("/")
+        self._files = files
+        self._clock = clock
+        self._sync_workers = sync_workers
+        self._upkeep_workers = upkeep_workers
+        self._open_files = OpenFiles(files, open_files_max)
+        self._logs: dict[TopicPartition, DiskLog] = {}
+        files.make_folder(self._path)
+        self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
+        self._properties = self._load_properties(entropy)
+        self._closed_logs = self._take_manifest()
+        """Logs of the last clean run that nobody has opened since."""
+        self._checkpoints = Checkpoints(files, self._path)
+        self._commit = GroupCommit(sync_workers, upkeep_workers)
+        self._removal = Removal(files, self._path, upkeep_workers)
+        names = files.names(self._path)
+        self._removal.adopt(names)
+        self._folders = {found for found in map(partition_of, names) if found is not None}
+        self._upkeep = Upkeep(self._logs, self._checkpoints, self._commit, self._removal, upkeep_workers)
+
+    def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
+        """The log of a partition, made if it is not there. A folder left by another topic id is replaced."""
+        log = self._logs.get(partition)
+        if log is not None and log.topic_id == topic_id:
+            log.configure(config)
+            return log
+        if log is not None:
+            self.remove_log(partition)
+        try:
+            self._logs[partition] = log = self._open(partition, topic_id, config)
+        except OSError as error:
+            raise StorageFailed(f"{self._path}/{partition}: {error}") from error
+        return log
+
+    def _open(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
+        segments = LogFiles(self._files, self._open_files, f"{self._path}/{partition}", [])
+        entry = self._closed_logs.get(partition)
+        if entry is not None and partition in self._folders and entry.topic_id == topic_id:
+            del self._closed_logs[partition]
+            return log_from_manifest(partition, entry, config, self, segments)
+        if partition in self._folders:
+            if topic_id_of(self._files, segments.folder) in (None, topic_id):
+                return recover_log(
+                    partition,
+                    topic_id,
+                    config,
+                    self,
+                    segments,
+                    recovery_point=self._checkpoints.recovery_points.stored.get(partition, 0),
+                    log_start_offset=self._checkpoints.log_starts.stored.get(partition, 0),
+                )
+            logger.warning("%s belongs to a topic that is gone: it is replaced", segments.folder)
+        self.remove_log(partition)
+        self._folders.add(partition)
+        return create_log(partition, topic_id, config, self, segments)
+
+    def remove_log(self, partition: TopicPartition) -> None:
+        """Forget the log now, free its files later."""
+        log = self._logs.pop(partition, None)
+        self._closed_logs.pop(partition, None)
+        if log is not None:
+            log.failure = f"{partition} was removed"
+            for segment in log.segments.segments:
+                log.segments.forget(segment)
+        try:
+            self._checkpoints.forget(partition)
+            if partition in self._folders:
+                self._removal.remove_folder(str(partition), log.config.file_delete_delay_ms if log else 0)
+        except OSError as error:
+            raise StorageFailed(f"{self._path}/{partition}: {error}") from error
+        self._folders.discard(partition)
+
+    def sync(self, log: PartitionLog) -> "Future[int]":
+        assert isinstance(log, DiskLog)
+        return self._commit.sync(log)
+
+    def known_logs(self) -> Iterable[TopicPartition]:
+        return sorted(self._folders)
+
+    def directory_id(self) -> bytes:
+        return id_from_text(self._properties["directory.id"])
+
+    def directory_path(self) -> str:
+        return self._path
+
+    def space_bytes(self) -> tuple[int, int]:
+        try:
+            return self._files.space_bytes(self._path)
+        except OSError as error:
+            raise StorageFailed(f"{self._path}: {error}") from error
+
+    def upkeep(self, now_ms: int) -> None:
+        self._upkeep.run(now_ms)
+
+    def properties(self) -> Mapping[str, str]:
+        """What meta.properties says of this directory."""
+        return self._properties
+
+    def store_properties(self, properties: Mapping[str, str]) -> None:
+        """Add to meta.properties, durably; the directory's own id stays."""
+        self._properties = {
+            **self._properties,
+            **properties,
+            "directory.id": self._properties["directory.id"],
+        }
+        data = encode_properties(self._properties)
+        replace_file(self._files, self._path, PROPERTIES, data, sync=True)
+
+    def close(self) -> None:
+        """Clean shutdown: make everything durable and write the manifest that the next start believes."""
+        if self._lock is None:
+            return
+        self._commit.close()
+        entries = close_logs(self._logs.values(), self._sync_workers)
+        self._sync_workers.close()
+        self._upkeep_workers.close()
+        try:
+            self._checkpoints.store(self._logs.values())
+            data = encode_manifest({**self._closed_logs, **entries})
+            replace_file(self._files, self._path, MANIFEST, data, sync=True)
+        except OSError as error:
+            logger.warning("%s is not closed cleanly: %s", self._path, error)
+        for log in self._logs.values():
+            for segment in log.segments.segments:
+                log.segments.forget(segment)
+        self._lock = None
+
+    # What logs ask of their home.
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def seal_soon(self, log: AppendLog) -> None:
+        self._commit.seal(log)
+
+    def flush_soon(self, log: AppendLog) -> None:
+        self._commit.flush(log)
+
+    def flush_later(self, log: AppendLog) -> None:
+        self._upkeep.flush_later(log)
+
+    def store_log_starts(self) -> None:
+        self._checkpoints.log_starts.store(self._checkpoints.log_starts_of(self._logs.values()))
+
+    def store_recovery_points(self) -> None:
+        self._checkpoints.recovery_points.store(self._checkpoints.recovery_points_of(self._logs.values()))
+
+    def discard(self, paths: list[str], delay_ms: int) -> None:
+        self._removal.discard(paths, delay_ms)
+
+    def _load_properties(self, entropy: Entropy) -> dict[str, str]:
+        try:
+            properties = decode_properties(self._files.read(f"{self._path}/{PROPERTIES}"))
+        except FileNotFoundError:
+            properties = {}
+        if "directory.id" not in properties:
+            properties |= {"version": "1", "directory.id": id_text(entropy.id_bytes())}
+            replace_file(self._files, self._path, PROPERTIES, encode_properties(properties), sync=True)
+        return properties
+
+    def _take_manifest(self) -> dict[TopicPartition, LogEntry]:
+        """The logs of the last run if it ended cleanly. The manifest is gone, durably, when this returns."""
+        path = f"{self._path}/{MANIFEST}"
+        try:
+            logs = decode_manifest(self._files.read(path))
+        except FileNotFoundError:
+            return {}
+        except DamagedManifest as damage:
+            logger.warning("%s is not used: %s", path, damage)
+            logs = {}
+        self._files.remove(path)
+        self._files.sync_folder(self._path)
+        return logs

@@ -1,0 +1,138 @@
+"""One partition's log on disk: what `ports.disk.PartitionLog` promises."""
+
+from collections.abc import Iterable, Iterator
+
+from runnel.batch.errors import CorruptBatch
+from runnel.disk import reading, surgery
+from runnel.disk.append_log import AppendLog
+from runnel.disk.segment import Segment
+from runnel.disk.segment_writer import WrittenSegment
+from runnel.model.errors import ErrorCode, Refused, StorageFailed
+from runnel.model.limits import SENDFILE_BYTES_MIN
+from runnel.ports.disk import FileSlice, ProducerView, Slice, TimestampedOffset
+from runnel.ports.files import File
+
+_READ_HINTS_MAX = 16
+"""Sequential readers of one log whose places are remembered; more readers than that search the index."""
+
+
+class DiskLog(AppendLog):
+    """The records of one partition on this node."""
+
+    __slots__ = ()
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> Slice:
+        written_offset = self.written_offset
+        if offset < self.log_start_offset or offset > written_offset:
+            raise self._out_of_range(offset)
+        end_offset = min(end_offset, written_offset)
+        if offset >= end_offset:
+            return Slice([], 0)
+        try:
+            segment, position = self._hints.get(offset) or self.segments.place_of(offset)
+            if position >= segment.size_bytes:
+                segment, position = self.segments.place_of(offset)
+            if end_offset >= segment.next_offset:
+                limit, next_offset = segment.size_bytes, segment.next_offset
+            else:
+                limit, next_offset = self._place_in(segment, end_offset), end_offset
+            size = limit - position
+            if size > max_bytes:
+                size, next_offset = reading.whole_batches(
+                    self.segments, segment, position, limit, max_bytes, at_least_one
+                )
+            if size <= 0:
+                return Slice([], 0)
+            self._remember(next_offset, segment, position + size)
+            file = segment.file or self.segments.open(segment)
+            segment.is_warm = True
+            if size >= SENDFILE_BYTES_MIN:
+                return Slice([FileSlice(file, position, size)], size)
+            data = file.pread(size, position)
+        except (OSError, CorruptBatch) as error:
+            raise StorageFailed(f"{self.segments.folder}: {error}") from error
+        if len(data) != size:
+            raise StorageFailed(f"{self.segments.folder}: the segment at {segment.base_offset} is cut short")
+        return Slice([data], size)
+
+    def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
+        if offset < self.log_start_offset or offset > self.written_offset:
+            raise self._out_of_range(offset)
+        return reading.walk_batches(self.segments, offset, min(end_offset, self.written_offset))
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
+        end_offset = min(end_offset, self.written_offset)
+        try:
+            return reading.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, end_offset)
+        except (OSError, CorruptBatch) as error:
+            raise StorageFailed(f"{self.segments.folder}: {error}") from error
+
+    def offset_of_max_timestamp(self, end_offset: int) -> TimestampedOffset | None:
+        end_offset = min(end_offset, self.written_offset)
+        try:
+            return reading.latest_record(self.segments, self.log_start_offset, end_offset)
+        except (OSError, CorruptBatch) as error:
+            raise StorageFailed(f"{self.segments.folder}: {error}") from error
+
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        return self.epochs.end_of(leader_epoch, self.end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        return self.epochs.epoch_of(offset)
+
+    def producers(self) -> Iterable[ProducerView]:
+        for producer in self.producer_state():
+            yield ProducerView(
+                producer.producer_id,
+                producer.epoch,
+                producer.last_sequence,
+                producer.last_seen_ms,
+                producer.coordinator_epoch,
+                producer.transaction_start_offset,
+            )
+
+    def delete_records_before(self, offset: int) -> None:
+        if offset > self.written_offset:
+            raise self._out_of_range(offset)
+        if offset <= self.log_start_offset:
+            return
+        former = self.log_start_offset
+        self.log_start_offset = offset
+        try:
+            self._home.store_log_starts()
+        except OSError as error:
+            self.log_start_offset = former
+            raise StorageFailed(f"{self.segments.folder}: {error}") from error
+        surgery.drop_below_start(self)
+
+    def closed_segments(self) -> list[Segment]:
+        """The segments that nothing is appended to any more, oldest first."""
+        return self.segments.segments[:-1]
+
+    def segment_file(self, segment: Segment) -> File:
+        """The file of one of our segments; it stays open for as long as it is held."""
+        return self.segments.open(segment)
+
+    def replace_segments(self, old: list[Segment], written: WrittenSegment | None) -> bool:
+        """Put a compacted segment in the place of these, durably; False if they are no longer all there."""
+        return surgery.replace_segments(self, old, written)
+
+    def _place_in(self, segment: Segment, offset: int) -> int:
+        hint = self._hints.get(offset)
+        if hint is not None and hint[0] is segment:
+            return hint[1]
+        position = self.segments.position_in(segment, offset)
+        self._remember(offset, segment, position)
+        return position
+
+    def _remember(self, offset: int, segment: Segment, position: int) -> None:
+        hints = self._hints
+        if len(hints) >= _READ_HINTS_MAX and offset not in hints:
+            del hints[next(iter(hints))]
+        hints[offset] = (segment, position)
+
+    def _out_of_range(self, offset: int) -> Refused:
+        return Refused(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.name} holds offsets {self.log_start_offset} to {self.written_offset}, not {offset}",
+        )

@@ -1,0 +1,95 @@
+"""Group commit: everybody who waits for a log to become durable shares one fdatasync.
+
+    idle ── sync ──► running ── sync ──► running, next waits ── done ──► running ── done ──► idle
+
+A sync that is asked for while one is running waits for the next: the running one may have begun too early.
+"""
+
+from asyncio import Future, get_running_loop
+from functools import partial
+
+from runnel.disk.append_log import AppendLog
+from runnel.disk.syncing import SyncJob, begin_sync, fail_sync, finish_sync
+from runnel.model.errors import StorageFailed
+from runnel.ports.files import Workers
+
+
+class GroupCommit:
+    """The syncs of all logs: at most one at a time for each."""
+
+    def __init__(self, workers: Workers, seal_workers: Workers) -> None:
+        self._workers = workers
+        self._seal_workers = seal_workers
+        self._running: dict[AppendLog, list[Future[int]]] = {}
+        self._next: dict[AppendLog, list[Future[int]]] = {}
+        self._is_closed = False
+
+    def sync(self, log: AppendLog) -> "Future[int]":
+        """Resolves with the durable offset once a sync that began after this call is done."""
+        future: Future[int] = get_running_loop().create_future()
+        if log.failure is not None:
+            future.set_exception(StorageFailed(log.failure))
+        elif log.durable_offset == log.written_offset and log not in self._running:
+            future.set_result(log.durable_offset)
+        else:
+            self._next.setdefault(log, []).append(future)
+            self._start_if_idle(log)
+        return future
+
+    def flush(self, log: AppendLog) -> None:
+        """Make the log durable; nobody waits for it."""
+        if log.failure is None and log.durable_offset < log.written_offset:
+            self._next.setdefault(log, [])
+            self._start_if_idle(log)
+
+    def seal(self, log: AppendLog) -> None:
+        """Make the closed segments durable, not the active one; nobody waits for it."""
+        if log.failure is None and log.unsealed and log not in self._running and not self._is_closed:
+            self._begin(log, [], self._seal_workers, with_active=False)
+
+    def is_busy(self, log: AppendLog) -> bool:
+        return log in self._running
+
+    def close(self) -> None:
+        """Start nothing more."""
+        self._is_closed = True
+
+    def _start_if_idle(self, log: AppendLog) -> None:
+        if log not in self._running and not self._is_closed:
+            self._begin(log, self._next.pop(log), self._workers, with_active=True)
+
+    def _begin(
+        self, log: AppendLog, waiters: "list[Future[int]]", workers: Workers, with_active: bool
+    ) -> None:
+        self._running[log] = waiters
+        try:
+            job = begin_sync(log, with_active=with_active)
+        except OSError as failure:
+            # A file could not be opened: nothing was tried, so nothing is lost that was not before.
+            del self._running[log]
+            _fail(waiters, StorageFailed(f"{log.segments.folder}: {failure}"))
+            return
+        workers.submit(job.run, partial(self._done, job))
+
+    def _done(self, job: SyncJob, sealed: bool | None, failure: BaseException | None) -> None:
+        log = job.log
+        waiters = self._running.pop(log)
+        if failure is not None:
+            fail_sync(job, failure)
+            refusal = StorageFailed(str(log.failure))
+            _fail(waiters + self._next.pop(log, []), refusal)
+            return
+        finish_sync(job, bool(sealed))
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(log.durable_offset)
+        if log in self._next:
+            self._start_if_idle(log)
+        elif log.unsealed and sealed:
+            self.seal(log)
+
+
+def _fail(waiters: "list[Future[int]]", refusal: StorageFailed) -> None:
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_exception(refusal)

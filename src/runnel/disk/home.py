@@ -1,0 +1,38 @@
+"""What a log asks of the data directory that it lives in."""
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from runnel.disk.append_log import AppendLog
+
+
+class Home(Protocol):
+    """The data directory, as one of its logs sees it."""
+
+    def seal_soon(self, log: "AppendLog") -> None:
+        """The log has closed a segment: make it durable in the background."""
+        ...
+
+    def flush_soon(self, log: "AppendLog") -> None:
+        """So much is written but not durable that `flush.messages` wants a flush now."""
+        ...
+
+    def flush_later(self, log: "AppendLog") -> None:
+        """Something is written that `flush.ms` wants durable in time."""
+        ...
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+        ...
+
+    def store_log_starts(self) -> None:
+        """Write down where every log begins; durable on return."""
+        ...
+
+    def store_recovery_points(self) -> None:
+        """Write down up to where every log need not be checked; durable on return."""
+        ...
+
+    def discard(self, paths: list[str], delay_ms: int) -> None:
+        """Remove these files once the delay is over."""
+        ...

@@ -1,0 +1,130 @@
+"""The files of one log: its folder, its segments in order, their indexes."""
+
+from bisect import bisect_right
+
+from runnel.batch.header import NO_TIMESTAMP
+from runnel.disk.open_files import OpenFiles
+from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
+from runnel.disk.walk import find_batch, walk_headers_of_file
+from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
+from runnel.log.names import INDEX, LOG, TIME_INDEX, offset_name
+from runnel.ports.files import File, Files
+
+
+class LogFiles:
+    """Segments in order of offset, the last one being written to. There is always one, if only in memory."""
+
+    __slots__ = ("_open_files", "files", "folder", "segments")
+
+    def __init__(self, files: Files, open_files: OpenFiles, folder: str, segments: list[Segment]) -> None:
+        self.files = files
+        self.folder = folder
+        self.segments = segments
+        self._open_files = open_files
+
+    @property
+    def active(self) -> Segment:
+        return self.segments[-1]
+
+    def path(self, segment: Segment, suffix: str) -> str:
+        return f"{self.folder}/{offset_name(segment.base_offset, suffix)}"
+
+    def open(self, segment: Segment, *, create: bool = False) -> File:
+        """The segment's file. Callers that are in a hurry look at `segment.file` first."""
+        return self._open_files.open(segment, self.path(segment, LOG), create=create)
+
+    def forget(self, segment: Segment) -> None:
+        """Let go of the segment's file and indexes."""
+        self._open_files.forget(segment)
+        segment.offsets = segment.times = None
+
+    def segment_of(self, offset: int) -> int:
+        """Which segment holds `offset`: the last one that does not begin after it."""
+        return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
+
+    def place_of(self, offset: int) -> tuple[Segment, int]:
+        """(segment, position) of the batch that holds `offset`, or of the next one if there is none."""
+        found = self.segment_of(offset)
+        segment = self.segments[found]
+        position = self.position_in(segment, offset)
+        while position >= segment.size_bytes and found + 1 < len(self.segments):
+            found += 1
+            segment, position = self.segments[found], 0
+        return segment, position
+
+    def position_in(self, segment: Segment, offset: int) -> int:
+        """Where the first batch that does not end before `offset` stands; the segment's size if all do."""
+        if offset <= segment.base_offset or segment.size_bytes == 0:
+            return 0
+        if offset >= segment.next_offset:
+            return segment.size_bytes
+        start = self.offsets_of(segment).position_before(offset)
+        return find_batch(self.open(segment), start, segment.size_bytes, offset)[0]
+
+    def after(self, segment: Segment) -> Segment | None:
+        """The segment that follows, if there is one."""
+        found = self.segment_of(segment.base_offset) + 1
+        return self.segments[found] if found < len(self.segments) else None
+
+    def offsets_of(self, segment: Segment) -> OffsetIndex:
+        if segment.offsets is None:
+            self.load_indexes(segment)
+            assert segment.offsets is not None
+        return segment.offsets
+
+    def times_of(self, segment: Segment) -> TimeIndex:
+        if segment.times is None:
+            self.load_indexes(segment)
+            assert segment.times is not None
+        return segment.times
+
+    def max_timestamp_of(self, segment: Segment) -> int:
+        """The segment's largest timestamp, or -1."""
+        if segment.max_timestamp == UNKNOWN_TIMESTAMP:
+            self.load_indexes(segment)
+        return segment.max_timestamp
+
+    def load_indexes(self, segment: Segment) -> None:
+        """Bring the indexes into memory, from their files if they are sound, else from the segment itself."""
+        if segment.size_bytes == 0:
+            segment.start_indexes()
+            return
+        try:
+            offsets = OffsetIndex.decode(
+                self.files.read(self.path(segment, INDEX)), segment.base_offset, segment.size_bytes
+            )
+            times = TimeIndex.decode(self.files.read(self.path(segment, TIME_INDEX)), segment.base_offset)
+        except (FileNotFoundError, DamagedIndex):
+            self.rebuild_indexes(segment)
+            return
+        segment.offsets, segment.times = offsets, times
+        segment.has_index_files = True
+        last = times.last
+        if segment.max_timestamp == UNKNOWN_TIMESTAMP:
+            segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
+        elif last is not None:
+            segment.max_timestamp_offset = last[1]
+
+    def rebuild_indexes(self, segment: Segment, interval_bytes: int = 4096) -> None:
+        """Make the indexes anew by walking the segment's batches."""
+        scratch = Segment(segment.base_offset)
+        scratch.start_indexes()
+        for _, header in walk_headers_of_file(self.open(segment), 0, segment.size_bytes):
+            scratch.appended(header, interval_bytes)
+        scratch.close_time_index()
+        segment.offsets, segment.times = scratch.offsets, scratch.times
+        segment.max_timestamp = scratch.max_timestamp
+        segment.max_timestamp_offset = scratch.max_timestamp_offset
+        segment.bytes_since_entry = scratch.bytes_since_entry
+        segment.has_index_files = False
+
+    def write_indexes(self, segment: Segment, *, sync: bool) -> None:
+        """Put the indexes that are in memory beside the segment. Any thread may, once it is closed."""
+        if segment.offsets is not None and segment.times is not None:
+            self.files.write(self.path(segment, INDEX), segment.offsets.encode(), sync=sync)
+            self.files.write(self.path(segment, TIME_INDEX), segment.times.encode(), sync=sync)
+            segment.has_index_files = True
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset

@@ -1,0 +1,123 @@
+"""How a log comes to be: from the manifest of a clean shutdown, from its files, or new."""
+
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.home import Home
+from runnel.disk.log_files import LogFiles
+from runnel.disk.recovery import Recovery
+from runnel.disk.segment import Segment
+from runnel.log.checkpoints import (
+    DamagedCheckpoint,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from runnel.log.epochs import Epochs
+from runnel.log.manifest import LogEntry
+from runnel.log.names import INDEX, LOG, PARTITION_METADATA, TIME_INDEX
+from runnel.log.producers import Producers
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+from runnel.ports.files import Files
+
+
+def topic_id_of(files: Files, folder: str) -> bytes | None:
+    """The topic whose partition a folder holds; None if it does not say."""
+    try:
+        return decode_partition_metadata(files.read(f"{folder}/{PARTITION_METADATA}"))
+    except (FileNotFoundError, DamagedCheckpoint):
+        return None
+
+
+def create_log(
+    name: TopicPartition, topic_id: bytes, config: LogConfig, home: Home, segments: LogFiles
+) -> DiskLog:
+    """A log with nothing in it. Its first file is made when its first batch comes."""
+    segments.files.make_folder(segments.folder)
+    data = encode_partition_metadata(topic_id)
+    segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=False)
+    segments.segments = [Segment(0)]
+    log = DiskLog(
+        name, topic_id, config, home, segments, log_start_offset=0, epochs=Epochs(), producers=Producers()
+    )
+    log.is_new = True
+    return log
+
+
+def log_from_manifest(
+    name: TopicPartition, entry: LogEntry, config: LogConfig, home: Home, segments: LogFiles
+) -> DiskLog:
+    """A log as it was closed, without a look at its files."""
+    segments.segments = []
+    for one in entry.segments:
+        segment = Segment(one.base_offset)
+        segment.next_offset = one.next_offset
+        segment.size_bytes = one.size_bytes
+        segment.first_timestamp = one.first_timestamp
+        segment.max_timestamp = one.max_timestamp
+        segment.has_index_files = True
+        segments.segments.append(segment)
+    log = DiskLog(
+        name,
+        entry.topic_id,
+        config,
+        home,
+        segments,
+        log_start_offset=entry.log_start_offset,
+        epochs=Epochs(entry.epochs),
+        producers=None if entry.has_producers else Producers(),
+    )
+    if entry.has_producers:
+        log.loose_snapshot_offset = log.end_offset
+    return log
+
+
+def recover_log(
+    name: TopicPartition,
+    topic_id: bytes,
+    config: LogConfig,
+    home: Home,
+    segments: LogFiles,
+    *,
+    recovery_point: int,
+    log_start_offset: int,
+) -> DiskLog:
+    """A log as its files tell, which may have been left in the middle of anything."""
+    if topic_id_of(segments.files, segments.folder) is None:
+        data = encode_partition_metadata(topic_id)
+        segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)
+    recovered = Recovery(segments, config, recovery_point).run(log_start_offset, home.now_ms())
+    end_offset = segments.active.next_offset
+    if log_start_offset > end_offset and recovered.damage is None:
+        # Deleting was promised, the deleted records were not: offsets that were given out stay given out.
+        _start_over(segments, log_start_offset)
+    log = DiskLog(
+        name,
+        topic_id,
+        config,
+        home,
+        segments,
+        log_start_offset=max(log_start_offset, segments.segments[0].base_offset),
+        epochs=recovered.epochs,
+        producers=recovered.producers,
+    )
+    log.durable_offset = min(recovered.durable_offset, log.end_offset)
+    log.failure = recovered.damage
+    # Segments behind the recovery point may lack their indexes, and the folder may be half synced.
+    log.unsealed = [
+        (segment, None) for segment in segments.segments[:-1] if segment.next_offset > log.durable_offset
+    ]
+    log.epochs_changed = log.folder_changed = log.is_new = True
+    return log
+
+
+def _start_over(segments: LogFiles, offset: int) -> None:
+    """Remove all segments and begin an empty one, whose file remembers the offset."""
+    for segment in segments.segments:
+        segments.forget(segment)
+        for suffix in (INDEX, TIME_INDEX, LOG):
+            path = segments.path(segment, suffix)
+            if segments.files.exists(path):
+                segments.files.remove(path)
+    segment = Segment(offset)
+    segment.start_indexes()
+    segments.segments = [segment]
+    segments.open(segment, create=True)

@@ -1,0 +1,102 @@
+"""The operating system's files."""
+
+import fcntl
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from runnel.ports.files import Bytes
+
+_datasync = getattr(os, "fdatasync", os.fsync)
+_BUFFERS_PER_CALL_MAX = 1024
+"""IOV_MAX on Linux: one call takes no more buffers."""
+
+
+class OsFile:
+    """A descriptor that closes itself when the last holder lets go of it."""
+
+    __slots__ = ("_descriptor", "datasync", "fileno", "pread", "truncate")
+
+    pread: Callable[[int, int], bytes]
+    truncate: Callable[[int], None]
+    datasync: Callable[[], None]
+    fileno: Callable[[], int]
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        # Bound in C: a read costs no Python frame of its own.
+        self.pread = partial(os.pread, descriptor)
+        self.truncate = partial(os.ftruncate, descriptor)
+        self.datasync = partial(_datasync, descriptor)
+        self.fileno = partial(int, descriptor)
+
+    def pwritev(self, buffers: Sequence[Bytes], position: int) -> int:
+        if len(buffers) <= _BUFFERS_PER_CALL_MAX:
+            return os.pwritev(self._descriptor, buffers, position)
+        return os.pwritev(self._descriptor, buffers[:_BUFFERS_PER_CALL_MAX], position)
+
+    def size_bytes(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+class OsFiles:
+    """Files as the kernel gives them."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(os.open(path, flags, 0o644))
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+
+    def write(self, path: str, data: bytes, *, sync: bool) -> None:
+        with open(path, "wb", buffering=0) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest) :]
+            if sync:
+                os.fsync(file.fileno())
+
+    def names(self, folder: str) -> list[str]:
+        return os.listdir(folder)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size_bytes(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def make_folder(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        os.rmdir(path)
+
+    def sync_folder(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def space_bytes(self, path: str) -> tuple[int, int]:
+        usage = os.statvfs(path)
+        return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
+
+    def lock(self, path: str) -> OsFile:
+        file = self.open(path, create=True)
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return file

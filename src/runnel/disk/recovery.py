@@ -1,0 +1,252 @@
+"""Opening a log that was not closed cleanly: believe what is durable, check the rest, cut off what is torn.
+
+    … segments before the recovery point    durable, with their indexes: believed
+    the segment that holds it               walked up to the recovery point, checked batch by batch behind it
+    later segments                          checked batch by batch, each must begin where the last one ended
+
+A batch that is not sound ends the log: what is promised to outlive a power cut was synced, hence is sound.
+Damage below the recovery point is another matter: there the files are left alone for a person to look at.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import BatchHeader, read_header
+from runnel.disk.log_files import LogFiles
+from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snapshot_path
+from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
+from runnel.disk.surgery import finish_swap
+from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
+from runnel.log.checkpoints import DamagedCheckpoint, decode_epochs
+from runnel.log.epochs import Epochs
+from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
+from runnel.log.names import (
+    CLEANED,
+    COMPACTION_SWAP,
+    DELETED,
+    EPOCHS,
+    INDEX,
+    LOG,
+    SNAPSHOT,
+    TEMPORARY,
+    TIME_INDEX,
+    offset_of,
+)
+from runnel.log.producers import Producers
+from runnel.log.rolling import RELATIVE_OFFSET_MAX
+from runnel.log.swap import DamagedSwap, decode_swap
+from runnel.model.log_config import LogConfig
+from runnel.ports.files import File
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What a log turned out to hold."""
+
+    epochs: Epochs
+    producers: Producers
+    durable_offset: int
+    damage: str | None = None
+    """What is wrong with records that were durable once; the log may be read, not written."""
+
+
+class Recovery:
+    """One log being recovered. Fills `segments` and cuts the files to what is sound."""
+
+    def __init__(self, segments: LogFiles, config: LogConfig, recovery_point: int) -> None:
+        self._segments = segments
+        self._files = segments.files
+        self._interval_bytes = config.index_interval_bytes
+        self._recovery_point = recovery_point
+        self._epochs = Epochs()
+        self._damage: str | None = None
+
+    def run(self, log_start_offset: int, now_ms: int) -> Recovered:
+        names = self._tidy()
+        self._segments.segments = self._find(names) or [self._begin(log_start_offset)]
+        self._load_epochs()
+        self._check()
+        end_offset = self._segments.active.next_offset
+        # An epoch may have begun at the very end, without a record.
+        self._epochs.truncate_to(end_offset + 1)
+        for offset in snapshot_offsets(names):
+            if offset > end_offset and self._damage is None:
+                self._files.remove(snapshot_path(self._segments, offset))
+        producers = load_producers(self._segments, end_offset, now_ms)
+        return Recovered(self._epochs, producers, min(self._recovery_point, end_offset), self._damage)
+
+    def _tidy(self) -> list[str]:
+        """Finish what was decided, remove what was being written or deleted; the names that are left."""
+        folder = self._segments.folder
+        if self._files.exists(f"{folder}/{COMPACTION_SWAP}"):
+            try:
+                swap = decode_swap(self._files.read(f"{folder}/{COMPACTION_SWAP}"))
+            except DamagedSwap:
+                self._files.remove(f"{folder}/{COMPACTION_SWAP}")
+            else:
+                finish_swap(self._files, folder, swap)
+        kept: list[str] = []
+        for name in self._files.names(self._segments.folder):
+            if name.endswith((DELETED, TEMPORARY, CLEANED)):
+                self._files.remove(f"{self._segments.folder}/{name}")
+            else:
+                kept.append(name)
+        return kept
+
+    def _find(self, names: list[str]) -> list[Segment]:
+        bases = sorted(offset for offset in (offset_of(name, LOG) for name in names) if offset is not None)
+        found: list[Segment] = []
+        for base_offset in bases:
+            segment = Segment(base_offset)
+            segment.size_bytes = self._files.size_bytes(self._segments.path(segment, LOG))
+            segment.first_timestamp = segment.max_timestamp = UNKNOWN_TIMESTAMP
+            if found:
+                found[-1].next_offset = base_offset
+            found.append(segment)
+        return found
+
+    def _begin(self, base_offset: int) -> Segment:
+        segment = Segment(base_offset)
+        self._segments.open(segment, create=True)
+        return segment
+
+    def _load_epochs(self) -> None:
+        try:
+            data = self._files.read(f"{self._segments.folder}/{EPOCHS}")
+            self._epochs = Epochs(decode_epochs(data))
+        except (FileNotFoundError, DamagedCheckpoint):
+            # Every closed segment was sealed together with this file: all of it must be read again.
+            self._recovery_point = min(self._recovery_point, self._segments.segments[0].base_offset)
+
+    def _check(self) -> None:
+        segments = self._segments.segments
+        first = self._segments.segment_of(self._recovery_point)
+        for number in range(first, len(segments)):
+            segment = segments[number]
+            if number > first and not _follows(segments[number - 1], segment):
+                self._cut(number, f"the segment at {segment.base_offset} follows a gap")
+                return
+            if not self._check_segment(segment):
+                self._cut(number + 1, f"the segment at {segment.base_offset} was cut")
+                return
+
+    def _check_segment(self, segment: Segment) -> bool:
+        """Walk one segment and cut it behind its last sound batch; is it whole?"""
+        if segment.size_bytes == 0:
+            segment.start_indexes()
+            segment.max_timestamp = segment.first_timestamp = -1
+            segment.next_offset = segment.base_offset
+            return True
+        file = self._segments.open(segment)
+        size_bytes = segment.size_bytes
+        position = self._walk_durable(segment, file, size_bytes)
+        if position is None:
+            return False
+        try:
+            for _, header, _ in walk_sound_batches(file, position, size_bytes):
+                self._take(segment, header)
+        except CorruptBatch as reason:
+            logger.warning(
+                "%s: cutting %d unsound bytes behind offset %d (%s)",
+                self._segments.path(segment, LOG),
+                size_bytes - segment.size_bytes,
+                segment.next_offset,
+                reason,
+            )
+            file.truncate(segment.size_bytes)
+            return False
+        return True
+
+    def _walk_durable(self, segment: Segment, file: File, size_bytes: int) -> int | None:
+        """Find the recovery point in the segment without checking sums; None if damage stands before it."""
+        try:
+            return self._walk_from_index(segment, file, size_bytes)
+        except (FileNotFoundError, DamagedIndex, CorruptBatch):
+            segment.start_indexes()
+        segment.size_bytes = 0
+        segment.next_offset = segment.base_offset
+        segment.max_timestamp = -1
+        try:
+            self._take_durable(segment, file, size_bytes)
+        except CorruptBatch as reason:
+            if _is_cut_off(file, segment.size_bytes, size_bytes):
+                return segment.size_bytes
+            self._damage = (
+                f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes}, "
+                f"in records that were durable ({reason}). It can be read up to offset "
+                f"{segment.next_offset}. Restore the folder from a copy, or delete it to give its records up"
+            )
+            logger.error("%s", self._damage)
+            return None
+        return segment.size_bytes
+
+    def _walk_from_index(self, segment: Segment, file: File, size_bytes: int) -> int:
+        """The same, beginning at the last index entry below the recovery point."""
+        base_offset = segment.base_offset
+        offsets = OffsetIndex.decode(
+            self._files.read(self._segments.path(segment, INDEX)), base_offset, size_bytes
+        )
+        times = TimeIndex.decode(self._files.read(self._segments.path(segment, TIME_INDEX)), base_offset)
+        offsets.truncate(self._recovery_point)
+        times.truncate(self._recovery_point)
+        entry = offsets.last
+        if entry is None:
+            raise DamagedIndex("there is no entry to begin at")
+        segment.offsets, segment.times = offsets, times
+        segment.first_timestamp = read_header(file.pread(61, 0)).max_timestamp
+        segment.max_timestamp, segment.max_timestamp_offset = times.last or (-1, base_offset)
+        segment.size_bytes = entry[1]
+        segment.next_offset = base_offset
+        if read_header(file.pread(61, entry[1])).last_offset != entry[0]:
+            raise DamagedIndex("an entry points at another batch")
+        self._take_durable(segment, file, size_bytes)
+        return segment.size_bytes
+
+    def _take_durable(self, segment: Segment, file: File, size_bytes: int) -> None:
+        """Take over batches up to the recovery point; CorruptBatch where there is none."""
+        if segment.next_offset >= self._recovery_point:
+            return
+        for _, header in walk_headers_of_file(file, segment.size_bytes, size_bytes):
+            if header.next_offset <= self._recovery_point:
+                self._take(segment, header)
+            if header.next_offset >= self._recovery_point:
+                return
+
+    def _take(self, segment: Segment, header: BatchHeader) -> None:
+        if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
+            raise CorruptBatch(f"offset {header.base_offset} follows {segment.next_offset - 1}")
+        if not 0 <= header.base_offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
+            raise CorruptBatch(f"offset {header.base_offset} is not of this segment")
+        segment.appended(header, self._interval_bytes)
+        self._epochs.assign(header.leader_epoch, header.base_offset)
+
+    def _cut(self, count: int, reason: str) -> None:
+        """Let the log end with its first `count` segments."""
+        for segment in self._segments.segments[count:]:
+            logger.warning("%s: removed, %s", self._segments.path(segment, LOG), reason)
+            self._segments.forget(segment)
+            if self._damage is None:
+                for suffix in (LOG, INDEX, TIME_INDEX, SNAPSHOT):
+                    path = self._segments.path(segment, suffix)
+                    if self._files.exists(path):
+                        self._files.remove(path)
+        del self._segments.segments[count:]
+
+
+def _follows(earlier: Segment, later: Segment) -> bool:
+    """Does a segment begin where the one before it ended, or could it not have joined it?"""
+    return (
+        later.base_offset == earlier.next_offset
+        or later.base_offset - earlier.base_offset > RELATIVE_OFFSET_MAX
+    )
+
+
+def _is_cut_off(file: File, position: int, size_bytes: int) -> bool:
+    """Does the file just end inside the batch at `position`? Then there is nothing behind to lose."""
+    try:
+        return position + read_header(file.pread(61, position)).size_bytes > size_bytes
+    except CorruptBatch:
+        return size_bytes - position < 61

@@ -1,0 +1,73 @@
+"""Files on their way out: renamed at once, removed later by a thread, as freeing a large file takes time."""
+
+from collections.abc import Iterable
+
+from runnel.log.names import REMOVED_FOLDER
+from runnel.ports.files import Files, Workers
+
+_NAME_BYTES_MAX = 255
+_AT_ONCE = 0
+
+
+class Removal:
+    """Files and folders that wait for their removal."""
+
+    def __init__(self, files: Files, root: str, workers: Workers) -> None:
+        self._files = files
+        self._root = root
+        self._workers = workers
+        self._arrived: list[tuple[int, list[str]]] = []
+        """(delay, paths) that came since the last look at the clock."""
+        self._waiting: list[tuple[int, list[str]]] = []
+        """(due time, paths)."""
+        self._number = 0
+
+    def adopt(self, names: Iterable[str]) -> None:
+        """Folders that an earlier run was about to remove."""
+        found = [f"{self._root}/{name}" for name in names if name.endswith(REMOVED_FOLDER)]
+        if found:
+            self._arrived.append((_AT_ONCE, found))
+
+    def remove_folder(self, name: str, delay_ms: int) -> None:
+        """Give a partition's folder another name now, and remove it with all it holds after the delay."""
+        target = self._free_name(name)
+        try:
+            self._files.rename(f"{self._root}/{name}", target)
+        except FileNotFoundError:
+            return
+        self._arrived.append((delay_ms, [target]))
+
+    def discard(self, paths: list[str], delay_ms: int) -> None:
+        """Remove these files after the delay."""
+        if paths:
+            self._arrived.append((delay_ms, paths))
+
+    def run(self, now_ms: int) -> None:
+        """Start removing what is due."""
+        self._waiting += [(now_ms + delay_ms, paths) for delay_ms, paths in self._arrived]
+        self._arrived.clear()
+        due = [path for due_ms, paths in self._waiting if due_ms <= now_ms for path in paths]
+        if due:
+            self._waiting = [entry for entry in self._waiting if entry[0] > now_ms]
+            self._workers.submit(lambda: self._remove_all(due), lambda _, __: None)
+
+    def _remove_all(self, paths: list[str]) -> None:
+        for path in paths:
+            # What cannot be removed now is found by name at the next start.
+            try:
+                if path.endswith(REMOVED_FOLDER):
+                    for name in self._files.names(path):
+                        self._files.remove(f"{path}/{name}")
+                    self._files.remove_folder(path)
+                else:
+                    self._files.remove(path)
+            except OSError:
+                continue
+
+    def _free_name(self, name: str) -> str:
+        while True:
+            self._number += 1
+            suffix = f".{self._number}{REMOVED_FOLDER}"
+            target = f"{self._root}/{name[: _NAME_BYTES_MAX - len(suffix)]}{suffix}"
+            if not self._files.exists(target):
+                return target

@@ -1,0 +1,31 @@
+"""Retention carried out: let go of the segments that the plan names."""
+
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.surgery import drop_oldest
+from runnel.log.names import LOG
+from runnel.log.retention import SegmentAge, segments_to_drop
+
+
+def apply_retention(log: DiskLog, now_ms: int) -> int:
+    """Let go of what is too old or too much; how many bytes that frees."""
+    if not log.config.cleanup_delete or log.size_bytes == 0:
+        return 0
+    committed_offset = log.durable_offset if log.config.acks_wait_for_disk else log.written_offset
+    ages = [_age_of(log, number) for number in range(len(log.segments.segments))]
+    count = segments_to_drop(ages, log.config, now_ms, committed_offset)
+    if count == 0:
+        return 0
+    if count == len(ages):
+        log.roll_now()
+    return drop_oldest(log, count)
+
+
+def _age_of(log: DiskLog, number: int) -> SegmentAge:
+    segment = log.segments.segments[number]
+    max_timestamp_ms = -1
+    if log.config.retention_ms >= 0 and segment.size_bytes > 0:
+        max_timestamp_ms = log.segments.max_timestamp_of(segment)
+        if max_timestamp_ms < 0:
+            # Records without timestamps: the file's own age must do.
+            max_timestamp_ms = log.segments.files.modified_ms(log.segments.path(segment, LOG))
+    return SegmentAge(segment.next_offset, segment.size_bytes, max_timestamp_ms)

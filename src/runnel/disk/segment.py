@@ -1,0 +1,84 @@
+"""One segment file as its log remembers it."""
+
+from runnel.batch.header import NO_TIMESTAMP, BatchHeader
+from runnel.log.index import OffsetIndex, TimeIndex
+from runnel.ports.files import File
+
+UNKNOWN_TIMESTAMP = -2
+"""The segment's largest timestamp stands in its time index, which nobody has read yet."""
+
+
+class Segment:
+    """A run of batches in one file, with sparse indexes that are in memory only while needed."""
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_entry",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "has_index_files",
+        "is_warm",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "offsets",
+        "size_bytes",
+        "times",
+    )
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        """The offset after its last batch."""
+        self.size_bytes = 0
+        self.created_ms = -1
+        """When its first batch came, by the broker's clock; -1 if that was before this start."""
+        self.first_timestamp = NO_TIMESTAMP
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = base_offset
+        """The last offset of the first batch that has the largest timestamp."""
+        self.bytes_since_entry = 0
+        self.offsets: OffsetIndex | None = None
+        self.times: TimeIndex | None = None
+        self.has_index_files = False
+        """Do the files beside it say what the indexes in memory say?"""
+        self.file: File | None = None
+        self.is_warm = False
+        """Was it used since the cache of open files last looked?"""
+
+    def start_indexes(self) -> None:
+        """Begin with empty indexes, to be filled batch by batch."""
+        self.offsets = OffsetIndex(self.base_offset)
+        self.times = TimeIndex(self.base_offset)
+        self.bytes_since_entry = 0
+
+    def appended(self, header: BatchHeader, interval_bytes: int) -> bool:
+        """The batch of this header stands at the end of the file now; did the indexes grow?
+
+        They must be in memory.
+        """
+        size = header.batch_length + 12
+        last_offset = header.base_offset + header.last_offset_delta
+        timestamp = header.max_timestamp
+        if self.size_bytes == 0:
+            self.first_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = last_offset
+        is_noted = self.bytes_since_entry > interval_bytes
+        if is_noted:
+            assert self.offsets is not None and self.times is not None
+            self.offsets.append(last_offset, self.size_bytes)
+            self.times.append(self.max_timestamp, self.max_timestamp_offset)
+            self.bytes_since_entry = 0
+        self.has_index_files = False
+        self.bytes_since_entry += size
+        self.size_bytes += size
+        self.next_offset = last_offset + 1
+        return is_noted
+
+    def close_time_index(self) -> None:
+        """Let the time index end with the segment's largest timestamp, which retention asks for."""
+        if self.times is not None and self.max_timestamp >= 0:
+            self.times.append(self.max_timestamp, self.max_timestamp_offset)

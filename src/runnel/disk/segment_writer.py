@@ -1,0 +1,72 @@
+"""Writing a segment anew beside the log, for compaction to put in the place of older ones."""
+
+from dataclasses import dataclass
+
+from runnel.batch.header import read_header
+from runnel.disk.appending import write_all
+from runnel.disk.segment import Segment
+from runnel.log.names import CLEANED, INDEX, LOG, TIME_INDEX, offset_name
+from runnel.ports.files import Bytes, File, Files
+
+_BUFFER_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class WrittenSegment:
+    """A segment whose files are complete and durable under names that no start takes for the log's."""
+
+    segment: Segment
+
+
+class SegmentWriter:
+    """One segment being written; every name ends with `.cleaned` until the log takes it over."""
+
+    __slots__ = ("_buffered", "_buffered_bytes", "_file", "_files", "_folder", "_interval_bytes", "_segment")
+
+    def __init__(self, files: Files, folder: str, base_offset: int, index_interval_bytes: int) -> None:
+        self._files = files
+        self._folder = folder
+        self._interval_bytes = index_interval_bytes
+        self._segment = Segment(base_offset)
+        self._segment.start_indexes()
+        self._buffered: list[bytes] = []
+        self._buffered_bytes = 0
+        self._file: File = files.open(self._path(LOG), create=True)
+        self._file.truncate(0)
+
+    def append(self, batch: Bytes) -> None:
+        """Add a batch as it is, offsets included."""
+        self._buffered.append(bytes(batch))
+        self._buffered_bytes += len(batch)
+        self._segment.appended(read_header(batch), self._interval_bytes)
+        if self._buffered_bytes >= _BUFFER_BYTES:
+            self._flush()
+
+    def finish(self) -> WrittenSegment:
+        """Everything, indexes included, is durable on return."""
+        self._flush()
+        self._file.datasync()
+        segment = self._segment
+        segment.close_time_index()
+        assert segment.offsets is not None and segment.times is not None
+        self._files.write(self._path(INDEX), segment.offsets.encode(), sync=True)
+        self._files.write(self._path(TIME_INDEX), segment.times.encode(), sync=True)
+        self._files.sync_folder(self._folder)
+        segment.has_index_files = True
+        return WrittenSegment(segment)
+
+    def discard(self) -> None:
+        """Remove what was written."""
+        for suffix in (LOG, INDEX, TIME_INDEX):
+            if self._files.exists(self._path(suffix)):
+                self._files.remove(self._path(suffix))
+
+    def _flush(self) -> None:
+        position = self._segment.size_bytes - self._buffered_bytes
+        if self._buffered:
+            write_all(self._file, self._buffered, position)
+        self._buffered.clear()
+        self._buffered_bytes = 0
+
+    def _path(self, suffix: str) -> str:
+        return f"{self._folder}/{offset_name(self._segment.base_offset, suffix)}{CLEANED}"

@@ -1,0 +1,94 @@
+"""Making a log durable: what one sync covers, and the threads' part of it."""
+
+from dataclasses import dataclass
+
+from runnel.disk.append_log import AppendLog
+from runnel.disk.atomic import replace_file
+from runnel.disk.producers_on_disk import snapshot_path
+from runnel.disk.segment import Segment
+from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
+from runnel.log.names import EPOCHS, PARTITION_METADATA
+from runnel.ports.files import File
+
+
+@dataclass(slots=True)
+class SyncJob:
+    """Everything that must reach the disk before `end_offset` may be called durable."""
+
+    log: AppendLog
+    end_offset: int
+    closed: list[tuple[Segment, bytes | None, File]]
+    active: File | None
+    epochs: bytes | None
+    folder_changed: bool
+    is_new: bool
+
+    def run(self) -> bool:
+        """In a thread. OSError if the data may not be durable; False if only the files beside it are not."""
+        for _, _, file in self.closed:
+            file.datasync()
+        if self.active is not None:
+            self.active.datasync()
+        segments = self.log.segments
+        files = segments.files
+        if self.is_new:
+            data = encode_partition_metadata(self.log.topic_id)
+            files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)
+        if self.folder_changed or self.is_new:
+            files.sync_folder(segments.folder)
+        if self.is_new:
+            files.sync_folder(segments.folder.rpartition("/")[0])
+        if self.epochs is not None:
+            replace_file(files, segments.folder, EPOCHS, self.epochs, sync=True)
+        return self._seal()
+
+    def _seal(self) -> bool:
+        """Write what lets a start believe the closed segments. Their data is safe without it."""
+        segments = self.log.segments
+        if not self.closed:
+            return True
+        try:
+            for segment, snapshot, _ in self.closed:
+                segments.write_indexes(segment, sync=True)
+                if snapshot is not None:
+                    segments.files.write(snapshot_path(segments, segment.next_offset), snapshot, sync=True)
+            segments.files.sync_folder(segments.folder)
+        except OSError:
+            return False
+        return True
+
+
+def begin_sync(log: AppendLog, *, with_active: bool) -> SyncJob:
+    """Note on the log's own thread what a sync that starts now will cover."""
+    active = log.segments.active
+    closed = [(segment, snapshot, log.segments.open(segment)) for segment, snapshot in log.unsealed]
+    job = SyncJob(
+        log,
+        log.written_offset if with_active else active.base_offset,
+        closed,
+        log.segments.open(active) if with_active and active.size_bytes else None,
+        encode_epochs(log.epochs.entries) if log.epochs_changed else None,
+        log.folder_changed,
+        log.is_new,
+    )
+    log.epochs_changed = log.folder_changed = log.is_new = False
+    log.sync_ceiling = job.end_offset
+    return job
+
+
+def finish_sync(job: SyncJob, sealed: bool) -> None:
+    """The sync is done: note on the log's own thread what is durable now."""
+    log = job.log
+    log.durable_offset = max(log.durable_offset, min(job.end_offset, log.sync_ceiling))
+    if sealed and job.closed:
+        done = {segment for segment, _, _ in job.closed}
+        log.unsealed = [entry for entry in log.unsealed if entry[0] not in done]
+
+
+def fail_sync(job: SyncJob, failure: BaseException) -> None:
+    """The sync failed: what it was to cover may be lost, whatever the page cache still shows."""
+    log = job.log
+    log.epochs_changed |= job.epochs is not None
+    log.folder_changed |= job.folder_changed
+    log.is_new |= job.is_new
+    log.failure = f"{log.segments.folder} could not be made durable: {failure}"

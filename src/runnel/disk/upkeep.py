@@ -1,0 +1,88 @@
+"""What a data directory does on the side: timed flushes, retention, checkpoints, removal."""
+
+from collections.abc import Mapping
+
+from runnel.disk.append_log import AppendLog
+from runnel.disk.checkpointing import Checkpoints
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.group_commit import GroupCommit
+from runnel.disk.removal import Removal
+from runnel.disk.retention import apply_retention
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import FOREVER
+from runnel.ports.files import Workers
+
+LOGS_PER_RUN_MAX = 200
+"""Logs looked at in one run: a look costs a few microseconds, and a run must not be felt by a client."""
+CHECKPOINT_INTERVAL_MS = 60_000
+"""Kafka's log.flush.offset.checkpoint.interval.ms."""
+FLUSH_INTERVAL_MS = 1000
+"""How long a log with the flush policy `interval` waits when it does not set flush.ms."""
+
+
+class Upkeep:
+    """Decides what is due; the work itself is done by threads, or is a few renames."""
+
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, DiskLog],
+        checkpoints: Checkpoints,
+        commit: GroupCommit,
+        removal: Removal,
+        workers: Workers,
+    ) -> None:
+        self._logs = logs
+        self._checkpoints = checkpoints
+        self._commit = commit
+        self._removal = removal
+        self._workers = workers
+        self._flush_due: dict[AppendLog, int] = {}
+        self._unstamped: list[AppendLog] = []
+        self._round: list[DiskLog] = []
+        self._checkpoint_due_ms = -1
+
+    def flush_later(self, log: AppendLog) -> None:
+        """This log has records that flush.ms wants durable in time; it counts from the next run."""
+        self._unstamped.append(log)
+
+    def run(self, now_ms: int) -> None:
+        """Start whatever is due."""
+        self._flush(now_ms)
+        self._look_at_some(now_ms)
+        self._checkpoint(now_ms)
+        self._removal.run(now_ms)
+
+    def _flush(self, now_ms: int) -> None:
+        for log in self._unstamped:
+            flush_ms = log.config.flush_ms
+            self._flush_due[log] = now_ms + (FLUSH_INTERVAL_MS if flush_ms == FOREVER else flush_ms)
+        self._unstamped.clear()
+        due = [log for log, due_ms in self._flush_due.items() if due_ms <= now_ms]
+        for log in due:
+            del self._flush_due[log]
+            log.flush_is_due = False
+            self._commit.flush(log)
+
+    def _look_at_some(self, now_ms: int) -> None:
+        if not self._round:
+            self._round = list(self._logs.values())
+        for log in self._round[-LOGS_PER_RUN_MAX:]:
+            if self._logs.get(log.name) is log and log.failure is None:
+                apply_retention(log, now_ms)
+                log.expire_producers(now_ms)
+                self._commit.seal(log)
+        del self._round[-LOGS_PER_RUN_MAX:]
+
+    def _checkpoint(self, now_ms: int) -> None:
+        if self._checkpoint_due_ms < 0:
+            self._checkpoint_due_ms = now_ms + CHECKPOINT_INTERVAL_MS
+        if now_ms < self._checkpoint_due_ms:
+            return
+        self._checkpoint_due_ms = now_ms + CHECKPOINT_INTERVAL_MS
+        logs = self._logs.values()
+        points = self._checkpoints.recovery_points_of(logs)
+        if points != self._checkpoints.recovery_points.stored:
+            self._workers.submit(self._checkpoints.recovery_points.prepare(points), lambda _, __: None)
+        starts = self._checkpoints.log_starts_of(logs)
+        if starts != self._checkpoints.log_starts.stored:
+            self._workers.submit(self._checkpoints.log_starts.prepare(starts), lambda _, __: None)

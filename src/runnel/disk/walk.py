@@ -1,0 +1,89 @@
+"""Batch by batch through a segment file."""
+
+from collections.abc import Iterator
+from struct import Struct
+
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
+from runnel.ports.files import File
+
+CHUNK_BYTES = 1024 * 1024
+"""One read when every batch is looked at: large enough to cost little per batch, small enough to keep."""
+PROBE_BYTES = 8 * 1024
+"""One read when a few batches after an index entry are looked at: an index interval and a bit."""
+
+_PLACE = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta: all that finding a place needs."""
+_PLACE_BYTES = _PLACE.size
+_unpack_place = _PLACE.unpack_from
+
+
+def walk_headers_of_file(
+    file: File, position: int, end: int, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each batch from `position` up to `end`; CorruptBatch where there is none."""
+    chunk = b""
+    chunk_start = position
+    while position < end:
+        local = position - chunk_start
+        if local < 0 or local + HEADER_BYTES > len(chunk):
+            chunk_start, local = position, 0
+            chunk = file.pread(min(chunk_bytes, end - position), position)
+        header = read_header(chunk, local)
+        if position + header.size_bytes > end:
+            raise CorruptBatch(f"the batch at position {position} is cut off")
+        yield position, header
+        position += header.size_bytes
+
+
+def walk_sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of each batch; CorruptBatch at the first one that is not whole and sound."""
+    chunk = memoryview(b"")
+    chunk_start = position
+    while position < end:
+        local = position - chunk_start
+        if local + HEADER_BYTES > len(chunk):
+            chunk_start, local = position, 0
+            chunk = memoryview(file.pread(min(CHUNK_BYTES, end - position), position))
+        header = read_header(chunk, local)
+        size = header.size_bytes
+        if position + size > end:
+            raise CorruptBatch(f"the batch at position {position} is cut off")
+        if local + size > len(chunk):
+            chunk_start, local = position, 0
+            chunk = memoryview(file.pread(min(max(CHUNK_BYTES, size), end - position), position))
+        if not crc_is_valid(chunk, local, header):
+            raise CorruptBatch(f"the batch at position {position} does not match its checksum")
+        yield position, header, chunk[local : local + size]
+        position += size
+
+
+def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, int, int]:
+    """(position, size, next offset) of the first batch from `position` on that does not end before `offset`.
+
+    If all end before it: (end, 0, the offset after the last one, or `offset` if none was looked at).
+    """
+    next_offset = offset
+    for batch_position, size, _, next_offset in walk_places(file, position, end):
+        if next_offset > offset:
+            return batch_position, size, next_offset
+    return end, 0, next_offset
+
+
+def walk_places(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """(position, size, base offset, next offset) of each batch from `position` up to `end`."""
+    chunk = b""
+    chunk_start = position
+    while position < end:
+        local = position - chunk_start
+        if local + _PLACE_BYTES > len(chunk):
+            chunk_start, local = position, 0
+            chunk = file.pread(PROBE_BYTES, position)
+            if len(chunk) < _PLACE_BYTES:
+                raise CorruptBatch(f"the file ends inside the batch at position {position}")
+        base_offset, length, magic, last_offset_delta = _unpack_place(chunk, local)
+        size = length + 12
+        if magic != 2 or size < HEADER_BYTES or position + size > end:
+            raise CorruptBatch(f"there is no batch at position {position}")
+        yield position, size, base_offset, base_offset + last_offset_delta + 1
+        position += size

@@ -1,0 +1,60 @@
+"""Threads for file work that may block; results come back to the event loop."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Result = TypeVar("Result")
+Done = Callable[[Result | None, BaseException | None], None]
+
+
+class LoopWorkers:
+    """A few threads; what they finish is told on the loop that submitted it."""
+
+    def __init__(self, thread_count: int, name: str) -> None:
+        self._threads = ThreadPoolExecutor(thread_count, thread_name_prefix=name)
+
+    def submit(self, work: Callable[[], Result], done: Done[Result]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(future: "Future[Result]") -> None:
+            failure = future.exception()
+            result = None if failure is not None else future.result()
+            try:
+                loop.call_soon_threadsafe(done, result, failure)
+            except RuntimeError:
+                # The loop is closed: whoever closed it waits for the threads, not for us.
+                if not loop.is_closed():
+                    raise
+
+        self._threads.submit(work).add_done_callback(tell)
+
+    def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
+        futures = [self._threads.submit(work) for work in works]
+        return [future.exception() or future.result() for future in futures]
+
+    def close(self) -> None:
+        """Wait for what is under way, and take nothing more."""
+        self._threads.shutdown(wait=True)
+
+
+class InlineWorkers:
+    """No threads at all: work is done at once. For tools without a loop, and for simulations."""
+
+    def submit(self, work: Callable[[], Result], done: Done[Result]) -> None:
+        try:
+            result = work()
+        except Exception as failure:  # noqa: BLE001 - every failure is the submitter's to judge
+            done(None, failure)
+        else:
+            done(result, None)
+
+    def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
+        outcomes: list[Result | BaseException] = []
+        for work in works:
+            self.submit(work, lambda result, failure: outcomes.append(failure or result))  # type: ignore[arg-type]
+        return outcomes
+
+    def close(self) -> None:
+        return

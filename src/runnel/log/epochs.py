@@ -1,0 +1,78 @@
+"""Which leader epoch each offset was written in: how a client or follower finds where two logs part ways."""
+
+from bisect import bisect_right
+
+NO_EPOCH = -1
+
+
+class Epochs:
+    """(epoch, first offset written in it), both ascending."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self._entries = entries if entries is not None else []
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, or -1."""
+        return self._entries[-1][0] if self._entries else NO_EPOCH
+
+    @property
+    def entries(self) -> tuple[tuple[int, int], ...]:
+        return tuple(self._entries)
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """A leader of this epoch wrote (or begins to write) at `start_offset`; did that change anything?
+
+        An epoch under which nothing was written gives way to the one that follows at the same offset.
+        """
+        if epoch < 0 or epoch <= self.latest:
+            return False
+        while self._entries and self._entries[-1][1] >= start_offset:
+            self._entries.pop()
+        self._entries.append((epoch, start_offset))
+        return True
+
+    def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest epoch not above the asked one, where the next one began), or (-1, -1)."""
+        if not self._entries or epoch < 0:
+            return NO_EPOCH, -1
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        if epoch > self.latest:
+            return NO_EPOCH, -1
+        found = bisect_right(self._entries, epoch, key=_epoch)
+        if found == 0:
+            # Older than everything that is left here: the answer is where what is left begins.
+            return epoch, self._entries[0][1]
+        return self._entries[found - 1][0], self._entries[found][1]
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that `offset` was written in, or -1."""
+        found = bisect_right(self._entries, offset, key=_start_offset)
+        return self._entries[found - 1][0] if found else NO_EPOCH
+
+    def truncate_to(self, end_offset: int) -> bool:
+        """Offsets from `end_offset` on are gone; did that change anything?"""
+        count = len(self._entries)
+        while self._entries and self._entries[-1][1] >= end_offset:
+            self._entries.pop()
+        return len(self._entries) != count
+
+    def start_at(self, start_offset: int) -> bool:
+        """Offsets below `start_offset` are gone; the epoch that it was written in begins there now."""
+        found = bisect_right(self._entries, start_offset, key=_start_offset)
+        if found == 0 or (found == 1 and self._entries[0][1] == start_offset):
+            return False
+        epoch = self._entries[found - 1][0]
+        self._entries[:found] = [(epoch, start_offset)]
+        return True
+
+
+def _epoch(entry: tuple[int, int]) -> int:
+    return entry[0]
+
+
+def _start_offset(entry: tuple[int, int]) -> int:
+    return entry[1]

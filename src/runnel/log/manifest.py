@@ -1,0 +1,85 @@
+"""What a clean shutdown writes down, so that the next start opens no partition's files.
+
+    runnel-manifest <version> <crc-32c of what follows, hex> \\n <JSON: one list per log>
+
+It is trusted only because it is removed, durably, before anything that it describes may change.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from crc32c import crc32c
+
+from runnel.model.ids import TopicPartition, id_from_text, id_text
+
+VERSION = 1
+_TITLE = "runnel-manifest"
+
+
+class DamagedManifest(Exception):
+    """The bytes are not a whole manifest; look at the files instead."""
+
+
+@dataclass(slots=True)
+class SegmentEntry:
+    """One segment as it was closed."""
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    first_timestamp: int
+    max_timestamp: int
+
+
+@dataclass(slots=True)
+class LogEntry:
+    """One log as it was closed."""
+
+    topic_id: bytes
+    log_start_offset: int
+    has_producers: bool
+    """Is there a snapshot at the end offset, or were there no producers to remember?"""
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    segments: list[SegmentEntry] = field(default_factory=list)
+
+
+def encode_manifest(logs: dict[TopicPartition, LogEntry]) -> bytes:
+    rows = [
+        [
+            name.topic,
+            name.partition,
+            id_text(entry.topic_id),
+            entry.log_start_offset,
+            entry.has_producers,
+            entry.epochs,
+            [
+                (s.base_offset, s.next_offset, s.size_bytes, s.first_timestamp, s.max_timestamp)
+                for s in entry.segments
+            ],
+        ]
+        for name, entry in logs.items()
+    ]
+    body = json.dumps(rows, separators=(",", ":")).encode()
+    return f"{_TITLE} {VERSION} {crc32c(body):08x}\n".encode() + body
+
+
+def decode_manifest(data: bytes) -> dict[TopicPartition, LogEntry]:
+    """The logs in a manifest's bytes; DamagedManifest if it is not whole and sound."""
+    title, _, body = data.partition(b"\n")
+    if title != f"{_TITLE} {VERSION} {crc32c(body):08x}".encode():
+        raise DamagedManifest("it does not match its checksum")
+    try:
+        return {
+            TopicPartition(topic, partition): LogEntry(
+                id_from_text(topic_id),
+                log_start_offset,
+                has_producers,
+                [(epoch, start) for epoch, start in epochs],
+                [SegmentEntry(*segment) for segment in segments],
+            )
+            for topic, partition, topic_id, log_start_offset, has_producers, epochs, segments in json.loads(
+                body
+            )
+        }
+    except (ValueError, TypeError) as error:
+        raise DamagedManifest(str(error)) from None

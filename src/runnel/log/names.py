@@ -1,0 +1,46 @@
+"""How folders and files of a log are called; the names are Kafka's."""
+
+from runnel.model.ids import TopicPartition
+
+LOG = ".log"
+INDEX = ".index"
+TIME_INDEX = ".timeindex"
+SNAPSHOT = ".snapshot"
+DELETED = ".deleted"
+CLEANED = ".cleaned"
+TEMPORARY = ".tmp"
+REMOVED_FOLDER = "-delete"
+
+EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+COMPACTION_SWAP = "compaction-swap"
+CLEAN_UP_TO = "cleaner-offset"
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+MANIFEST = "clean-shutdown-manifest"
+PROPERTIES = "meta.properties"
+LOCK = ".lock"
+
+_DIGITS = 20
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """A file named after an offset, in twenty digits so that names sort as offsets do."""
+    return f"{offset:0{_DIGITS}d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int | None:
+    """The offset that a file with exactly this suffix is named after, or None."""
+    digits = name.removesuffix(suffix)
+    if len(digits) != _DIGITS or digits == name or not (digits.isascii() and digits.isdigit()):
+        return None
+    return int(digits)
+
+
+def partition_of(folder: str) -> TopicPartition | None:
+    """The partition whose folder is called so, or None if it is not a partition's."""
+    topic, dash, number = folder.rpartition("-")
+    if not topic or not dash or not (number.isascii() and number.isdigit()) or str(int(number)) != number:
+        return None
+    return TopicPartition(topic, int(number))

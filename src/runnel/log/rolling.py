@@ -1,0 +1,52 @@
+"""When a log begins a new segment."""
+
+from dataclasses import dataclass
+
+from runnel.log.index import TIME_ENTRY_BYTES
+from runnel.model.log_config import FOREVER, LogConfig
+
+RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Index entries hold offsets relative to the segment's base in four signed bytes."""
+
+
+@dataclass(slots=True)
+class RollLimits:
+    """What the next batch may not exceed if it is to join the segment, worked out once per segment."""
+
+    size_bytes: int
+    timestamp_ms: int
+    last_offset: int
+
+
+def limits_of_empty(base_offset: int) -> RollLimits:
+    """An empty segment takes anything whose offset it can express."""
+    return RollLimits(FOREVER, FOREVER, base_offset + RELATIVE_OFFSET_MAX)
+
+
+def limits_of(config: LogConfig, base_offset: int, first_timestamp: int, created_ms: int) -> RollLimits:
+    """What a segment that begins so may grow to. Its age counts from its first batch's timestamp."""
+    begun_ms = first_timestamp if first_timestamp >= 0 else created_ms
+    age_max_ms = config.segment_ms - jitter_ms(config, base_offset)
+    return RollLimits(
+        config.segment_bytes,
+        begun_ms + age_max_ms if begun_ms >= 0 else FOREVER,
+        base_offset + RELATIVE_OFFSET_MAX,
+    )
+
+
+FULL = RollLimits(-1, -1, -1)
+"""Nothing may join this segment any more."""
+
+
+def index_entries_max(config: LogConfig) -> int:
+    """How many entries an index may have: the time index, with its larger entries, is full first."""
+    return config.segment_index_bytes // TIME_ENTRY_BYTES - 1
+
+
+def jitter_ms(config: LogConfig, base_offset: int) -> int:
+    """How much earlier than `segment.ms` this segment rolls, so that many logs do not roll together.
+
+    It hangs on the offset instead of on chance: a restart does not move it, and a simulation can repeat it.
+    """
+    bound = min(config.segment_jitter_ms, config.segment_ms)
+    return (base_offset * 0x9E3779B97F4A7C15 >> 7) % bound if bound > 0 else 0

@@ -1,0 +1,1 @@
+"""The simulated world: files, clock and peers that fail on purpose."""
