@@ -29,7 +29,8 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRespon
     """Read committed offsets; all of a group's if no topics are named.
 
     v2 all topics, top-level error · v3 throttle time · v5 leader epoch · v6 flexible ·
-    v7 require stable, which every answer here is · v8 many groups · v9 members of consumer groups (KIP-848) · v10 topic ids
+    v7 require stable, which every answer here is · v8 many groups · v9 members of consumer groups (KIP-848) ·
+    v10 topic ids
     """
     answer: OffsetFetchResponse | Deferred
     if ctx.api_version >= _MANY_GROUPS_FROM:
