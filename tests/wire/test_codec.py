@@ -9,7 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runnel.messages import registry
+from runnel.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from runnel.messages.fetch import FetchRequest
+from runnel.model.limits import REQUEST_ELEMENTS_MAX
 from runnel.wire import MalformedMessage, Message, Struct, UnknownVersion, decode, encode, encoded, fields_of
 from tests.wire.samples import all_messages, example, structs
 from tests.wire.twin import Refused, twin_decode, twin_encode
@@ -134,6 +136,15 @@ def test_a_version_that_does_not_exist_is_its_own_refusal() -> None:
         decode(FetchRequest, 99, b"")
     with pytest.raises(UnknownVersion):
         encode(FetchRequest(), 3)
+
+
+def test_the_elements_of_a_request_are_counted_over_all_arrays() -> None:
+    topic = TopicPartitions("t", [7] * (REQUEST_ELEMENTS_MAX - 10))
+    wire = encoded(ElectLeadersRequest(topic_partitions=[topic]), 2)
+    assert decode(ElectLeadersRequest, 2, wire).topic_partitions == [topic]
+    wire = encoded(ElectLeadersRequest(topic_partitions=[topic, TopicPartitions("u", [7] * 10)]), 2)
+    with pytest.raises(MalformedMessage, match="more elements"):
+        decode(ElectLeadersRequest, 2, wire)
 
 
 def test_decoding_needs_no_bytes_object() -> None:

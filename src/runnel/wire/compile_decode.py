@@ -6,9 +6,11 @@ the straight path; structs are inlined as loops, so that no element costs a call
 
 What makes it safe: a length that reaches past the end moves the position past the end, where the next read
 or the final comparison refuses it, and a slice never grows beyond the input. Counts are compared with the
-bytes left before anything is built. So the memory used is bounded by the size of the input.
+bytes left before anything is built, and the elements of a request with a limit for all. So the memory used
+is bounded by the size of the input.
 """
 
+from runnel.model.limits import REQUEST_ELEMENTS_MAX
 from runnel.wire.primitives import (
     SHORT_ARRAY,
     ArrayOf,
@@ -25,7 +27,7 @@ from runnel.wire.primitives import (
     unpack_array,
 )
 from runnel.wire.source import Source
-from runnel.wire.struct import UNSET, Field, Message, Struct, fields_of, is_flexible
+from runnel.wire.struct import UNSET, Field, Message, Request, Struct, fields_of, is_flexible
 
 
 def decoder_source(message: type[Message], version: int) -> Source:
@@ -37,6 +39,8 @@ class _Decoder:
     def __init__(self, message: type[Message], version: int) -> None:
         self.version = version
         self.flexible = is_flexible(message, version)
+        # Requests come from strangers; responses and stored records from those we chose or were.
+        self.is_counted = issubclass(message, Request)
         self.run: list[tuple[str, int, str]] = []  # fixed-size values waiting to be read by one call
         self.source = Source(
             MalformedMessage=MalformedMessage,
@@ -48,6 +52,8 @@ class _Decoder:
         )
         with self.source.block("def decode(view, position):"):
             self.source.line("limit = len(view)")
+            if self.is_counted:
+                self.source.line(f"room = {REQUEST_ELEMENTS_MAX}")
             result = self.read_struct(message)
             self.source.line(f"return {result}, position")
 
@@ -165,8 +171,11 @@ class _Decoder:
         if self.flexible:
             self.source.line(f"{length} -= 1")
         smallest = self.smallest(element)
-        with self.source.block(f"if {length} * {smallest} > limit - position:"):
-            self.refuse(f"{label} has more elements than bytes are left")
+        too_many = f"{length} * {smallest} > limit - position"
+        if self.is_counted:
+            too_many += f" or (room := room - {length}) < 0"
+        with self.source.block(f"if {too_many}:"):
+            self.refuse(f"{label} has more elements than the bytes left or the limit allow")
         if isinstance(element, Fixed):
             short = self.source.use(f"unpack_{element.code}s", short_array_unpackers(element.code))
             with self.source.block(f"if {length} < {SHORT_ARRAY}:"):

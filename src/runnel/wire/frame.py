@@ -18,7 +18,7 @@ from runnel.wire.struct import Request, Response, is_flexible
 API_VERSIONS_KEY = 18
 NEVER = 1 << 15  # above every version there can be
 
-_REQUEST_HEAD = Layout(">hhih")
+_read_request_head = Layout(">hhih").unpack_from
 _REQUEST_PREFIX = Layout(">ihhih")
 _RESPONSE_PREFIX = Layout(">ii")
 _RESPONSE_PREFIX_FLEXIBLE = Layout(">iix")
@@ -40,7 +40,7 @@ class RequestHeader:
 def read_request_header(frame: memoryview, flexible_from: Mapping[int, int]) -> RequestHeader:
     """Read the header; `flexible_from` tells by API key which versions have tagged fields in it."""
     try:
-        api_key, api_version, correlation_id, length = _REQUEST_HEAD.unpack_from(frame)
+        api_key, api_version, correlation_id, length = _read_request_head(frame)
         position = 10
         client_id = None
         if length >= 0:

@@ -132,7 +132,9 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-VARINTS = tuple(unsigned_varint(value) for value in range(4096))
+VARINTS = tuple(
+    bytes((value,)) if value < 128 else bytes((value & 0x7F | 0x80, value >> 7)) for value in range(4096)
+)
 
 
 def varint(value: int) -> bytes:
