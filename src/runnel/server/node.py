@@ -12,10 +12,8 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 
 from runnel.broker.broker import Broker
-from runnel.broker.coordinators import Coordinators
 from runnel.broker.dispatch import Dispatch
-from runnel.broker.metadata_log import MetadataLog
-from runnel.broker.metadata_start import start_metadata
+from runnel.broker.running import start_broker
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.os_files import OsFiles
@@ -81,10 +79,9 @@ class Node:
             upkeep_workers=LoopWorkers(1, "upkeep"),
         )
         stack.callback(disk.close)
-        metadata = MetadataLog(disk, clock, self.settings)
         broker = Broker(
             node_id=self.settings.int("node.id"),
-            cluster_id=metadata.image.cluster_id,
+            cluster_id="",
             host="",
             port=0,
             clock=clock,
@@ -98,11 +95,7 @@ class Node:
         listener = Listener(Dispatch(broker), self._listen.name, self._limits())
         self._bind(listener, broker)
         stack.push_async_callback(listener.close)
-        follower = await start_metadata(broker, metadata)
-        stack.push_async_callback(metadata.close)
-        broker.groups = Coordinators(broker)
-        follower.when_topics_are_removed(broker.groups.topics_deleted)
-        broker.groups.start()
+        await start_broker(broker, stack)
         stack.push_async_callback(_ended, asyncio.create_task(_keep_up(disk, clock)))
         stack.push_async_callback(listener.close)
         # Members that wait for a rebalance are told to look elsewhere before the listener waits for their answers.

@@ -1,0 +1,21 @@
+"""Bringing a broker to life over its ports, and down again: the part that a simulation shares with the real thing."""
+
+from contextlib import AsyncExitStack
+
+from runnel.broker.broker import Broker
+from runnel.broker.coordinators import Coordinators
+from runnel.broker.metadata_log import MetadataLog
+from runnel.broker.metadata_start import start_metadata
+
+
+async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
+    """Replay metadata, open what the node holds, load coordinators; the stack undoes it.
+
+    The broker must know its advertised host and port by now, and not serve before this returns.
+    """
+    metadata = MetadataLog(broker.disk, broker.clock, broker.settings)
+    follower = await start_metadata(broker, metadata)
+    stack.push_async_callback(metadata.close)
+    broker.groups = Coordinators(broker)
+    follower.when_topics_are_removed(broker.groups.topics_deleted)
+    broker.groups.start()
