@@ -1,0 +1,141 @@
+"""Client quotas: how fast users, client ids and addresses may go. Stored and shown."""
+
+import math
+from collections.abc import Iterable
+from typing import Protocol
+
+from runnel.controller.decision import Decision, repeated_in
+from runnel.controller.image import MetadataImage
+from runnel.controller.values import QuotaEntity
+from runnel.messages import describe_client_quotas as describe
+from runnel.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AnsweredEntryData,
+    EntryData,
+)
+from runnel.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.schemas.metadata import ClientQuotaRecord, EntityData, MetadataRecord
+
+USER, CLIENT_ID, ADDRESS = "user", "client-id", "ip"
+MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY = 0, 1, 2
+
+WHOLE_NUMBERS = {"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"}
+CLIENT_KEYS = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+ADDRESS_KEYS = {"connection_creation_rate"}
+
+
+class _Part(Protocol):
+    entity_type: str
+    entity_name: str | None
+
+
+def decide_alter_client_quotas(
+    image: MetadataImage, request: AlterClientQuotasRequest
+) -> Decision[AlterClientQuotasResponse]:
+    """Set and take back quotas; an entity changes as a whole or not at all."""
+    decision = Decision[AlterClientQuotasResponse]([], AlterClientQuotasResponse())
+    for entry in request.entries:
+        result = AnsweredEntryData(error_message=None, entity=entry.entity)
+        try:
+            records = _alter(image, entry)
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        else:
+            decision.records += [] if request.validate_only else records
+        decision.reply.entries.append(result)
+    return decision
+
+
+def _alter(image: MetadataImage, entry: EntryData) -> list[MetadataRecord]:
+    entity = _entity(entry.entity)
+    keys = ADDRESS_KEYS if entity[0][0] == ADDRESS else CLIENT_KEYS
+    present = image.quotas.get(entity, {})
+    records: list[MetadataRecord] = []
+    for operation in entry.ops:
+        if operation.key not in keys:
+            raise _bad(f"Invalid configuration key {operation.key}")
+        if not operation.remove:
+            _check_value(operation.key, operation.value)
+        elif operation.key not in present:
+            continue
+        parts = [EntityData(*part) for part in entity]
+        records.append(ClientQuotaRecord(parts, operation.key, operation.value, operation.remove))
+    return records
+
+
+def _check_value(key: str, value: float) -> None:
+    if not math.isfinite(value) or value <= 0:
+        raise _bad(f"Quota {key} must be greater than 0")
+    if key in WHOLE_NUMBERS and value != int(value):
+        raise _bad(f"Configuration {key} must be a whole number")
+
+
+def _entity(parts: Iterable[_Part]) -> QuotaEntity:
+    entity = tuple(sorted(((part.entity_type, part.entity_name) for part in parts), key=lambda part: part[0]))
+    if not entity:
+        raise _bad("Invalid empty client quota entity")
+    types = [entity_type for entity_type, _ in entity]
+    unknown = [entity_type for entity_type in types if entity_type not in (USER, CLIENT_ID, ADDRESS)]
+    if unknown:
+        raise _bad(f"Unhandled client quota entity type: {unknown[0]}")
+    if repeated_in(types):
+        raise _bad(f"Invalid client quota entity, contains duplicate entity type: {types[0]}")
+    if ADDRESS in types and len(types) > 1:
+        raise _bad("Invalid quota entity combination: an address stands alone")
+    if any(name == "" for _, name in entity):
+        raise _bad("Empty client quota entity name")
+    return entity
+
+
+def _bad(message: str) -> Refused:
+    return Refused(ErrorCode.INVALID_REQUEST, message)
+
+
+def describe_quotas(
+    image: MetadataImage, request: DescribeClientQuotasRequest
+) -> DescribeClientQuotasResponse:
+    """The quotas of every entity that fits all components of the filter; `strict` allows no further ones."""
+    for component in request.components:
+        _check_component(component)
+    types = [component.entity_type for component in request.components]
+    if repeated_in(types):
+        raise _bad("Duplicate entity type in the filter")
+    entries = [
+        describe.EntryData(
+            entity=[describe.EntityData(*part) for part in entity],
+            values=[describe.ValueData(key, value) for key, value in values.items()],
+        )
+        for entity, values in image.quotas.items()
+        if _fits(dict(entity), request)
+    ]
+    return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _check_component(component: ComponentData) -> None:
+    if not component.entity_type:
+        raise _bad("Unexpected empty filter component entity type.")
+    if component.match_type not in (MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY):
+        raise _bad(f"Unknown match type {component.match_type}")
+    if component.match_type == MATCH_EXACT and component.match is None:
+        raise _bad("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if component.match_type != MATCH_EXACT and component.match is not None:
+        raise _bad("Only an exact match can name an entity, but the match string is not null.")
+
+
+def _fits(entity: dict[str, str | None], request: DescribeClientQuotasRequest) -> bool:
+    if request.strict and len(entity) != len(request.components):
+        return False
+    for component in request.components:
+        if component.entity_type not in entity:
+            return False
+        name = entity[component.entity_type]
+        # The name of a default is None, and so is what a default match asks for.
+        if component.match_type != MATCH_ANY and name != component.match:
+            return False
+    return True

@@ -1,0 +1,207 @@
+"""Moving partitions between brokers, and putting their preferred leaders back in charge."""
+
+from collections.abc import Sequence
+
+from runnel.controller.decision import Decision
+from runnel.controller.image import MetadataImage
+from runnel.controller.placement import check_replicas, directory_of
+from runnel.controller.values import PartitionState, Topic
+from runnel.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from runnel.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from runnel.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.schemas.metadata import MetadataRecord, PartitionChangeRecord
+
+PREFERRED, UNCLEAN = 0, 1
+
+
+def decide_reassignments(
+    image: MetadataImage, request: AlterPartitionReassignmentsRequest
+) -> Decision[AlterPartitionReassignmentsResponse]:
+    """Begin, change or call off the move of each partition."""
+    reply = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
+    )
+    decision = Decision[AlterPartitionReassignmentsResponse]([], reply)
+    for topic in request.topics:
+        answers = ReassignableTopicResponse(topic.name)
+        for asked in topic.partitions:
+            answer = ReassignablePartitionResponse(asked.partition_index, error_message=None)
+            try:
+                decision.records += _reassign(image, request, topic.name, asked)
+            except Refusal as refusal:
+                answer.error_code, answer.error_message = refusal.code, str(refusal)
+            answers.partitions.append(answer)
+        reply.responses.append(answers)
+    return decision
+
+
+def _reassign(
+    image: MetadataImage,
+    request: AlterPartitionReassignmentsRequest,
+    name: str,
+    asked: ReassignablePartition,
+) -> list[MetadataRecord]:
+    topic, state = _existing(image, name, asked.partition_index)
+    if asked.replicas is None:
+        return _call_off(topic, asked.partition_index, state)
+    check_replicas(image, asked.replicas)
+    settled = [node_id for node_id in state.replicas if node_id not in state.adding]
+    if not request.allow_replication_factor_change and len(asked.replicas) != len(settled):
+        raise Refused(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {len(settled)} to {len(asked.replicas)}",
+        )
+    target = tuple(asked.replicas)
+    if target == state.replicas and not state.adding and not state.removing:
+        return []
+    adding = [node_id for node_id in target if node_id not in settled]
+    removing = [node_id for node_id in settled if node_id not in target]
+    if not adding and not removing:
+        return [_change(image, topic, asked.partition_index, target)]
+    replicas = [*target, *removing]
+    return [_change(image, topic, asked.partition_index, replicas, adding, removing)]
+
+
+def _call_off(topic: Topic, index: int, state: PartitionState) -> list[MetadataRecord]:
+    if not state.adding and not state.removing:
+        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+    kept = [
+        (node_id, directory)
+        for node_id, directory in zip(state.replicas, state.directories, strict=True)
+        if node_id not in state.adding
+    ]
+    return [
+        PartitionChangeRecord(
+            partition_id=index,
+            topic_id=topic.id,
+            replicas=[node_id for node_id, _ in kept],
+            isr=[node_id for node_id in state.isr if node_id not in state.adding],
+            adding_replicas=[],
+            removing_replicas=[],
+            directories=[directory for _, directory in kept],
+        )
+    ]
+
+
+def _change(
+    image: MetadataImage,
+    topic: Topic,
+    index: int,
+    replicas: Sequence[int],
+    adding: Sequence[int] = (),
+    removing: Sequence[int] = (),
+) -> PartitionChangeRecord:
+    state = topic.partitions[index]
+    directories = dict(zip(state.replicas, state.directories, strict=True))
+    return PartitionChangeRecord(
+        partition_id=index,
+        topic_id=topic.id,
+        replicas=list(replicas),
+        adding_replicas=list(adding),
+        removing_replicas=list(removing),
+        directories=[directories.get(node) or directory_of(image.brokers[node]) for node in replicas],
+    )
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """The partitions that are on the move, of all topics or of those that are asked for."""
+    asked: list[tuple[Topic, Sequence[int]]]
+    if request.topics is None:
+        asked = [(topic, range(len(topic.partitions))) for topic in image.topics.values()]
+    else:
+        asked = [
+            (image.topics[wish.name], wish.partition_indexes)
+            for wish in request.topics
+            if wish.name in image.topics
+        ]
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    for topic, indexes in asked:
+        moving = [
+            _ongoing(index, topic.partitions[index])
+            for index in indexes
+            if 0 <= index < len(topic.partitions)
+            and (topic.partitions[index].adding or topic.partitions[index].removing)
+        ]
+        if moving:
+            response.topics.append(OngoingTopicReassignment(topic.name, moving))
+    return response
+
+
+def _ongoing(index: int, state: PartitionState) -> OngoingPartitionReassignment:
+    return OngoingPartitionReassignment(index, list(state.replicas), list(state.adding), list(state.removing))
+
+
+def decide_elections(image: MetadataImage, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+    """Elect preferred leaders. An unclean election never has a candidate: a replica alone is always in sync.
+
+    When all partitions are asked for at once, those that need no election are not mentioned.
+    """
+    if request.election_type not in (PREFERRED, UNCLEAN):
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+    wishes: list[tuple[str, Sequence[int]]]
+    if request.topic_partitions is None:
+        wishes = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
+    else:
+        wishes = [(wish.topic, wish.partitions) for wish in request.topic_partitions]
+    decision = Decision[ElectLeadersResponse]([], ElectLeadersResponse())
+    for name, indexes in wishes:
+        results: list[PartitionResult] = []
+        for index in indexes:
+            result = PartitionResult(index, error_message=None)
+            try:
+                decision.records.append(_elect(image, name, index, request.election_type))
+            except Refusal as refusal:
+                if request.topic_partitions is None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
+                    continue
+                result.error_code, result.error_message = refusal.code, str(refusal)
+            results.append(result)
+        if results or request.topic_partitions is not None:
+            decision.reply.replica_election_results.append(ReplicaElectionResult(name, results))
+    return decision
+
+
+def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> PartitionChangeRecord:
+    topic, state = _existing(image, name, index)
+    live = {broker.id for broker in image.live_brokers()}
+    if election_type == PREFERRED:
+        if state.leader == state.replicas[0]:
+            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+        if state.replicas[0] not in state.isr or state.replicas[0] not in live:
+            raise Refused(
+                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+                "The preferred leader was not available.",
+            )
+        return PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=state.replicas[0])
+    if state.leader in live:
+        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    raise Refused(
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
+    )
+
+
+def _existing(image: MetadataImage, name: str, index: int) -> tuple[Topic, PartitionState]:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    if not 0 <= index < len(topic.partitions):
+        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}-{index}.")
+    return topic, topic.partitions[index]

@@ -1,0 +1,128 @@
+"""SCRAM credentials: how users prove to know a password. What is stored cannot be turned back into it."""
+
+import hashlib
+import hmac
+
+from runnel.controller.decision import Decision, repeated_in
+from runnel.controller.image import MetadataImage
+from runnel.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialUpsertion,
+)
+from runnel.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.schemas.metadata import (
+    MetadataRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+
+HASHES = {1: "sha256", 2: "sha512"}
+"""By Kafka's number of the mechanism: SCRAM-SHA-256 and SCRAM-SHA-512."""
+
+ITERATIONS_MIN = 4096
+ITERATIONS_MAX = 16384
+
+
+def decide_alter_scram_credentials(
+    image: MetadataImage, request: AlterUserScramCredentialsRequest
+) -> Decision[AlterUserScramCredentialsResponse]:
+    """Store and delete credentials; all that is asked for one user happens, or none of it."""
+    changes = [(deletion.name, deletion.mechanism) for deletion in request.deletions]
+    changes += [(upsertion.name, upsertion.mechanism) for upsertion in request.upsertions]
+    repeated = {name for name, _ in repeated_in(changes)}
+    decision = Decision[AlterUserScramCredentialsResponse]([], AlterUserScramCredentialsResponse())
+    for user in dict.fromkeys(name for name, _ in changes):
+        result = AlterUserScramCredentialsResult(user, error_message=None)
+        try:
+            if user in repeated:
+                raise Refused(
+                    ErrorCode.DUPLICATE_RESOURCE,
+                    "A user credential cannot be altered twice in the same request",
+                )
+            decision.records += _user_records(image, request, user)
+        except Refusal as refusal:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        decision.reply.results.append(result)
+    return decision
+
+
+def _user_records(
+    image: MetadataImage, request: AlterUserScramCredentialsRequest, user: str
+) -> list[MetadataRecord]:
+    if not user:
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    records: list[MetadataRecord] = []
+    for deletion in request.deletions:
+        if deletion.name == user:
+            _check_mechanism(deletion.mechanism)
+            if deletion.mechanism not in image.credentials.get(user, {}):
+                raise Refused(
+                    ErrorCode.RESOURCE_NOT_FOUND,
+                    "Attempt to delete a user credential that does not exist",
+                )
+            records.append(RemoveUserScramCredentialRecord(user, deletion.mechanism))
+    for upsertion in request.upsertions:
+        if upsertion.name == user:
+            records.append(_credential(upsertion))
+    return records
+
+
+def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
+    _check_mechanism(upsertion.mechanism)
+    if upsertion.iterations < ITERATIONS_MIN:
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if upsertion.iterations > ITERATIONS_MAX:
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not len(upsertion.salt) or not len(upsertion.salted_password):
+        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
+    # RFC 5802: the server keeps what can check a proof, and not what can make one.
+    algorithm = HASHES[upsertion.mechanism]
+    salted_password = bytes(upsertion.salted_password)
+    client_key = hmac.digest(salted_password, b"Client Key", algorithm)
+    return UserScramCredentialRecord(
+        name=upsertion.name,
+        mechanism=upsertion.mechanism,
+        salt=bytes(upsertion.salt),
+        stored_key=hashlib.new(algorithm, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", algorithm),
+        iterations=upsertion.iterations,
+    )
+
+
+def _check_mechanism(mechanism: int) -> None:
+    if mechanism not in HASHES:
+        raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+
+
+def describe_scram_credentials(
+    image: MetadataImage, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Which mechanisms users have, with their iterations. No user named means all of them."""
+    names = [user.name for user in request.users or ()] or list(image.credentials)
+    repeated = repeated_in(names)
+    response = DescribeUserScramCredentialsResponse(error_message=None)
+    for name in dict.fromkeys(names):
+        result = DescribeUserScramCredentialsResult(name, error_message=None)
+        if name in repeated:
+            result.error_code = ErrorCode.DUPLICATE_RESOURCE.code
+            result.error_message = (
+                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+            )
+        elif name not in image.credentials:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND.code
+            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+        else:
+            result.credential_infos = [
+                CredentialInfo(mechanism, credential.iterations)
+                for mechanism, credential in sorted(image.credentials[name].items())
+            ]
+        response.results.append(result)
+    return response
