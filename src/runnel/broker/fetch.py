@@ -121,7 +121,7 @@ class Reading:
         partition = _find(self.broker, wanted)
         try:
             if partition is None:
-                raise _missing(wanted)
+                raise _missing(self.broker, wanted)
             partition.leader.check_epoch(asked.current_leader_epoch)
             if asked.last_fetched_epoch >= 0:
                 data.diverging_epoch = _diverging(partition, asked)
@@ -168,10 +168,14 @@ def _find(broker: Broker, wanted: Wanted) -> Partition | None:
     return broker.partition_at.get((name, wanted.asked.partition))
 
 
-def _missing(wanted: Wanted) -> Refused:
-    if wanted.topic:
-        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{wanted.topic} is not here")
-    return Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
+def _missing(broker: Broker, wanted: Wanted) -> Refusal:
+    name = wanted.topic
+    if not name:
+        topic = broker.metadata.image.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            return Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
+        name = topic.name
+    return broker.no_partition(name, wanted.asked.partition)
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:

@@ -6,6 +6,8 @@ from typing import Any
 from runnel.broker.context import Context
 from runnel.broker.handlers import handles
 from runnel.broker.topic_cards import TopicCards
+from runnel.broker.topic_creation import create_missing_topics
+from runnel.controller.topic_names import check_topic_name
 from runnel.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -13,7 +15,7 @@ from runnel.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from runnel.model.errors import ErrorCode
+from runnel.model.errors import ErrorCode, Refusal
 from runnel.model.ids import NO_ID
 
 # What everybody may do while there is no security: bits by Kafka's numbers of operations.
@@ -31,16 +33,32 @@ def metadata(request: MetadataRequest, ctx: Context) -> Answer:
     v5 offline replicas · v7 leader epoch · v8 authorized operations · v9 flexible · v10 topic ids ·
     v12 topics by id · v13 top-level error
     """
-    return _answer(request, ctx)
+    missing = _to_create(request, ctx)
+    return _create_and_answer(missing, request, ctx) if missing else _answer(request, ctx, {})
 
 
-def _answer(request: MetadataRequest, ctx: Context) -> MetadataResponse:
+def _to_create(request: MetadataRequest, ctx: Context) -> list[str]:
+    """The topics that do not exist but may come into being by being asked for."""
+    if not request.topics or not request.allow_auto_topic_creation:
+        return []
+    known = ctx.broker.metadata.image.topics
+    missing = [topic.name for topic in request.topics if topic.name is not None and topic.name not in known]
+    if not missing or not ctx.broker.settings["auto.create.topics.enable"]:
+        return []
+    return [name for name in missing if _is_legal(name)]
+
+
+async def _create_and_answer(names: list[str], request: MetadataRequest, ctx: Context) -> MetadataResponse:
+    return _answer(request, ctx, await create_missing_topics(ctx.broker, names))
+
+
+def _answer(request: MetadataRequest, ctx: Context, failures: dict[str, ErrorCode]) -> MetadataResponse:
     response = MetadataResponse(
         brokers=_brokers(ctx), cluster_id=ctx.broker.cluster_id, controller_id=ctx.broker.node_id
     )
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
-    response.topics = _topics(request, ctx)
+    response.topics = _topics(request, ctx, failures)
     if request.include_topic_authorized_operations:
         response.topics = [_with_operations(topic) for topic in response.topics]
     return response
@@ -56,15 +74,19 @@ def _brokers(ctx: Context) -> list[MetadataResponseBroker]:
     return brokers
 
 
-def _topics(request: MetadataRequest, ctx: Context) -> list[MetadataResponseTopic]:
+def _topics(
+    request: MetadataRequest, ctx: Context, failures: dict[str, ErrorCode]
+) -> list[MetadataResponseTopic]:
     cards = ctx.broker.topic_cards
     cards.refresh(ctx.broker.metadata.image)
     if request.topics is None or (ctx.api_version == 0 and not request.topics):
         return cards.all()
-    return [_topic(asked, cards, ctx) for asked in request.topics]
+    return [_topic(asked, cards, ctx, failures) for asked in request.topics]
 
 
-def _topic(asked: MetadataRequestTopic, cards: TopicCards, ctx: Context) -> MetadataResponseTopic:
+def _topic(
+    asked: MetadataRequestTopic, cards: TopicCards, ctx: Context, failures: dict[str, ErrorCode]
+) -> MetadataResponseTopic:
     name, topic_id = asked.name, asked.topic_id
     if ctx.api_version < 12 and (name is None or topic_id != NO_ID):
         return MetadataResponseTopic(ErrorCode.INVALID_REQUEST.code, name or "", topic_id)
@@ -74,9 +96,20 @@ def _topic(asked: MetadataRequestTopic, cards: TopicCards, ctx: Context) -> Meta
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id)
         name = topic.name
     card = cards.named(name)
-    if card is None:
-        return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, name)
-    return card
+    if card is not None:
+        return card
+    error = failures.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if not _is_legal(name):
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error.code, name)
+
+
+def _is_legal(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except Refusal:
+        return False
+    return True
 
 
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:

@@ -115,7 +115,7 @@ def _partition(topic: TopicProduceData, index: int, broker: Broker, client_id: s
         name = known.name
     partition = broker.partition_at.get((name, index))
     if partition is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}")
+        raise broker.no_partition(name, index)
     if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
     return partition
