@@ -1,0 +1,127 @@
+"""A real broker on a real folder and a real socket, and a client that speaks messages."""
+
+import asyncio
+import contextlib
+import struct
+from pathlib import Path
+from typing import Any
+
+from runnel.broker.broker import Broker
+from runnel.broker.coordinators import Coordinators
+from runnel.broker.dispatch import Dispatch
+from runnel.broker.metadata_log import MetadataLog
+from runnel.broker.metadata_start import start_metadata
+from runnel.broker.topic_creation import create_topics
+from runnel.controller.settings import Settings
+from runnel.disk.data_directory import DataDirectory
+from runnel.disk.os_files import OsFiles
+from runnel.disk.workers import LoopWorkers
+from runnel.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from runnel.messages.registry import api
+from runnel.net.listener import Listener, ListenerLimits
+from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
+from runnel.wire import Request, decode
+from runnel.wire.frame import has_flexible_header, read_response_header, request_frame
+
+
+class BrokerWorld:
+    """One broker with everything it needs, opened and closed by a test."""
+
+    def __init__(
+        self, folder: Path, settings: dict[str, str] | None = None, limits: ListenerLimits | None = None
+    ) -> None:
+        clock, entropy = SystemClock(), SystemEntropy()
+        self.settings = Settings(settings or {})
+        self.disk = DataDirectory(
+            str(folder),
+            files=OsFiles(),
+            clock=clock,
+            entropy=entropy,
+            sync_workers=LoopWorkers(2, "sync"),
+            upkeep_workers=LoopWorkers(1, "upkeep"),
+        )
+        timers = LoopTimers(asyncio.get_running_loop())
+        self.broker = Broker(1, "", "127.0.0.1", 0, clock, timers, self.disk, entropy, self.settings)
+        self.listener = Listener(Dispatch(self.broker), "PLAINTEXT", limits)
+        self.clients: list[Client] = []
+
+    async def __aenter__(self) -> "BrokerWorld":
+        self.broker.port = self.listener.listen("127.0.0.1", 0)
+        await start_metadata(self.broker, MetadataLog(self.disk, self.broker.clock, self.settings))
+        self.broker.groups = Coordinators(self.broker)
+        self.broker.groups.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for client in self.clients:
+            await client.close()
+        self.broker.waiting.give_up_all()
+        self.broker.groups.stop()
+        await self.listener.close(grace_seconds=1)
+        await self.broker.metadata.close()
+        self.disk.close()
+
+    async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """A topic; settings are given with underscores for dots."""
+        topic = CreatableTopic(
+            name,
+            partitions,
+            1,
+            configs=[CreatableTopicConfig(key.replace("_", "."), value) for key, value in configs.items()],
+        )
+        response = await create_topics(self.broker, CreateTopicsRequest([topic]))
+        assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+    def topic_id(self, name: str) -> bytes:
+        return self.broker.metadata.image.topics[name].id
+
+    async def connect(self) -> "Client":
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.broker.port))
+        self.clients.append(client)
+        return client
+
+
+class Client:
+    """A connection that asks and answers in messages."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+        self.sent: list[tuple[Request, int, int]] = []
+        self._correlation_id = 0
+
+    def send(self, request: Request, version: int, client_id: str | None = "test") -> None:
+        """Ask without waiting."""
+        self._correlation_id += 1
+        self.writer.write(b"".join(request_frame(request, version, self._correlation_id, client_id)))
+        self.sent.append((request, version, self._correlation_id))
+
+    async def receive(self) -> Any:
+        """The answer to the oldest request that has none."""
+        request, version, expected_id = self.sent.pop(0)
+        response = api(request.api_key).response
+        frame = memoryview(await self.receive_frame())
+        correlation_id, position = read_response_header(frame, has_flexible_header(response, version))
+        assert correlation_id == expected_id
+        return decode(response, version, frame, position)
+
+    async def receive_frame(self) -> bytes:
+        async with asyncio.timeout(20):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            return await self.reader.readexactly(size)
+
+    async def ask(self, request: Request, version: int, client_id: str | None = "test") -> Any:
+        self.send(request, version, client_id)
+        return await self.receive()
+
+    async def is_closed(self) -> bool:
+        """Nothing more comes but the end."""
+        try:
+            async with asyncio.timeout(20):
+                return await self.reader.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    async def close(self) -> None:
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
