@@ -38,6 +38,7 @@ class Coordinators:
         self._deleted_topics: set[str] = set()
         """Topics that were deleted before the shards that may hold offsets in them were loaded."""
         self._loading = ShardLoading(broker.timers)
+        self._is_stopped = False
 
     def start(self) -> None:
         """Begin to load the groups of every partition that has records."""
@@ -48,7 +49,8 @@ class Coordinators:
                 self._driver(index)
 
     def stop(self) -> None:
-        """Answer whoever waits and let no timer run on."""
+        """Answer whoever waits, take no more requests and let no timer run on."""
+        self._is_stopped = True
         self._loading.stop()
         for driver in self._drivers.values():
             driver.close()
@@ -62,6 +64,8 @@ class Coordinators:
 
     def partition_of(self, group_id: str) -> int:
         """The partition that keeps a group."""
+        if self._is_stopped:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         count = self.partition_count
         if count == 0:
             raise Refused(ErrorCode.NOT_COORDINATOR, f"{CONSUMER_OFFSETS} does not exist yet")
@@ -120,6 +124,8 @@ class Coordinators:
 
     def all_loaded(self) -> list[GroupDriver]:
         """Every shard that holds anything. COORDINATOR_LOAD_IN_PROGRESS if one is not ready."""
+        if self._is_stopped:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         drivers = [driver for driver in self._drivers.values() if self._is_current(driver)]
         if not all(driver.is_loaded for driver in drivers):
             raise Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the groups are being read from the log")
