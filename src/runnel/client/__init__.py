@@ -3,27 +3,32 @@
     async with Cluster("127.0.0.1:9092") as cluster, Producer(cluster) as producer:
         delivery = await producer.send_and_wait("orders", b"a cup of tea", key=b"anna")
 
-Without an event loop, `runnel.client.sync.SyncClient` has the same in a handful of plain verbs.
+Without an event loop, `SyncClient` has the same in a handful of plain verbs.
 """
 
-from runnel.client.accumulator import Delivery
-from runnel.client.admin import Admin
-from runnel.client.chunk import Message
-from runnel.client.cluster import Cluster
-from runnel.client.connection import Connection
-from runnel.client.errors import (
-    BrokerRefused,
-    ClientError,
-    ConnectionLost,
-    NoBroker,
-    NotKafka,
-    NotSpoken,
-    TimedOut,
-)
-from runnel.client.group_consumer import GroupConsumer
-from runnel.client.groups import Groups
-from runnel.client.producer import Producer
-from runnel.client.reader import Reader
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from runnel.client.accumulator import Delivery
+    from runnel.client.admin import Admin
+    from runnel.client.chunk import Message
+    from runnel.client.cluster import Cluster
+    from runnel.client.connection import Connection
+    from runnel.client.errors import (
+        BrokerRefused,
+        ClientError,
+        ConnectionLost,
+        NoBroker,
+        NotKafka,
+        NotSpoken,
+        TimedOut,
+    )
+    from runnel.client.group_consumer import GroupConsumer
+    from runnel.client.groups import Groups
+    from runnel.client.producer import Producer
+    from runnel.client.reader import Reader
+    from runnel.client.sync import SyncClient
 
 __all__ = [
     "Admin",
@@ -41,5 +46,33 @@ __all__ = [
     "NotSpoken",
     "Producer",
     "Reader",
+    "SyncClient",
     "TimedOut",
 ]
+
+_MODULES = {
+    "Admin": "admin",
+    "BrokerRefused": "errors",
+    "ClientError": "errors",
+    "Cluster": "cluster",
+    "Connection": "connection",
+    "ConnectionLost": "errors",
+    "Delivery": "accumulator",
+    "GroupConsumer": "group_consumer",
+    "Groups": "groups",
+    "Message": "chunk",
+    "NoBroker": "errors",
+    "NotKafka": "errors",
+    "NotSpoken": "errors",
+    "Producer": "producer",
+    "Reader": "reader",
+    "SyncClient": "sync",
+    "TimedOut": "errors",
+}
+
+
+def __getattr__(name: str) -> object:
+    # Imported when asked for: whoever needs one part should not pay for the messages of all of them.
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -110,8 +110,8 @@ class Cluster:
     async def connection(self, node_id: int, lane: object = None) -> Connection:
         """The connection to a broker by its id, opened if need be.
 
-        A broker answers one connection in order, so whoever asks long questions (a fetch that waits for records,
-        a join that waits for the group) takes a `lane` of its own, and does not hold up the others.
+        A broker answers one connection in order, so whoever asks long questions (a fetch waiting for records,
+        a join waiting for the group) takes a `lane` of its own, and does not hold up the others.
         """
         if node_id not in self.nodes:
             await self.refresh([])

@@ -1,4 +1,4 @@
-"""Reading topics together with others: the group shares partitions out and remembers how far each was read."""
+"""Reading topics together with others: the group shares partitions out and remembers how far each is read."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -89,10 +89,11 @@ class GroupConsumer:
         """The partitions that are ours now."""
         return list(self._membership.partitions) if self._membership.stage is Stage.STABLE else []
 
-    @property
-    def positions(self) -> dict[TopicPartition, int]:
-        """The next offset of each of our partitions."""
-        return dict(self._reader.positions)
+    def next_offset(self, partition: TopicPartition) -> int:
+        """The offset that follows what was handed out of one of our partitions."""
+        if self._read is not None and self._read[0] == partition:
+            return self._read[1]
+        return self._reader.positions[partition]
 
     async def __aenter__(self) -> "GroupConsumer":
         return self

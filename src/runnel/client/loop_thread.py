@@ -8,6 +8,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
+def fastest_loop() -> asyncio.AbstractEventLoop:
+    """A new event loop: uvloop's where it is installed, else the standard one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
 class LoopThread:
     """Runs coroutines for synchronous callers until it is closed."""
 

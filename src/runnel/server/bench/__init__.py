@@ -1,0 +1,1 @@
+"""`runnel bench`: throughput and latency of a live broker."""

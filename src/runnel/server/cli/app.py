@@ -1,0 +1,28 @@
+"""The tree of commands."""
+
+import typer
+
+from runnel.server.cli import bench, config, consume, demo, group, log, produce, serve, topic, version
+
+app = typer.Typer(
+    name="runnel",
+    help="A message broker that speaks Kafka's protocol. Start one with [bold]runnel serve[/bold], "
+    "see it work with [bold]runnel demo[/bold].",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+BROKER, RECORDS, ADMINISTRATION = "Run a broker", "Send and read", "Look after it"
+
+app.command("serve", rich_help_panel=BROKER)(serve.serve)
+app.command("demo", rich_help_panel=BROKER)(demo.demo)
+app.command("produce", rich_help_panel=RECORDS)(produce.produce)
+app.command("consume", rich_help_panel=RECORDS)(consume.consume)
+app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
+app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
+app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
+app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
+app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)
+app.command("version", rich_help_panel=ADMINISTRATION)(version.version)

@@ -1,0 +1,100 @@
+"""`runnel bench`: how fast is this broker, from here?"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settings, parse_settings
+from runnel.server.cli.produce import Acks, Compression
+
+if TYPE_CHECKING:
+    from runnel.server.bench.measure import Report
+
+
+def bench(
+    records: Annotated[
+        int, typer.Option("--records", "-n", min=1, help="Records to send and read.")
+    ] = 1_000_000,
+    record_bytes: Annotated[int, typer.Option("--record-bytes", "-s", min=1, help="Size of a value.")] = 100,
+    batch_bytes: Annotated[int, typer.Option(min=1, help="Size of a batch, about.")] = 16_384,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", min=1, help="Partitions of the topic.")
+    ] = 1,
+    connections: Annotated[int, typer.Option("--connections", "-c", min=1, help="At the same time.")] = 1,
+    in_flight: Annotated[int, typer.Option(min=1, help="Requests on their way per connection.")] = 5,
+    acks: Annotated[Acks, typer.Option(help="Wait for all replicas, the leader, or nobody.")] = Acks.ALL,
+    compression: Annotated[
+        Compression, typer.Option("--compression", "-z", help="How to pack.")
+    ] = Compression.NONE,
+    latency_s: Annotated[
+        float,
+        typer.Option("--latency-seconds", min=0, help="How long to measure latencies; 0 leaves them out."),
+    ] = 3.0,
+    latency_rate: Annotated[int, typer.Option(min=1, help="Records per second meanwhile.")] = 200,
+    topic: Annotated[
+        str | None,
+        typer.Option(help="Use this topic and keep it; otherwise a new one that is deleted at the end."),
+    ] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Measure produce and consume throughput, and latencies, of a running broker.
+
+    Batches are built beforehand, so what is measured is the broker and the way to it, not this client.
+
+    Example: runnel bench --records 2000000 --partitions 4 --connections 2
+
+    Example: runnel bench --set flush.policy=commit --acks all --json
+    """
+    from runnel.server.bench.measure import Plan, measure
+    from runnel.server.cli.output import print_json
+    from runnel.server.cli.progress import progress
+    from runnel.server.cli.session import with_cluster
+
+    plan = Plan(
+        records=records,
+        record_bytes=record_bytes,
+        batch_bytes=batch_bytes,
+        partitions=partitions,
+        connections=connections,
+        in_flight=in_flight,
+        acks=acks.value,
+        compression=compression.value,
+        latency_s=latency_s,
+        latency_rate=latency_rate,
+        topic=topic,
+        settings=parse_settings(settings),
+    )
+    with progress() as report_progress:
+        report = with_cluster(
+            bootstrap, lambda cluster: measure(cluster, plan, report_progress), timeout_s=60
+        )
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print(report)
+
+
+def _print(report: "Report") -> None:
+    from runnel.server.cli.output import print_table
+
+    print_table(
+        ["", "records/s", "MB/s", "seconds"],
+        [
+            (name, f"{flow.records_per_s:,.0f}", f"{flow.megabytes_per_s:,.1f}", f"{flow.seconds:.2f}")
+            for name, flow in (("produce", report.produce), ("consume", report.consume))
+        ],
+    )
+    if report.latency is not None:
+        print()
+        print_table(
+            ["latency", "p50 ms", "p90 ms", "p99 ms", "max ms"],
+            [
+                (name, *(f"{value:.2f}" for value in (view.p50_ms, view.p90_ms, view.p99_ms, view.max_ms)))
+                for name, view in (
+                    ("produce", report.latency.produce),
+                    ("end to end", report.latency.end_to_end),
+                )
+            ],
+        )

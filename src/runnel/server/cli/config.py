@@ -1,0 +1,141 @@
+"""`runnel config …`: read and change the settings of topics, brokers and groups."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settings, parse_settings
+
+if TYPE_CHECKING:
+    from runnel.client.admin import ResourceType
+
+app = typer.Typer(help="Read and change the settings of topics, brokers and groups.", no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    """What a setting can belong to."""
+
+    TOPIC = "topic"
+    BROKER = "broker"
+    GROUP = "group"
+    CLIENT_METRICS = "client-metrics"
+
+
+KindArgument = Annotated[Kind, typer.Argument(help="Whose settings.", show_default=False)]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Its name; for a broker its id, or `default` for all brokers.",
+        show_default=False,
+    ),
+]
+Keys = Annotated[list[str] | None, typer.Option(metavar="KEY")]
+
+
+@app.command()
+def describe(
+    kind: KindArgument,
+    name: NameArgument,
+    all_: Annotated[
+        bool, typer.Option("--all", "-a", help="Also settings that are at their default.")
+    ] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Say what each setting means.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Show settings and where their values come from.
+
+    Example: runnel config describe topic orders --all
+    """
+    from runnel.client.admin import Admin, ConfigSource
+    from runnel.server.cli.output import note, print_json, print_table
+    from runnel.server.cli.session import with_cluster
+
+    owner = _owner(kind)
+    settings = with_cluster(
+        bootstrap,
+        lambda cluster: Admin(cluster).settings(owner, _resource_name(kind, name), documentation=docs),
+    )
+    shown = [setting for setting in settings if all_ or setting.source is not ConfigSource.DEFAULT]
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": setting.name,
+                    "value": setting.value,
+                    "source": setting.source.name.lower(),
+                    "read_only": setting.is_read_only,
+                    "sensitive": setting.is_sensitive,
+                    **({"documentation": setting.documentation} if docs else {}),
+                }
+                for setting in shown
+            ]
+        )
+        return
+    columns = ["setting", "value", "source", *(["meaning"] if docs else [])]
+    rows = []
+    for setting in shown:
+        value = "(hidden)" if setting.is_sensitive else setting.value
+        meaning = [setting.documentation or ""] if docs else []
+        rows.append([setting.name, value, setting.source.name.lower().replace("_", " "), *meaning])
+    print_table(columns, rows, empty="all settings are at their default")
+    if rows and len(shown) < len(settings):
+        note(f"{len(settings) - len(shown)} more at their default: --all shows them")
+
+
+@app.command()
+def alter(
+    kind: KindArgument,
+    name: NameArgument,
+    settings: Settings = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default.")
+    ] = None,
+    append: Annotated[
+        list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Add to a list.")
+    ] = None,
+    subtract: Annotated[
+        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Take out of a list.")
+    ] = None,
+    check_only: Annotated[
+        bool, typer.Option("--check", help="Only ask whether the broker would agree.")
+    ] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Change settings, all of them or none.
+
+    Example: runnel config alter topic orders --set retention.ms=86400000 --unset cleanup.policy
+
+    Example: runnel config alter broker default --set log.retention.hours=24
+    """
+    from runnel.client.admin import Admin, AlterOperation
+    from runnel.server.cli.output import note
+    from runnel.server.cli.session import with_cluster
+
+    changes: list[tuple[str, AlterOperation, str | None]] = []
+    changes += [(key, AlterOperation.SET, value) for key, value in parse_settings(settings).items()]
+    changes += [(key, AlterOperation.DELETE, None) for key in unset or ()]
+    changes += [(key, AlterOperation.APPEND, value) for key, value in parse_settings(append).items()]
+    changes += [(key, AlterOperation.SUBTRACT, value) for key, value in parse_settings(subtract).items()]
+    if not changes:
+        raise typer.BadParameter("say what to change: --set, --unset, --append or --subtract")
+    owner = _owner(kind)
+    with_cluster(
+        bootstrap,
+        lambda cluster: Admin(cluster).alter_settings(
+            owner, _resource_name(kind, name), changes, validate_only=check_only
+        ),
+    )
+    note("the broker would agree" if check_only else f"altered {kind.value} {name}")
+
+
+def _owner(kind: Kind) -> "ResourceType":
+    from runnel.client.admin import ResourceType
+
+    return ResourceType[kind.name]
+
+
+def _resource_name(kind: Kind, name: str) -> str:
+    return "" if kind is Kind.BROKER and name == "default" else name

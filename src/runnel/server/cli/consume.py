@@ -1,0 +1,74 @@
+"""`runnel consume`: read records to the end, or follow them as they come."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap
+
+if TYPE_CHECKING:
+    pass
+
+
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
+            "2026-10-01T12:30, @EPOCH_MS, 15m (ago). earliest if not given; a group goes on where it was.",
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end.")] = False,
+    count_max: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many.")] = None,
+    partitions: Annotated[
+        str | None, typer.Option("--partition", "-p", metavar="PARTITIONS", help="Only these: 3, 0,2 or 0-3.")
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit.")
+    ] = None,
+    committed: Annotated[
+        bool,
+        typer.Option("--committed", help="Leave out records of transactions that are open or were aborted."),
+    ] = False,
+    keys: Annotated[bool, typer.Option("--keys", "-k", help="Print keys.")] = False,
+    headers: Annotated[bool, typer.Option("--headers", "-H", help="Print headers.")] = False,
+    times: Annotated[bool, typer.Option("--times", "-t", help="Print timestamps.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", "-o", help="Print partitions and offsets.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per record.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Read records: their values, one per line, tabs between what else is asked for.
+
+    Example: runnel consume orders --from 15m --keys --headers
+
+    Example: runnel consume orders --follow --json
+
+    Example: runnel consume orders --group billing --max 100
+    """
+    from runnel.server.cli.options import parse_partitions
+    from runnel.server.cli.reading import LineWriter, Wanted, read
+    from runnel.server.cli.session import with_cluster
+
+    if group is not None and partitions is not None:
+        raise typer.BadParameter("a group shares partitions out by itself: --group or --partition, not both")
+    wanted = Wanted(
+        topics=topics,
+        start=start,
+        follow=follow,
+        count_max=count_max,
+        partitions=None if partitions is None else parse_partitions(partitions),
+        group=group,
+        committed_only=committed,
+    )
+    writer = LineWriter(sys.stdout.buffer, as_json, keys, headers, times, offsets)
+    try:
+        with_cluster(bootstrap, lambda cluster: read(cluster, wanted, writer))
+    except KeyboardInterrupt:
+        # The way to end a follower.
+        pass
+    finally:
+        writer.flush()

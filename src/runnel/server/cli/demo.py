@@ -1,0 +1,5 @@
+"""`runnel demo`"""
+
+
+def demo() -> None:
+    """x"""

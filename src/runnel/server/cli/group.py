@@ -1,0 +1,255 @@
+"""`runnel group …`: look at consumer groups, see how far behind they are, move and remove them."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Yes
+
+if TYPE_CHECKING:
+    from runnel.client.cluster import Cluster
+    from runnel.model.ids import TopicPartition
+
+app = typer.Typer(
+    help="Look at consumer groups, see how far behind they are, move and remove them.", no_args_is_help=True
+)
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", "-t", metavar="TOPIC[:PARTITIONS]", help="A topic, or some of its partitions: orders:0,2"
+    ),
+]
+
+
+@app.command("list")
+def list_groups(as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
+    """List the groups.
+
+    Example: runnel group list
+    """
+    from runnel.client.groups import Groups
+    from runnel.server.cli.output import print_json, print_table
+    from runnel.server.cli.session import with_cluster
+
+    listings = with_cluster(bootstrap, lambda cluster: Groups(cluster).list())
+    if as_json:
+        print_json(
+            [{"group": view.group_id, "state": view.state, "type": view.kind} for view in listings],
+        )
+    else:
+        print_table(
+            ["group", "state", "type"],
+            [(view.group_id, view.state, view.kind) for view in listings],
+            empty="no groups",
+        )
+
+
+@app.command()
+def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
+    """Show who is in a group, which partitions each reads, and how far behind it is.
+
+    Example: runnel group describe billing
+    """
+    from runnel.server.cli.output import print_facts, print_json, print_table
+    from runnel.server.cli.session import with_cluster
+
+    view = with_cluster(bootstrap, lambda cluster: _describe(cluster, group))
+    if as_json:
+        print_json(view)
+        return
+    print_facts(
+        {
+            "group": view["group"],
+            "state": view["state"],
+            "coordinator": f"broker {view['coordinator']}",
+            "assignor": view["assignor"] or "-",
+            "members": len(view["members"]),
+            "lag": view["lag"],
+        }
+    )
+    print_table(
+        ["topic", "partition", "committed", "end", "lag", "member", "client", "host"],
+        [
+            (
+                row["topic"],
+                row["partition"],
+                row["committed"],
+                row["end_offset"],
+                row["lag"],
+                row["member"],
+                row["client"],
+                row["host"],
+            )
+            for row in view["partitions"]
+        ],
+    )
+
+
+async def _describe(cluster: "Cluster", group_id: str) -> dict[str, Any]:
+    from runnel.client.groups import Groups
+    from runnel.client.offsets import end_offsets
+
+    groups = Groups(cluster)
+    view = await groups.describe(group_id)
+    committed = await groups.committed(group_id)
+    owners = {partition: member for member in view.members for partition in member.partitions}
+    partitions = sorted(set(owners) | set(committed))
+    existing = [partition for partition in partitions if await _exists(cluster, partition)]
+    ends = await end_offsets(cluster, existing) if existing else {}
+    rows = []
+    for partition in partitions:
+        owner, commit, end = owners.get(partition), committed.get(partition), ends.get(partition)
+        rows.append(
+            {
+                "topic": partition.topic,
+                "partition": partition.partition,
+                "committed": None if commit is None else commit.offset,
+                "end_offset": end,
+                "lag": None if commit is None or end is None else max(end - commit.offset, 0),
+                "member": owner and owner.member_id,
+                "client": owner and owner.client_id,
+                "host": owner and owner.client_host,
+            }
+        )
+    return {
+        "group": view.group_id,
+        "state": view.state,
+        "coordinator": view.coordinator,
+        "assignor": view.assignor,
+        "lag": sum(row["lag"] or 0 for row in rows),
+        "members": [
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.client_host,
+                "instance": member.instance_id,
+                "partitions": [str(partition) for partition in member.partitions],
+            }
+            for member in view.members
+        ],
+        "partitions": rows,
+    }
+
+
+async def _exists(cluster: "Cluster", partition: "TopicPartition") -> bool:
+    from runnel.client.errors import BrokerRefused
+
+    try:
+        return await cluster.leader(partition) >= 0
+    except BrokerRefused:
+        return False
+
+
+@app.command("reset-offsets")
+def reset_offsets(
+    group: Group,
+    topics: Topics = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Everything the group ever read.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
+    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after a time."),
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option("--by-duration", metavar="AGE", help="To the records of the last 15m, 2h, …")
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", help="So many records on, or back if negative.")
+    ] = None,
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be.")
+    ] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Move a group without members to other offsets. Shows what would happen; --execute does it.
+
+    Example: runnel group reset-offsets billing --topic orders --to-earliest --execute
+
+    Example: runnel group reset-offsets billing --all-topics --by-duration 15m
+    """
+    from runnel.server.cli.output import note, print_json, print_table
+    from runnel.server.cli.reset import Target, reset
+    from runnel.server.cli.session import with_cluster
+
+    target = Target.choose(to_earliest, to_latest, to_offset, to_datetime, by_duration, shift_by)
+    if bool(topics) == all_topics:
+        raise typer.BadParameter("say which topics: --topic, or --all-topics")
+    moves = with_cluster(bootstrap, lambda cluster: reset(cluster, group, topics or [], target, execute))
+    if as_json:
+        print_json(
+            [
+                {
+                    "topic": move.partition.topic,
+                    "partition": move.partition.partition,
+                    "from": move.before,
+                    "to": move.after,
+                }
+                for move in moves
+            ]
+        )
+    else:
+        print_table(
+            ["topic", "partition", "from", "to"],
+            [(move.partition.topic, move.partition.partition, move.before, move.after) for move in moves],
+            empty="nothing to move: the group has no offsets",
+        )
+    if not execute:
+        note("nothing was changed; add --execute to do it")
+
+
+@app.command()
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Groups.", show_default=False)],
+    yes: Yes = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Remove groups without members, and their offsets.
+
+    Example: runnel group delete billing --yes
+    """
+    from runnel.server.cli.confirm import confirm
+    from runnel.server.cli.output import note
+    from runnel.server.cli.session import with_cluster
+
+    confirm(f"delete {', '.join(groups)} and forget how far they have read?", yes)
+
+    async def work(cluster: "Cluster") -> None:
+        from runnel.client.groups import Groups
+
+        for group in groups:
+            await Groups(cluster).delete(group)
+            note(f"deleted {group}")
+
+    with_cluster(bootstrap, work)
+
+
+@app.command("delete-offsets")
+def delete_offsets(
+    group: Group, topics: Topics = None, yes: Yes = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT
+) -> None:
+    """Forget how far a group has read some topics.
+
+    Example: runnel group delete-offsets billing --topic orders --yes
+    """
+    from runnel.server.cli.confirm import confirm
+    from runnel.server.cli.output import note
+    from runnel.server.cli.reset import chosen_partitions
+    from runnel.server.cli.session import with_cluster
+
+    if not topics:
+        raise typer.BadParameter("say which topics: --topic")
+    confirm(f"forget the offsets of {group} in {', '.join(topics)}?", yes)
+
+    async def work(cluster: "Cluster") -> None:
+        from runnel.client.groups import Groups
+
+        partitions = await chosen_partitions(cluster, topics)
+        await Groups(cluster).delete_offsets(group, partitions)
+        note(f"{group} has forgotten {len(partitions)} offsets")
+
+    with_cluster(bootstrap, work)

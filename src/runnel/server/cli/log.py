@@ -1,0 +1,134 @@
+"""`runnel log …`: look into the files of a broker."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from runnel.server.cli.options import Json
+
+if TYPE_CHECKING:
+    from runnel.disk.dump import BatchRow, Row
+
+app = typer.Typer(help="Look into the files of a broker.", no_args_is_help=True)
+
+
+@app.callback()
+def log() -> None:
+    """Look into the files of a broker."""
+
+
+@app.command()
+def dump(
+    path: Annotated[
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="A segment (.log), a producer snapshot, a partition's folder, or a data folder.",
+            show_default=False,
+        ),
+    ],
+    records: Annotated[bool, typer.Option("--records", "-r", help="Also print the records.")] = False,
+    problems_only: Annotated[bool, typer.Option("--check", help="Print only what is wrong.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Print what stands in log files, batch by batch, and check it. Ends with 1 if something is wrong.
+
+    Works on the files of a running broker too; the newest of them may then look cut off.
+
+    Example: runnel log dump data/orders-0 --records
+
+    Example: runnel log dump data --check
+    """
+    from pathlib import Path
+
+    from runnel.disk.dump import ProblemRow, dump
+    from runnel.disk.os_files import OsFiles
+    from runnel.server.cli.output import CannotDo, complain
+
+    if not Path(path).exists():
+        raise CannotDo(f"there is no file or folder {path}")
+    rows = dump(OsFiles(), path.rstrip("/") or "/", with_records=records)
+    problems = segments = 0
+    for row in rows:
+        is_problem = isinstance(row, ProblemRow)
+        problems += is_problem
+        segments += type(row).__name__ == "SegmentRow"
+        if is_problem or not problems_only:
+            print(_json(row) if as_json else _text(row))
+    if problems:
+        complain(f"{problems} problem{'s' * (problems != 1)} in {path}")
+        raise typer.Exit(1)
+    if problems_only and not as_json:
+        print(f"{segments} segment{'s' * (segments != 1)} checked, nothing is wrong")
+
+
+def _text(row: "Row") -> str:
+    from runnel.disk.dump import BatchRow, IndexRow, ProblemRow, ProducerRow, RecordRow, SegmentRow
+    from runnel.server.cli.output import size_text, time_text
+    from runnel.server.cli.records import headers_text
+
+    match row:
+        case SegmentRow():
+            return f"{row.path}  from offset {row.base_offset}, {size_text(row.size_bytes)}"
+        case BatchRow():
+            return "  " + "  ".join(_batch_facts(row))
+        case RecordRow():
+            key = "-" if row.key is None else row.key.decode(errors="replace")
+            value = "-" if row.value is None else row.value.decode(errors="replace")
+            headers = f"  [{headers_text(row.headers)}]" if row.headers else ""
+            return f"    {row.offset}  {time_text(row.timestamp_ms) or '-'}  {key}  {value}{headers}"
+        case IndexRow():
+            return f"  {row.path}  {row.entries} entries"
+        case ProducerRow():
+            return f"  {row.path}  {row.producer}"
+        case ProblemRow():
+            return f"  PROBLEM at {row.path}:{row.position}: {row.text}"
+
+
+def _batch_facts(row: "BatchRow") -> Iterator[str]:
+    from runnel.server.cli.output import size_text, time_text
+
+    header = row.header
+    yield f"@{row.position}"
+    yield f"offsets {header.base_offset}-{header.last_offset}"
+    yield f"{header.record_count} records"
+    yield size_text(row.size_bytes)
+    yield f"epoch {header.leader_epoch}"
+    yield time_text(header.max_timestamp) or "no time"
+    if row.compression != "none":
+        yield row.compression
+    if header.producer_id >= 0:
+        yield f"producer {header.producer_id}/{header.producer_epoch} sequence {header.base_sequence}"
+    if header.is_transactional:
+        yield "transactional"
+    if row.marker is not None:
+        yield "commit" if row.marker.committed else "abort"
+    yield "crc ok" if row.crc_is_valid else "CRC WRONG"
+
+
+def _json(row: "Row") -> str:
+    import json
+    from dataclasses import asdict
+
+    document: dict[str, Any] = {"row": type(row).__name__.removesuffix("Row").lower()}
+    document.update(_plain(asdict(row).items()))
+    return json.dumps(document, ensure_ascii=False)
+
+
+def _plain(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Values that JSON knows; bytes become text where they are text, else base64."""
+    import base64
+
+    for name, value in items:
+        if isinstance(value, bytes):
+            try:
+                yield name, value.decode("utf-8")
+            except UnicodeDecodeError:
+                yield f"{name}_base64", base64.b64encode(value).decode("ascii")
+        elif isinstance(value, dict):
+            yield name, dict(_plain(value.items()))
+        elif name == "headers":
+            yield name, [dict(_plain((("name", key), ("value", header)))) for key, header in value]
+        else:
+            yield name, value

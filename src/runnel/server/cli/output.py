@@ -1,0 +1,102 @@
+"""Writing for people and for scripts: colour and boxes only where somebody looks."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+_NUMBER = re.compile(r"-|-?[\d,]+(\.\d+)?( [KMGT]?i?B)?")
+
+
+class CannotDo(Exception):
+    """Something asked for cannot be done, in a sentence for whoever asked."""
+
+
+def is_watched() -> bool:
+    """Is a person looking at our output?"""
+    return sys.stdout.isatty()
+
+
+def complain(text: str) -> None:
+    """Say on standard error what went wrong."""
+    if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
+        print(f"\033[1;31merror:\033[0m {text}", file=sys.stderr)
+    else:
+        print(f"error: {text}", file=sys.stderr)
+
+
+def note(text: str) -> None:
+    """Tell a person how things go; not into pipes and files."""
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def stop_writing() -> None:
+    """Nobody reads our output any more: let what Python still holds of it go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def print_json(value: Any) -> None:
+    """One JSON document."""
+    print(json.dumps(value, indent=2 if is_watched() else None, ensure_ascii=False))
+
+
+def print_facts(facts: Mapping[str, object]) -> None:
+    """Names and values, one below the other."""
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        print(f"{_bold(name.ljust(width))}  {value}")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "none") -> None:
+    """Aligned columns under their names; numbers to the right."""
+    data = list(rows)
+    if not data:
+        note(empty)
+        return
+    texts = [[_text(cell) for cell in row] for row in data]
+    is_number = [all(_NUMBER.fullmatch(row[index]) for row in texts) for index in range(len(columns))]
+    widths = [max(len(name), *(len(row[index]) for row in texts)) for index, name in enumerate(columns)]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(cells, widths, is_number, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    print(_bold(line([name.upper() for name in columns])))
+    for row in texts:
+        print(line(row))
+
+
+def _text(cell: object) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return str(cell)
+
+
+def _bold(text: str) -> str:
+    return f"\033[1m{text}\033[0m" if is_watched() and "NO_COLOR" not in os.environ else text
+
+
+def size_text(size_bytes: float) -> str:
+    """Bytes as a person says them."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(size_bytes) < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"
+
+
+def time_text(timestamp_ms: int) -> str | None:
+    """A record's timestamp in ISO 8601, UTC; None where it has none."""
+    if timestamp_ms < 0:
+        return None
+    moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,136 @@
+"""`runnel serve`: run a broker in the foreground."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runnel.server.cli.options import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runnel.server.node import Node
+
+DATA_DIR_DEFAULT = "runnel-data"
+LISTEN_DEFAULT = "127.0.0.1:9092"
+
+
+class LogLevel(StrEnum):
+    """How much the broker tells of itself."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def serve(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--data-dir",
+            "-d",
+            envvar="RUNNEL_DATA_DIR",
+            help=f"Where the data is kept; ./{DATA_DIR_DEFAULT} if not given.",
+        ),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            "-l",
+            envvar="RUNNEL_LISTEN",
+            metavar="HOST:PORT",
+            help=f"Where clients connect; {LISTEN_DEFAULT} if not given. Port 0 takes a free one.",
+        ),
+    ] = None,
+    node_id: Annotated[
+        int | None,
+        typer.Option(
+            "--node-id", envvar="RUNNEL_NODE_ID", min=0, help="The broker's number; 1 if not given."
+        ),
+    ] = None,
+    settings: Settings = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", "-c", envvar="RUNNEL_CONFIG", help="A TOML file with settings, by Kafka's names."
+        ),
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="How much to tell on standard error.")
+    ] = LogLevel.WARNING,
+) -> None:
+    """Run a broker until Ctrl-C or SIGTERM.
+
+    Later ones win: the file, the environment (RUNNEL_SET_LOG_RETENTION_HOURS=24), --set, the other options.
+
+    Example: runnel serve
+
+    Example: runnel serve --data-dir data --listen 0.0.0.0:9092 --set log.retention.hours=24
+    """
+    import logging
+    import os
+
+    from runnel.server.cli.session import run
+    from runnel.server.layers import static_settings
+
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    static = static_settings(config, os.environ, settings or [])
+    if data_dir is not None:
+        static.pop("log.dir", None)
+        static["log.dirs"] = str(data_dir)
+    elif "log.dirs" not in static and "log.dir" not in static:
+        static["log.dirs"] = DATA_DIR_DEFAULT
+    if listen is not None or "listeners" not in static:
+        static["listeners"] = _listener(listen or LISTEN_DEFAULT)
+    if node_id is not None:
+        static["node.id"] = str(node_id)
+    elif "broker.id" not in static:
+        static.setdefault("node.id", "1")
+    run(_serve(static))
+
+
+def _listener(address: str) -> str:
+    return address if "://" in address else f"PLAINTEXT://{address}"
+
+
+async def _serve(static: "Mapping[str, str]") -> None:
+    import asyncio
+    import os
+    import signal
+
+    from runnel.server.node import Node
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_or_give_up() -> None:
+        if stop.is_set():
+            # Whoever asks twice does not want to wait; recovery at the next start is what it is for.
+            os._exit(130)
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, stop_or_give_up)
+    node = Node(static)
+    await _start(node)
+    print(f"runnel listens at {node.bootstrap_servers}", flush=True)
+    print(f"data is in {node.data_folder}", flush=True)
+    print("stop with Ctrl-C", flush=True)
+    await stop.wait()
+    await node.stop()
+    print("stopped", flush=True)
+
+
+async def _start(node: "Node") -> None:
+    from runnel.server.cli.output import CannotDo
+
+    try:
+        await node.start()
+    except BlockingIOError:
+        raise CannotDo(f"another broker is using the data folder {node.data_folder}") from None
+    except OSError as error:
+        raise CannotDo(f"cannot use the data folder {node.data_folder}: {error.strerror or error}") from error

@@ -1,0 +1,35 @@
+"""From a plain command to the event loop and a connected cluster, and back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+from runnel.client.loop_thread import fastest_loop
+
+if TYPE_CHECKING:
+    from runnel.client.cluster import Cluster
+
+T = TypeVar("T")
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on the fastest loop there is."""
+    with asyncio.Runner(loop_factory=fastest_loop) as runner:
+        return runner.run(coroutine)
+
+
+def with_cluster(bootstrap: str, work: "Callable[[Cluster], Awaitable[T]]", *, timeout_s: float = 30.0) -> T:
+    """Connect, do the work, disconnect."""
+    from runnel.client.cluster import Cluster
+
+    async def connected() -> T:
+        try:
+            cluster = Cluster(bootstrap, client_id="runnel-cli", timeout_s=timeout_s)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--bootstrap-server") from None
+        async with cluster:
+            return await work(cluster)
+
+    return run(connected())

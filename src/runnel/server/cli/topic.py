@@ -1,0 +1,282 @@
+"""`runnel topic …`: look at topics, make them, change them, remove them."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settings, Yes, parse_settings
+
+if TYPE_CHECKING:
+    from runnel.client.cluster import Cluster, TopicView
+
+app = typer.Typer(help="Look at topics, make them, change them, remove them.", no_args_is_help=True)
+
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Topics.", show_default=False)]
+
+
+@app.command("list")
+def list_topics(
+    long: Annotated[bool, typer.Option("--long", "-l", help="Also count records and bytes.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Also the broker's own topics.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """List the topics.
+
+    Example: runnel topic list --long
+    """
+    from runnel.server.cli.output import print_json, print_table, size_text
+    from runnel.server.cli.session import with_cluster
+
+    rows = with_cluster(bootstrap, lambda cluster: _list(cluster, long, internal))
+    if as_json:
+        print_json(rows)
+    elif long:
+        print_table(
+            ["topic", "partitions", "replicas", "records", "size"],
+            [
+                (row["topic"], row["partitions"], row["replicas"], row["records"], size_text(row["bytes"]))
+                for row in rows
+            ],
+            empty="no topics",
+        )
+    else:
+        print_table(
+            ["topic", "partitions", "replicas"],
+            [(row["topic"], row["partitions"], row["replicas"]) for row in rows],
+            empty="no topics yet; make one with `runnel topic create NAME`",
+        )
+
+
+async def _list(cluster: "Cluster", long: bool, internal: bool) -> list[dict[str, Any]]:
+    from runnel.client.admin import Admin
+
+    views = [view for view in await cluster.topics() if internal or not view.is_internal]
+    rows: list[dict[str, Any]] = [
+        {
+            "topic": view.name,
+            "partitions": len(view.partitions),
+            "replicas": len(view.partitions[0].replicas) if view.partitions else 0,
+            "internal": view.is_internal,
+        }
+        for view in views
+    ]
+    if long and views:
+        sizes = await Admin(cluster).sizes()
+        starts, ends = await _bounds(cluster, views)
+        for view, row in zip(views, rows, strict=True):
+            mine = [partition for partition in ends if partition.topic == view.name]
+            row["records"] = sum(ends[partition] - starts[partition] for partition in mine)
+            row["bytes"] = sum(size for partition, size in sizes.items() if partition.topic == view.name)
+    return rows
+
+
+async def _bounds(cluster: "Cluster", views: "list[TopicView]") -> tuple[dict[Any, int], dict[Any, int]]:
+    from runnel.client.offsets import end_offsets, start_offsets
+    from runnel.model.ids import TopicPartition
+
+    partitions = [TopicPartition(view.name, part.partition) for view in views for part in view.partitions]
+    return await start_offsets(cluster, partitions), await end_offsets(cluster, partitions)
+
+
+@app.command()
+def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
+    """Show a topic's partitions, offsets, sizes and the settings that differ from the default.
+
+    Example: runnel topic describe orders
+    """
+    from runnel.server.cli.output import print_json
+    from runnel.server.cli.session import with_cluster
+
+    async def work(cluster: "Cluster") -> list[dict[str, Any]]:
+        return [await _describe(cluster, name) for name in names]
+
+    topics = with_cluster(bootstrap, work)
+    if as_json:
+        print_json(topics)
+        return
+    for index, topic in enumerate(topics):
+        if index:
+            print()
+        _print_topic(topic)
+
+
+async def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
+    from runnel.client.admin import Admin, ConfigSource, ResourceType
+    from runnel.model.ids import TopicPartition, id_text
+
+    admin = Admin(cluster)
+    view = await admin.topic(name)
+    starts, ends = await _bounds(cluster, [view])
+    sizes = await admin.sizes()
+    settings = await admin.settings(ResourceType.TOPIC, name)
+    return {
+        "topic": name,
+        "id": id_text(view.topic_id),
+        "internal": view.is_internal,
+        "settings": {
+            setting.name: setting.value for setting in settings if setting.source is ConfigSource.TOPIC
+        },
+        "partitions": [
+            {
+                "partition": part.partition,
+                "leader": part.leader,
+                "replicas": part.replicas,
+                "in_sync": part.in_sync,
+                "first_offset": starts[TopicPartition(name, part.partition)],
+                "end_offset": ends[TopicPartition(name, part.partition)],
+                "bytes": sizes.get(TopicPartition(name, part.partition), 0),
+            }
+            for part in view.partitions
+        ],
+    }
+
+
+def _print_topic(topic: dict[str, Any]) -> None:
+    from runnel.server.cli.output import print_facts, print_table, size_text
+
+    parts = topic["partitions"]
+    print_facts(
+        {
+            "topic": topic["topic"],
+            "id": topic["id"],
+            "records": sum(part["end_offset"] - part["first_offset"] for part in parts),
+            "size": size_text(sum(part["bytes"] for part in parts)),
+            "settings": ", ".join(f"{key}={value}" for key, value in topic["settings"].items())
+            or "all default",
+        }
+    )
+    print_table(
+        ["partition", "leader", "replicas", "in sync", "first", "end", "size"],
+        [
+            (
+                part["partition"],
+                part["leader"],
+                ",".join(map(str, part["replicas"])),
+                ",".join(map(str, part["in_sync"])),
+                part["first_offset"],
+                part["end_offset"],
+                size_text(part["bytes"]),
+            )
+            for part in parts
+        ],
+    )
+
+
+@app.command()
+def create(
+    names: Names,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="How many; the broker's default if not given."),
+    ] = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies of each partition.")
+    ] = None,
+    settings: Settings = None,
+    if_not_exists: Annotated[bool, typer.Option(help="Be content if the topic is there already.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Make topics.
+
+    Example: runnel topic create orders --partitions 6 --set retention.ms=86400000
+    """
+    from runnel.server.cli.output import note
+    from runnel.server.cli.session import with_cluster
+
+    values = parse_settings(settings)
+
+    async def work(cluster: "Cluster") -> None:
+        from runnel.client.admin import BROKER_DEFAULT, Admin
+        from runnel.client.errors import BrokerRefused
+        from runnel.model.errors import ErrorCode
+
+        for name in names:
+            try:
+                await Admin(cluster).create_topic(
+                    name,
+                    partitions=partitions or BROKER_DEFAULT,
+                    replication_factor=replication_factor or BROKER_DEFAULT,
+                    settings=values,
+                )
+            except BrokerRefused as error:
+                if not (if_not_exists and error.error is ErrorCode.TOPIC_ALREADY_EXISTS):
+                    raise
+                note(f"{name} exists already")
+            else:
+                note(f"created {name}")
+
+    with_cluster(bootstrap, work)
+
+
+@app.command()
+def alter(
+    name: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", min=1, help="Grow to this many.", show_default=False)
+    ] = None,
+    settings: Settings = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default. May be repeated.")
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Add partitions to a topic, or change its settings.
+
+    Example: runnel topic alter orders --partitions 12 --set cleanup.policy=compact --unset retention.ms
+    """
+    from runnel.server.cli.output import note
+    from runnel.server.cli.session import with_cluster
+
+    values = parse_settings(settings)
+    if partitions is None and not values and not unset:
+        raise typer.BadParameter("say what to change: --partitions, --set or --unset")
+
+    async def work(cluster: "Cluster") -> None:
+        from runnel.client.admin import Admin, AlterOperation, ResourceType
+
+        admin = Admin(cluster)
+        changes: list[tuple[str, AlterOperation, str | None]] = []
+        changes += [(key, AlterOperation.SET, value) for key, value in values.items()]
+        changes += [(key, AlterOperation.DELETE, None) for key in unset or ()]
+        if changes:
+            await admin.alter_settings(ResourceType.TOPIC, name, changes)
+        if partitions is not None:
+            await admin.add_partitions(name, partitions)
+
+    with_cluster(bootstrap, work)
+    note(f"altered {name}")
+
+
+@app.command()
+def delete(
+    names: Names,
+    if_exists: Annotated[bool, typer.Option(help="Be content if the topic is not there.")] = False,
+    yes: Yes = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+) -> None:
+    """Remove topics and all their records.
+
+    Example: runnel topic delete orders --yes
+    """
+    from runnel.server.cli.confirm import confirm
+    from runnel.server.cli.output import note
+    from runnel.server.cli.session import with_cluster
+
+    confirm(f"delete {', '.join(names)} and all records in it?", yes)
+
+    async def work(cluster: "Cluster") -> None:
+        from runnel.client.admin import Admin
+        from runnel.client.errors import BrokerRefused
+        from runnel.model.errors import ErrorCode
+
+        for name in names:
+            try:
+                await Admin(cluster).delete_topic(name)
+            except BrokerRefused as error:
+                if not (if_exists and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                    raise
+            else:
+                note(f"deleted {name}")
+
+    with_cluster(bootstrap, work)

@@ -1,0 +1,24 @@
+"""`runnel version`."""
+
+from runnel.server.cli.options import Json
+
+
+def version(as_json: Json = False) -> None:
+    """Print the version of Runnel and of what it stands on.
+
+    Example: runnel version --json
+    """
+    import platform
+    from importlib.metadata import version as installed_version
+
+    from runnel.server.cli.output import print_facts, print_json
+
+    facts = {
+        "runnel": installed_version("runnel"),
+        "python": platform.python_version(),
+        "platform": platform.platform(terse=True),
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(facts)
