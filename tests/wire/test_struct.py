@@ -59,6 +59,17 @@ def test_defaults_that_can_change_are_not_shared() -> None:
     assert second.inners == [] and second.inner.number == -1
 
 
+def test_a_base_can_be_made_before_its_heirs() -> None:
+    class Base(Data):
+        pass
+
+    class Heir(Base, versions="0"):
+        number: int8 = 3
+
+    assert Base() == Base()
+    assert Heir(number=4).number == 4
+
+
 def test_objects_take_no_other_attributes() -> None:
     with pytest.raises(AttributeError):
         Sample().nmae = "x"  # type: ignore[attr-defined]

@@ -87,6 +87,13 @@ class Field:
     """UNSET where the default is a new list or a new struct."""
 
 
+def _first_init(self: "Struct", *values: Any, **named: Any) -> None:
+    """Make way for the real constructor, which is compiled when the first object is made."""
+    init = _compile_init(type(self))
+    type(self).__init__ = init  # type: ignore[method-assign]
+    init(self, *values, **named)
+
+
 @dataclass_transform()
 class StructType(type):
     """Turns a declaration into a slotted class; what is costly waits for first use: imports stay quick."""
@@ -111,6 +118,7 @@ class StructType(type):
         namespace["_fields"] = None
         namespace["_encoders"] = {}
         namespace["_decoders"] = {}
+        namespace["__init__"] = _first_init
         namespace["__slots__"] = tuple(names)
         namespace["__match_args__"] = tuple(names)
         if versions != "none":
@@ -129,11 +137,6 @@ class Struct(metaclass=StructType):
     _encoders: ClassVar[dict[int, Any]]
     _decoders: ClassVar[dict[int, Any]]
     __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, *values: Any, **named: Any) -> None:
-        # The real constructor replaces this one in the subclass when the first object is made.
-        type(self).__init__ = _compile_init(type(self))  # type: ignore[method-assign]
-        self.__init__(*values, **named)  # type: ignore[misc]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
