@@ -1,0 +1,291 @@
+"""Compaction carried out: one log at a time, in a thread that rests as much as it works.
+
+    consider ─► note the keys, segment by segment ─► write a group anew ─► swap it in ─┐
+       ▲                                               ▲──────── next group ───────────┤
+       └────── store up to where the log is clean ◄────────────────────── no more ─────┘
+
+Reading and writing happen on a worker thread and touch only closed segments, which nobody changes; what
+touches the log itself (planning, swapping) happens on its own thread. A crash at any point leaves either the
+old segments or the new ones, see `DiskLog.replace_segments`. Up to where the log is clean is stored last,
+after the swaps are durable; if that is lost, the next pass does more work, and nothing else.
+"""
+
+import time
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TypeVar
+
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import HEADER_BYTES, NO_TIMESTAMP
+from runnel.disk.atomic import replace_file
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
+from runnel.disk.segment_writer import SegmentWriter, WrittenSegment
+from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
+from runnel.log.compaction import (
+    KEY_MEMORY_BYTES,
+    CompactionPlan,
+    KeyMap,
+    SegmentFacts,
+    group_segments,
+    plan_compaction,
+)
+from runnel.log.compaction_filter import BatchFilter, TransactionWalk, bare_batch, note_keys
+from runnel.log.names import CLEAN_UP_TO
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import FOREVER
+from runnel.ports.files import File, Workers
+
+BACKOFF_MS = 15_000
+"""Kafka's log.cleaner.backoff.ms: when no log is due, none is looked at for so long."""
+RETRY_AFTER_MS = 60_000
+"""A log whose cleaning failed, most likely on a full disk, is left alone for so long."""
+WORK_SECONDS = 0.0002
+REST_SECONDS = 0.0004
+"""Slices so short that the event loop never waits a millisecond for the interpreter."""
+
+Result = TypeVar("Result")
+Steps = Generator[None, None, Result]
+Script = Generator[Steps[WrittenSegment | None], WrittenSegment | None, None]
+
+
+class CleaningStopped(Exception):
+    """The broker shuts down: what was half written is removed."""
+
+
+class Rest:
+    """A pause whenever a slice of work is over; called at every step of the work."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def __call__(self) -> None:
+        if time.perf_counter() - self._since >= WORK_SECONDS:
+            time.sleep(REST_SECONDS)
+            self._since = time.perf_counter()
+
+
+class Cleaner:
+    """Compacts logs in the background, the most urgent first."""
+
+    __slots__ = (
+        "_backoff_ms",
+        "_is_stopping",
+        "_key_memory_bytes",
+        "_log",
+        "_look_at_ms",
+        "_not_before_ms",
+        "_report",
+        "_rest",
+        "_workers",
+    )
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        rest: Callable[[], None] | None = None,
+        report: Callable[[str], None] = lambda text: None,
+        key_memory_bytes: int = KEY_MEMORY_BYTES,
+        backoff_ms: int = BACKOFF_MS,
+    ) -> None:
+        self._workers = workers
+        self._rest = Rest() if rest is None else rest
+        self._report = report
+        self._key_memory_bytes = key_memory_bytes
+        self._not_before_ms: dict[TopicPartition, int] = {}
+        self._log: DiskLog | None = None
+        self._look_at_ms = 0
+        self._backoff_ms = backoff_ms
+        self._is_stopping = False
+
+    @property
+    def is_busy(self) -> bool:
+        return self._log is not None
+
+    def consider(self, logs: Iterable[DiskLog], now_ms: int) -> None:
+        """Begin with the log that needs it most, if any is due and no other is under way."""
+        if self._log is not None or self._is_stopping or now_ms < self._look_at_ms:
+            return
+        due: list[tuple[CompactionPlan, DiskLog]] = []
+        for log in logs:
+            if log.config.cleanup_compact and now_ms >= self._not_before_ms.get(log.name, 0):
+                plan = plan_cleaning(log, now_ms)
+                if plan is not None:
+                    due.append((plan, log))
+        if not due:
+            self._look_at_ms = now_ms + self._backoff_ms
+            return
+        plan, log = max(due, key=lambda pair: pair[0].urgency)
+        self._log = log
+        script = _clean(log, plan, KeyMap(self._key_memory_bytes), now_ms)
+        self._go_on(log, script, now_ms, None, None)
+
+    def stop(self) -> None:
+        """Let go at the next step; the log that is being cleaned stays as it is."""
+        self._is_stopping = True
+
+    def _go_on(
+        self,
+        log: DiskLog,
+        script: Script,
+        now_ms: int,
+        result: WrittenSegment | None,
+        failure: BaseException | None,
+    ) -> None:
+        """Do what the script does on this thread, then hand its next piece of work to a worker."""
+        try:
+            steps = script.send(result) if failure is None else script.throw(failure)
+        except StopIteration:
+            self._log = None
+        except CleaningStopped:
+            self._log = None
+        except CorruptBatch as error:
+            # Reading on would lose what stands behind the damage; the log stays as it is, uncompacted.
+            self._leave_alone(log, FOREVER, f"{log.name} is damaged and can't be compacted: {error}")
+        except OSError as error:
+            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {error}")
+        else:
+            self._workers.submit(partial(self._run, steps), partial(self._go_on, log, script, now_ms))
+
+    def _leave_alone(self, log: DiskLog, until_ms: int, text: str) -> None:
+        self._not_before_ms[log.name] = until_ms
+        self._log = None
+        self._report(text)
+
+    def _run(self, steps: Steps[WrittenSegment | None]) -> WrittenSegment | None:
+        """On a worker thread: all steps, with rests in between."""
+        while True:
+            if self._is_stopping:
+                steps.throw(CleaningStopped())
+            try:
+                next(steps)
+            except StopIteration as stop:
+                written: WrittenSegment | None = stop.value
+                return written
+            self._rest()
+
+
+def plan_cleaning(log: DiskLog, now_ms: int) -> CompactionPlan | None:
+    """What of this log is due for compaction."""
+    if not log.closed_segments():
+        return None
+    facts, clean_up_to = segment_facts(log), read_clean_up_to(log)
+    # What a power cut could take is left to recovery, which expects to find it as it was written.
+    plan = plan_compaction(facts, clean_up_to, log.recovery_point, log.config, now_ms)
+    if plan is None:
+        return None
+    # Only now are the producers asked for: after a clean start they are not in memory yet.
+    first_open_offset = log.producer_state().first_open_offset
+    if first_open_offset is None or first_open_offset >= plan.end_offset:
+        return plan
+    return plan_compaction(facts, clean_up_to, first_open_offset, log.config, now_ms)
+
+
+def segment_facts(log: DiskLog) -> list[SegmentFacts]:
+    """The closed segments as a plan sees them; timestamps are looked up only if a setting asks for them."""
+    needs_first = log.config.max_compaction_lag_ms < FOREVER
+    needs_max = log.config.min_compaction_lag_ms > 0
+    closed = log.closed_segments()
+    ends = [segment.base_offset for segment in [*closed[1:], log.segments.active]]
+    return [
+        SegmentFacts(
+            segment.base_offset,
+            end_offset,
+            segment.size_bytes,
+            _first_timestamp(log, segment) if needs_first else NO_TIMESTAMP,
+            log.segments.max_timestamp_of(segment) if needs_max else NO_TIMESTAMP,
+        )
+        for segment, end_offset in zip(closed, ends, strict=True)
+    ]
+
+
+def _first_timestamp(log: DiskLog, segment: Segment) -> int:
+    if segment.first_timestamp == UNKNOWN_TIMESTAMP:
+        batches = walk_headers_of_file(log.segment_file(segment), 0, segment.size_bytes, HEADER_BYTES)
+        segment.first_timestamp = next((header.max_timestamp for _, header in batches), NO_TIMESTAMP)
+    return segment.first_timestamp
+
+
+def read_clean_up_to(log: DiskLog) -> int:
+    """Up to where the log is clean; 0 if that is not known, which is always safe to assume."""
+    try:
+        text = log.segments.files.read(f"{log.segments.folder}/{CLEAN_UP_TO}")
+        return int(text) if text.endswith(b"\n") else 0
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def store_clean_up_to(log: DiskLog, offset: int) -> None:
+    """Note up to where the log is clean; whoever cuts the log's end removes the note.
+
+    It need not be durable: an older note that comes back after a power cut is as true.
+    """
+    replace_file(log.segments.files, log.segments.folder, CLEAN_UP_TO, b"%d\n" % offset, sync=False)
+
+
+def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Script:
+    """One pass over a log: what is yielded is done on a worker thread, the rest on the log's own."""
+    facts = {fact.base_offset: fact for fact in segment_facts(log)}
+    segments = {segment.base_offset: segment for segment in log.closed_segments()}
+    producers = {producer.producer_id: producer for producer in log.producer_state()}
+    transactions = TransactionWalk()
+    for base_offset, fact in facts.items():
+        if fact.end_offset <= plan.first_dirty_offset or base_offset >= plan.end_offset:
+            continue
+        if keys.is_full:
+            break
+        file = log.segment_file(segments[base_offset])
+        yield _note_segment(keys, file, fact.size_bytes, plan.first_dirty_offset, transactions)
+    if not keys.is_full:
+        # The last batches may be gone from an earlier pass; the stretch was looked at all the same.
+        keys.end_offset = plan.end_offset
+    batch_filter = BatchFilter(keys, producers, now_ms, log.config.delete_retention_ms)
+    for group in group_segments(list(facts.values()), keys.end_offset, log.config):
+        old = [segments[fact.base_offset] for fact in group]
+        written = yield _write_group(log, old, [log.segment_file(segment) for segment in old], batch_filter)
+        if not log.replace_segments(old, written):
+            return
+    store_clean_up_to(log, keys.end_offset)
+
+
+def _note_segment(
+    keys: KeyMap, file: File, size_bytes: int, first_dirty_offset: int, transactions: TransactionWalk
+) -> Steps[WrittenSegment | None]:
+    for _, header, batch in walk_sound_batches(file, 0, size_bytes):
+        if header.next_offset <= first_dirty_offset:
+            continue
+        if keys.is_full:
+            break
+        yield from note_keys(keys, batch, header, transactions)
+        yield
+    return None
+
+
+def _write_group(
+    log: DiskLog, segments: list[Segment], files: list[File], batch_filter: BatchFilter
+) -> Steps[WrittenSegment | None]:
+    """Write what stays of these segments as one.
+
+    Its last batch stays at least bare: so segments follow each other without a gap, as recovery expects,
+    and a reader behind the last record learns that it may go on.
+    """
+    writer = SegmentWriter(
+        log.segments.files, log.segments.folder, segments[0].base_offset, log.config.index_interval_bytes
+    )
+    try:
+        for segment, file in zip(segments, files, strict=True):
+            for position, header, batch in walk_sound_batches(file, 0, segment.size_bytes):
+                kept = yield from batch_filter.kept(batch, header)
+                is_last = segment is segments[-1] and position + len(batch) == segment.size_bytes
+                if kept is None and is_last:
+                    kept = bare_batch(header)
+                if kept is not None:
+                    writer.append(kept)
+                yield
+        return writer.finish()
+    except Exception:
+        writer.discard()
+        raise
