@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import struct
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from runnel.broker.broker import Broker
-from runnel.broker.coordinators import Coordinators
 from runnel.broker.dispatch import Dispatch
-from runnel.broker.metadata_log import MetadataLog
-from runnel.broker.metadata_start import start_metadata
+from runnel.broker.running import start_broker
 from runnel.broker.topic_creation import create_topics
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
@@ -46,20 +45,19 @@ class BrokerWorld:
         self.clients: list[Client] = []
 
     async def __aenter__(self) -> "BrokerWorld":
-        self.broker.port = self.listener.listen("127.0.0.1", 0)
-        await start_metadata(self.broker, MetadataLog(self.disk, self.broker.clock, self.settings))
-        self.broker.groups = Coordinators(self.broker)
-        self.broker.groups.start()
+        self._stack = AsyncExitStack()
+        self._stack.callback(self.disk.close)
+        self.broker.port = self.listener.bind("127.0.0.1", 0)
+        await start_broker(self.broker, self._stack)
+        self.listener.accept()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for client in self.clients:
             await client.close()
-        self.broker.waiting.give_up_all()
         self.broker.groups.stop()
         await self.listener.close(grace_seconds=1)
-        await self.broker.metadata.close()
-        self.disk.close()
+        await self._stack.aclose()
 
     async def create(self, name: str, partitions: int = 1, **configs: str) -> None:
         """A topic; settings are given with underscores for dots."""

@@ -27,6 +27,7 @@ class ScriptedService:
     def __init__(self, file: Path | None = None) -> None:
         self.served: list[bytes] = []
         self.turns = 0
+        self.is_ending = False
         self.later: list[tuple[Reply, bytes]] = []
         self.gone: list[Session] = []
         self._at_turn_end: list[tuple[Reply, bytes]] = []
@@ -65,6 +66,9 @@ class ScriptedService:
         waiting, self._at_turn_end = self._at_turn_end, []
         for reply, body in waiting:
             fill(reply, body)
+
+    def ending(self) -> None:
+        self.is_ending = True
 
     def closed(self, session: Session) -> None:
         self.gone.append(session)

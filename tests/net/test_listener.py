@@ -160,7 +160,7 @@ def test_a_reader_that_never_reads_stops_being_served(run):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             await asyncio.sleep(0.3)
             served = len(world.service.served)
-            # What is unsent stays below the bound, give or take the answer that crossed it and socket buffers.
+            # What is unsent stays below the bound, give or take one answer and the socket buffers.
             assert served < 2 * ANSWER_BYTES_PENDING_MAX // 1_000_000 + 10
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
             client.writer.transport.resume_reading()
@@ -269,6 +269,7 @@ def test_goodbye_waits_for_answers_that_are_due(run):
         assert await client.receive() == b"due"
         assert await client.is_closed()
         await closing
+        assert world.service.is_ending
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", world.port)
         await client.close()

@@ -5,6 +5,7 @@ from collections import deque
 from typing import Protocol
 
 from runnel.broker.turn import Turn, Watcher
+from runnel.controller.values import INTERNAL_TOPICS
 from runnel.model.errors import ErrorCode, Refusal, Refused
 from runnel.model.ids import TopicPartition
 from runnel.ports.clock import Clock
@@ -51,6 +52,7 @@ class Partition:
         "_is_touched",
         "_turn",
         "appended_bytes",
+        "is_internal",
         "leader",
         "log",
         "name",
@@ -69,6 +71,8 @@ class Partition:
         clock: Clock,
     ) -> None:
         self.name = name
+        self.is_internal = name.topic in INTERNAL_TOPICS
+        """Written by the broker only."""
         self.topic_id = topic_id
         self.log = log
         self.leader = leader

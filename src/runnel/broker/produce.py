@@ -1,13 +1,10 @@
 """Produce: stage each batch; the end of the turn writes and acknowledges them."""
 
-from runnel.broker.broker import Broker
 from runnel.broker.context import Context
 from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
 from runnel.broker.partition import Partition
-from runnel.controller.values import INTERNAL_TOPICS
 from runnel.messages.produce import (
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -70,62 +67,51 @@ def produce(request: ProduceRequest, ctx: Context) -> ProduceAnswer | None:
     v10 current leader · v13 topic ids instead of names. Versions 0-2 are advertised but refused.
     """
     answer = ProduceAnswer()
-    now_ms = ctx.broker.clock.now_ms()
+    broker, acks, api_version = ctx.broker, request.acks, ctx.api_version
+    now_ms = broker.clock.now_ms()
     for topic in request.topic_data:
-        results = [_append(topic, data, request, answer, ctx, now_ms) for data in topic.partition_data]
+        results: list[PartitionProduceResponse] = []
         answer.response.responses.append(TopicProduceResponse(topic.name, topic.topic_id, results))
-    if request.acks == 0:
+        for data in topic.partition_data:
+            result = PartitionProduceResponse(data.index)
+            results.append(result)
+            try:
+                partition = broker.partition_at.get((topic.name, data.index))
+                if partition is None or partition.is_internal:
+                    partition = _unusual_partition(topic, data.index, ctx)
+                staged = partition.stage(_checked(data.records, partition, acks, api_version), now_ms)
+            except Refusal as refusal:
+                _refuse(result, refusal)
+                continue
+            result.base_offset = staged.base_offset
+            result.log_append_time_ms = staged.log_append_time_ms
+            result.log_start_offset = staged.log_start_offset
+            if acks:
+                answer.outstanding += 1
+                partition.when_committed(PartitionAck(staged.last_offset + 1, answer, result))
+    if acks == 0:
         _hang_up_on_error(answer.response)
         return None
     answer.settle_one()
     return answer
 
 
-def _append(
-    topic: TopicProduceData,
-    data: PartitionProduceData,
-    request: ProduceRequest,
-    answer: ProduceAnswer,
-    ctx: Context,
-    now_ms: int,
-) -> PartitionProduceResponse:
-    result = PartitionProduceResponse(data.index)
-    try:
-        partition = _partition(topic, data.index, ctx.broker, ctx.client_id)
-        records = _checked(partition, data.records, request, ctx.api_version)
-        staged = partition.stage(records, now_ms)
-    except Refusal as refusal:
-        _refuse(result, refusal)
-        return result
-    result.base_offset = staged.base_offset
-    result.log_append_time_ms = staged.log_append_time_ms
-    result.log_start_offset = staged.log_start_offset
-    if request.acks:
-        answer.outstanding += 1
-        partition.when_committed(PartitionAck(staged.last_offset + 1, answer, result))
-    return result
-
-
-def _partition(topic: TopicProduceData, index: int, broker: Broker, client_id: str | None) -> Partition:
+def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> Partition:
+    """A partition that is named by its topic's id, that is the broker's own, or that is not here."""
     name = topic.name
     if not name:
-        known = broker.metadata.image.topics_by_id.get(topic.topic_id)
+        known = ctx.broker.metadata.image.topics_by_id.get(topic.topic_id)
         if known is None:
             raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
         name = known.name
-    partition = broker.partition_at.get((name, index))
-    if partition is None:
-        raise broker.no_partition(name, index)
-    if name in INTERNAL_TOPICS and client_id != ADMIN_CLIENT_ID:
+    partition = ctx.broker.partition(name, index)
+    if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
         raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
     return partition
 
 
-def _checked(
-    partition: Partition, records: memoryview | None, request: ProduceRequest, api_version: int
-) -> memoryview:
-    """What only the request can tell; the log judges the batch itself."""
-    acks = request.acks
+def _checked(records: memoryview | None, partition: Partition, acks: int, api_version: int) -> memoryview:
+    """The records, if nothing that only the request can tell speaks against them; the log judges the rest."""
     if acks == ACKS_ALL:
         partition.leader.check_in_sync(partition.log.config.min_insync_replicas)
     elif not 0 <= acks <= 1:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from runnel.broker.broker import Broker
 
 BLOCK_SIZE = 1000
-"""As in Kafka: a crash wastes at most so many of 2^63 ids, and one producer in a thousand waits for a disk."""
+"""As in Kafka: a crash wastes at most so many of 2^63 ids, and one producer in a thousand has to wait."""
 
 
 class ProducerIds:

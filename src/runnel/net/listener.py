@@ -117,6 +117,7 @@ class Listener:
             self._sweep.cancel()
         for connection in self.connections:
             connection.stop_reading()
+        self.service.ending()
         deadline = self.loop.time() + grace_seconds
         while self.loop.time() < deadline and not all(connection.is_idle for connection in self.connections):
             await asyncio.sleep(0.01)

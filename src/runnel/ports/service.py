@@ -66,6 +66,10 @@ class Service(Protocol):
         """Write what the turn's requests staged and fill the replies that are ready."""
         ...
 
+    def ending(self) -> None:
+        """No more requests will come: answer what waits for nothing but time."""
+        ...
+
     def closed(self, session: Session) -> None:
         """The connection is gone: its long polls need no answer."""
         ...
