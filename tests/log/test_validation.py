@@ -1,0 +1,202 @@
+"""What a log refuses, with which code, and how it reshapes what it takes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.batch.build import build_batch
+from runnel.batch.compression import Compression
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import crc_is_valid, read_header, seal
+from runnel.batch.records import Record, iterate_records
+from runnel.log.validation import ValidBatch, validate, validate_copies
+from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.log_config import HOUR_MS, LogConfig, TimestampType
+from tests.batch.strategies import compressions, record_lists
+
+NOW_MS = 1_700_000_000_000
+PLAIN = LogConfig()
+COMPACTED = LogConfig(cleanup_compact=True, cleanup_delete=False)
+
+
+def records(count: int = 3, timestamp: int = NOW_MS) -> list[Record]:
+    return [Record(i, timestamp + i, b"key", b"value") for i in range(count)]
+
+
+def check(batch: bytes | bytearray, config: LogConfig = PLAIN, from_client: bool = True) -> ValidBatch:
+    return validate(memoryview(batch), config, NOW_MS, from_client=from_client)
+
+
+def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN, from_client: bool = True) -> ErrorCode:
+    with pytest.raises(Refusal) as caught:
+        check(batch, config, from_client)
+    return caught.value.error
+
+
+def resealed(batch: bytearray, **changes: int) -> bytearray:
+    """The batch with other header fields and a checksum that fits them."""
+    header = read_header(batch)
+    for name, value in changes.items():
+        setattr(header, name, value)
+    return seal(header, batch[61:])
+
+
+def test_an_ordinary_batch_stays_in_its_own_memory():
+    batch = build_batch(records(), compression=Compression.LZ4)
+    valid = check(batch)
+    valid.data[0:8] = (42).to_bytes(8, "big")
+    assert read_header(batch).base_offset == 42
+    assert valid.log_append_time_ms == -1
+
+
+def test_a_batch_in_read_only_memory_is_copied_not_refused():
+    valid = check(bytes(build_batch(records())))
+    valid.data[0] = 1
+
+
+def test_the_ordinary_batch_is_not_unpacked():
+    header = read_header(build_batch(records(), compression=Compression.ZSTD))
+    check(seal(header, b"this is no zstd frame"))
+
+
+@pytest.mark.parametrize("cut", [1, 30, 60, 70])
+def test_a_cut_off_batch_is_corrupt(cut):
+    assert refusal(build_batch(records())[:-cut]) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_damage_is_corrupt():
+    batch = build_batch(records())
+    batch[-1] ^= 1
+    assert refusal(batch) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_unknown_formats_are_corrupt_and_old_ones_invalid():
+    for magic, error in [(0, "INVALID_RECORD"), (1, "INVALID_RECORD"), (3, "CORRUPT_MESSAGE")]:
+        batch = build_batch(records())
+        batch[16] = magic
+        assert refusal(batch) is ErrorCode[error]
+
+
+def test_exactly_one_batch_is_taken():
+    assert refusal(b"") is ErrorCode.INVALID_RECORD
+    assert refusal(build_batch(records()) + build_batch(records())) is ErrorCode.INVALID_RECORD
+
+
+def test_sizes_are_bounded_by_message_and_segment():
+    batch = build_batch(records())
+    exact = LogConfig(max_message_bytes=len(batch), segment_bytes=len(batch))
+    check(batch, exact)
+    assert refusal(batch, LogConfig(max_message_bytes=len(batch) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert refusal(batch, LogConfig(segment_bytes=len(batch) - 1)) is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"record_count": 0}, "INVALID_RECORD"),
+        ({"record_count": -1}, "INVALID_RECORD"),
+        ({"record_count": 2}, "INVALID_RECORD"),
+        ({"last_offset_delta": 7}, "INVALID_RECORD"),
+        ({"last_offset_delta": -1}, "INVALID_RECORD"),
+        ({"attributes": 5}, "UNSUPPORTED_COMPRESSION_TYPE"),
+        ({"attributes": 0x20}, "INVALID_RECORD"),
+        ({"attributes": 0x40}, "INVALID_RECORD"),
+        ({"attributes": 0x08}, "INVALID_TIMESTAMP"),
+        ({"base_offset": 1}, "INVALID_RECORD"),
+        ({"producer_id": 9}, "INVALID_RECORD"),
+        ({"producer_id": 9, "base_sequence": 0}, "INVALID_RECORD"),
+        ({"max_timestamp": NOW_MS + HOUR_MS + 1}, "INVALID_TIMESTAMP"),
+    ],
+)
+def test_header_fields_that_clients_may_not_set(changes, error):
+    assert refusal(resealed(build_batch(records()), **changes)) is ErrorCode[error]
+
+
+def test_a_coordinator_may_write_control_records_and_old_timestamps():
+    batch = build_batch([Record(0, 5, b"\0\0\0\1", b"\0\0\0\0\0\1")], control=True)
+    config = LogConfig(message_timestamp_before_max_ms=1, cleanup_compact=True)
+    assert check(batch, config, from_client=False).header.is_control
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_a_compacted_topic_needs_keys(compression):
+    whole = [Record(0, NOW_MS, b"", b"v"), Record(1, NOW_MS, b"k", None)]
+    check(build_batch(whole, compression=compression), COMPACTED)
+    lacking = [*whole, Record(2, NOW_MS, None, b"v")]
+    assert refusal(build_batch(lacking, compression=compression), COMPACTED) is ErrorCode.INVALID_RECORD
+
+
+def test_malformed_records_for_a_compacted_topic_are_corrupt():
+    batch = build_batch(records(), compression=Compression.GZIP)
+    assert refusal(seal(read_header(batch), b"no gzip"), COMPACTED) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_the_oldest_record_is_held_to_the_bound_on_old_timestamps():
+    config = LogConfig(message_timestamp_before_max_ms=1000)
+    check(build_batch([Record(0, NOW_MS, None, b""), Record(1, NOW_MS - 1000, None, b"")]), config)
+    old = build_batch([Record(0, NOW_MS, None, b""), Record(1, NOW_MS - 1001, None, b"")])
+    assert refusal(old, config) is ErrorCode.INVALID_TIMESTAMP
+    check(build_batch([Record(0, -1, None, b"")]), config)
+
+
+def test_log_append_time_replaces_the_producers_and_forgives_them():
+    config = LogConfig(
+        message_timestamp_type=TimestampType.LOG_APPEND_TIME, message_timestamp_before_max_ms=1
+    )
+    valid = check(build_batch(records(timestamp=5)), config)
+    assert valid.log_append_time_ms == NOW_MS
+    assert crc_is_valid(valid.data, 0, valid.header)
+    assert {record.timestamp for record in iterate_records(valid.data)} == {NOW_MS}
+
+
+@given(record_lists(), compressions, compressions)
+def test_a_topics_compression_repacks_and_changes_nothing_else(sent, given_, wanted):
+    name = "uncompressed" if wanted is Compression.NONE else wanted.name.lower()
+    batch = build_batch(sent, compression=given_, producer_id=3, producer_epoch=1, base_sequence=8)
+    before = read_header(batch)
+    valid = validate(memoryview(batch), LogConfig(compression_type=name), 2**46, from_client=True)
+    assert crc_is_valid(valid.data, 0, valid.header)
+    assert valid.header == read_header(valid.data)
+    assert valid.header.compression == wanted
+    assert list(iterate_records(valid.data)) == list(iterate_records(build_batch(sent)))
+    for field in ("producer_id", "producer_epoch", "base_sequence", "record_count", "max_timestamp"):
+        assert getattr(valid.header, field) == getattr(before, field)
+
+
+def test_a_batch_that_grows_beyond_the_limit_by_repacking_is_too_large():
+    batch = build_batch([Record(0, NOW_MS, None, bytes(10_000))], compression=Compression.ZSTD)
+    config = LogConfig(compression_type="uncompressed", max_message_bytes=5_000)
+    assert refusal(batch, config) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@given(
+    record_lists(max_size=3), compressions, st.sampled_from(["producer", "gzip", "uncompressed"]), st.data()
+)
+def test_whatever_comes_the_answer_is_a_batch_or_a_refusal(sent, compression, wanted, data):
+    batch = bytearray(build_batch(sent, compression=compression))
+    for _ in range(data.draw(st.integers(0, 5))):
+        batch[data.draw(st.integers(0, len(batch) - 1))] = data.draw(st.integers(0, 255))
+    if data.draw(st.booleans()) and batch[16] == 2:
+        batch = seal(read_header(build_batch(sent)), batch[61:])
+    config = LogConfig(cleanup_compact=data.draw(st.booleans()), compression_type=wanted)
+    try:
+        valid = check(batch, config)
+    except Refusal:
+        return
+    assert crc_is_valid(valid.data, 0, valid.header)
+
+
+def test_copies_keep_their_offsets_and_a_cut_off_last_one_waits():
+    first, second = (build_batch(records(), base_offset=offset, leader_epoch=4) for offset in (10, 20))
+    batches = validate_copies(memoryview(first + second + first[:40]))
+    assert [(batch.header.base_offset, batch.header.leader_epoch) for batch in batches] == [(10, 4), (20, 4)]
+    assert [bytes(batch.data) for batch in batches] == [bytes(first), bytes(second)]
+
+
+def test_copies_that_are_damaged_or_go_back_are_corrupt():
+    first, second = (build_batch(records(), base_offset=offset) for offset in (10, 12))
+    with pytest.raises(CorruptBatch):
+        validate_copies(memoryview(first + second))
+    first[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        validate_copies(memoryview(first))
