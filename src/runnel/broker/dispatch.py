@@ -29,7 +29,7 @@ from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
 from runnel.model.errors import ErrorCode, Refusal
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import CloseConnection, Reply, Session
-from runnel.wire import MalformedMessage, Request, Response, decode, encode, fields_of
+from runnel.wire import MalformedMessage, Request, Response, decode_prefix, encode, fields_of
 from runnel.wire.frame import API_VERSIONS_KEY, has_flexible_header, read_request_header, response_frame
 
 PRODUCE_KEY = 0
@@ -119,7 +119,8 @@ class Dispatch:
             if not route.borrows_frame:
                 frame = memoryview(bytes(frame))
             header = read_request_header(frame, FLEXIBLE_FROM)
-            request = decode(route.request, version, frame, header.body_position)
+            # Bytes behind the message are ignored, as Kafka does: librdkafka's Metadata for all topics has some.
+            request, _ = decode_prefix(route.request, version, frame, header.body_position)
         except (MalformedMessage, LayoutError) as error:
             raise CloseConnection(f"malformed request: {error}") from None
         call = Call(self.broker, session, version, header.client_id, correlation_id, route, reply)
