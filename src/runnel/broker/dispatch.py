@@ -119,7 +119,7 @@ class Dispatch:
             if not route.borrows_frame:
                 frame = memoryview(bytes(frame))
             header = read_request_header(frame, FLEXIBLE_FROM)
-            # Bytes behind the message are ignored, as Kafka does: librdkafka's Metadata for all topics has some.
+            # Bytes behind the message are ignored, as Kafka does: librdkafka's Metadata for all has some.
             request, _ = decode_prefix(route.request, version, frame, header.body_position)
         except (MalformedMessage, LayoutError) as error:
             raise CloseConnection(f"malformed request: {error}") from None
