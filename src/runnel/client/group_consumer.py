@@ -127,7 +127,8 @@ class GroupConsumer:
                 yield message
 
     async def commit(self) -> None:
-        """Tell the group how far we have read."""
+        """Tell the group how far we have read: everything that was handed out."""
+        self._note_read()
         self._commit_due_s = _now_s() + (self._commit_every_s or 0)
         moved = {
             partition: offset
@@ -161,7 +162,6 @@ class GroupConsumer:
 
     async def close(self) -> None:
         """Commit, leave the group and stop reading."""
-        self._note_read()
         try:
             await self._stop_tasks()
             await self.commit()
@@ -281,6 +281,9 @@ class GroupConsumer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._joining is not None:
+            # The broker answers in order: behind a join that waits for the group, a farewell would wait too.
+            await self._cluster.close_lane(self)
 
     async def _ask(self, request: Request, answer: type[A], waits_s: float = 0.0) -> A:
         timeout_s = self._cluster.timeout_s + waits_s
