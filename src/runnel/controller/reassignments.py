@@ -110,9 +110,12 @@ def _change(
 ) -> PartitionChangeRecord:
     state = topic.partitions[index]
     directories = dict(zip(state.replicas, state.directories, strict=True))
+    # A replica that was being added may be in sync already, and then leaves with the move that is given up.
+    in_sync = [node for node in state.isr if node in replicas]
     return PartitionChangeRecord(
         partition_id=index,
         topic_id=topic.id,
+        isr=None if len(in_sync) == len(state.isr) else in_sync,
         replicas=list(replicas),
         adding_replicas=list(adding),
         removing_replicas=list(removing),

@@ -1,0 +1,152 @@
+"""Settings are what Kafka users expect: compared with what Kafka 4.3 says of its own."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from runnel.controller.config_broker import BROKER_CONFIGS, is_ignored, unknown_setting
+from runnel.controller.config_group import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
+from runnel.controller.config_topic import TOPIC_CONFIGS
+from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope
+
+TABLES = {
+    "topic": TOPIC_CONFIGS,
+    "broker": BROKER_CONFIGS,
+    "group": GROUP_CONFIGS,
+    "client-metrics": CLIENT_METRICS_CONFIGS,
+}
+ALL = [definition for table in TABLES.values() for definition in table.values()]
+
+# Where we differ, and why.
+OTHER_DEFAULTS = {
+    "node.id": "1",  # Kafka has none; a single node needs no thought
+    "log.dir": "runnel-data",  # Kafka's is under /tmp, which is emptied
+    "metadata.log.segment.bytes": "8388608",  # the log is cut after each snapshot, a file at a time
+    "group.coordinator.rebalance.protocols": "classic",  # what exists
+}
+OTHER_TYPES = {"log.dir": "string"}  # one folder
+FIXED_HERE = {"listeners", "listener.security.protocol.map"}
+OURS_ALONE = {"flush.policy", "log.flush.policy"}
+
+
+class Fact(NamedTuple):
+    kind: str
+    name: str
+    type: str
+    importance: str
+    scope: str
+    default: str
+
+
+def facts() -> list[Fact]:
+    lines = (Path(__file__).parent / "kafka-4.3-configs.txt").read_text("utf-8").splitlines()
+    return [Fact(*line.split(" ", 5)) for line in lines if not line.startswith("#")]
+
+
+def test_every_setting_of_kafka_is_defined_or_known_to_mean_nothing() -> None:
+    missing = [
+        fact.name for fact in facts() if fact.name not in TABLES[fact.kind] and not is_ignored(fact.name)
+    ]
+    assert missing == []
+    assert all(fact.name in TABLES[fact.kind] for fact in facts() if fact.kind != "broker")
+
+
+def test_definitions_equal_kafkas() -> None:
+    known = {(fact.kind, fact.name): fact for fact in facts()}
+    for kind, table in TABLES.items():
+        for name, definition in table.items():
+            if name in OURS_ALONE:
+                continue
+            fact = known[kind, name]
+            default = {"-": None, '""': ""}.get(fact.default, fact.default)
+            assert definition.default == OTHER_DEFAULTS.get(name, default), name
+            assert definition.type.name.lower() == OTHER_TYPES.get(name, fact.type), name
+            assert definition.importance.value == fact.importance, name
+            is_fixed = fact.scope == "fixed" or name in FIXED_HERE
+            assert (definition.scope is Scope.READ_ONLY) == is_fixed, name
+
+
+def test_ignored_names_are_really_kafkas() -> None:
+    names = {fact.name for fact in facts()}
+    for name in ("num.io.threads", "process.roles", "auto.leader.rebalance.enable"):
+        assert name in names
+        assert is_ignored(name)
+    assert not is_ignored("num.partitions")
+    assert not is_ignored("nonsense")
+
+
+@pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.name)
+def test_every_default_is_allowed_and_every_setting_documented(definition: ConfigDefinition) -> None:
+    definition.parse(definition.default)
+    assert definition.documentation.endswith(".")
+    assert all(synonym in BROKER_CONFIGS for synonym in definition.synonyms)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("retention.ms", "soon", "Not a number of type LONG"),
+        ("retention.ms", "9223372036854775808", "Not a number of type LONG"),
+        ("retention.ms", "1_000", "Not a number of type LONG"),
+        ("retention.ms", "-2", "at least -1"),
+        ("segment.bytes", "1048575", "at least 1048576"),
+        ("segment.bytes", "2147483648", "Not a number of type INT"),
+        ("min.cleanable.dirty.ratio", "1.5", "no more than 1"),
+        ("min.cleanable.dirty.ratio", "nan", "Not a number of type DOUBLE"),
+        ("cleanup.policy", "compact,wipe", "one of: compact, delete"),
+        ("cleanup.policy", "compact,compact", "twice"),
+        ("compression.type", "brotli", "String must be one of"),
+        ("compression.gzip.level", "0", "-1 or 1 to 9"),
+        ("preallocate", "yes", "true or false"),
+        ("flush.policy", "always", "String must be one of: never, interval, commit"),
+        ("leader.replication.throttled.replicas", "0:1,x", "[partitionId]:[brokerId]"),
+    ],
+)
+def test_bad_values_are_refused_with_the_reason(name: str, text: str, complaint: str) -> None:
+    with pytest.raises(BadConfig) as refused:
+        TOPIC_CONFIGS[name].parse(text)
+    assert str(refused.value).startswith(f"Invalid value {text} for configuration {name}: ")
+    assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("cleanup.policy", "", []),
+        ("cleanup.policy", " compact , delete ", ["compact", "delete"]),
+        ("preallocate", "TRUE", True),
+        ("compression.gzip.level", "-1", -1),
+        ("retention.ms", " -1 ", -1),
+        ("min.cleanable.dirty.ratio", "1", 1.0),
+        ("follower.replication.throttled.replicas", "*", ["*"]),
+        ("follower.replication.throttled.replicas", "0:1,12:3", ["0:1", "12:3"]),
+    ],
+)
+def test_texts_become_values(name: str, text: str, value: object) -> None:
+    assert TOPIC_CONFIGS[name].parse(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["latest", "earliest", "by_duration:P1D", "by_duration:PT1H30M", "by_duration:P1DT2.5S"]
+)
+def test_share_groups_begin_somewhere(text: str) -> None:
+    assert GROUP_CONFIGS["share.auto.offset.reset"].parse(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "by_duration:P", "by_duration:PT", "by_duration:-P1D", "none"])
+def test_share_groups_do_not_begin_nowhere(text: str) -> None:
+    with pytest.raises(BadConfig):
+        GROUP_CONFIGS["share.auto.offset.reset"].parse(text)
+
+
+def test_client_metrics_match_known_traits_only() -> None:
+    match = CLIENT_METRICS_CONFIGS["match"]
+    assert match.parse("client_id=app-.*,client_software_name=librdkafka")
+    with pytest.raises(BadConfig, match="colour=blue"):
+        match.parse("client_id=app,colour=blue")
+
+
+def test_a_typing_mistake_gets_a_hint() -> None:
+    assert unknown_setting("log.retenton.hours").endswith("(did you mean log.retention.hours?)")
+    assert unknown_setting("zzz") == "Unknown broker config name: zzz"
