@@ -182,10 +182,12 @@ class MetadataLog:
             # Which of the written records survive is unknown, and a later fdatasync would not tell: nothing
             # more is written behind them. A restart finds out by reading.
             self._fail(str(error))
+        except Exception:
+            # A bug, which is logged; whoever waits must not wait for ever.
+            self._fail("a change could not be applied")
+            raise
         finally:
             self._committing = None
-            if self._pending:
-                self._fail("a change could not be applied")
 
     def _fail(self, reason: str) -> None:
         self._failure = reason

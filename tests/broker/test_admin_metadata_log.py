@@ -1,0 +1,330 @@
+"""The metadata log loses nothing that it answered for, whatever happens to the disk and whenever."""
+
+import asyncio
+import errno
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from random import Random
+from typing import TypeVar
+
+import pytest
+
+from runnel.batch.build import build_batch
+from runnel.batch.records import Record
+from runnel.broker import metadata_log
+from runnel.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataLog
+from runnel.controller.decide_topics import Chance, decide_create_topics
+from runnel.controller.decision import Decision
+from runnel.controller.image import BadMetadata, MetadataImage
+from runnel.controller.settings import Settings
+from runnel.disk.data_directory import DataDirectory
+from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.log_config import LogConfig
+from runnel.ports.disk import Origin
+from runnel.schemas.metadata import (
+    ConfigRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from runnel.sim.files import PowerCut, SimFiles
+from runnel.sim.loop import VirtualLoop
+from runnel.sim.shells import SimClock, SimEntropy, SimWorkers
+from tests.controller.images import same
+
+Result = TypeVar("Result")
+
+
+def play(files: SimFiles, story: Callable[["Opened"], Awaitable[Result]], seed: int = 1) -> Result:
+    """One life of a metadata log; the story's end is a kill, not a clean stop."""
+    loop = VirtualLoop()
+    # A power cut in a callback reaches nobody else.
+    loop.set_exception_handler(lambda loop, _: loop.stop())
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(_told(files, loop, story, seed))
+    except RuntimeError:
+        if files.operations < files.cut_power_at or files.cut_power_at < 0:
+            raise
+        raise PowerCut from None
+    finally:
+        # What the dead had in hand goes with them.
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _told(
+    files: SimFiles, loop: VirtualLoop, story: Callable[["Opened"], Awaitable[Result]], seed: int
+) -> Result:
+    return await story(Opened(files, loop, Random(seed)))
+
+
+class Opened:
+    """A metadata log on a simulated disk."""
+
+    def __init__(self, files: SimFiles, loop: VirtualLoop, random: Random) -> None:
+        clock = SimClock(loop)
+        self.disk = DataDirectory(
+            "/data",
+            files=files,
+            clock=clock,
+            entropy=SimEntropy(random),
+            sync_workers=SimWorkers(loop, random),
+            upkeep_workers=SimWorkers(loop, random),
+        )
+        self.metadata = MetadataLog(self.disk, clock, Settings())
+
+    async def finish(self) -> None:
+        await self.metadata.close()
+        self.disk.close()
+
+
+def change_number(number: int) -> list[MetadataRecord]:
+    """The changes of all stories here: topics come, are changed, and some go."""
+    topic_id = number.to_bytes(16, "big")
+    if number % 5 == 4:
+        return [RemoveTopicRecord((number - 3).to_bytes(16, "big"))]
+    return [
+        TopicRecord(f"topic-{number}", topic_id),
+        ConfigRecord(2, f"topic-{number}", "retention.ms", str(number)),
+        ConfigRecord(4, "", "message.max.bytes", str(number)),
+    ]
+
+
+def image_after(changes: int) -> MetadataImage:
+    image = MetadataImage()
+    for number in range(changes):
+        image.replay_batch(change_number(number), 0)
+    return image
+
+
+async def submit_all(opened: Opened, first: int, last: int, acknowledged: list[int]) -> None:
+    for number in range(first, last):
+        await opened.metadata.submit(change_number(number))
+        acknowledged.append(number)
+
+
+def changes_in(image: MetadataImage, most: int) -> int:
+    """How many changes an image holds; it must hold them in order and whole."""
+    matching = [changes for changes in range(most + 1) if same(image, image_after(changes))]
+    assert matching, "the image is none that the changes lead to"
+    return matching[0]
+
+
+def test_a_restart_finds_everything() -> None:
+    files, acknowledged = SimFiles(), list[int]()
+    play(files, lambda opened: submit_all(opened, 0, 12, acknowledged))
+    assert acknowledged == list(range(12))
+
+    async def look(opened: Opened) -> None:
+        assert same(opened.metadata.image, image_after(12))
+        assert opened.metadata.image.version == opened.metadata.log.end_offset
+        assert opened.metadata.removed == {"topic-1", "topic-6"}
+        await submit_all(opened, 12, 13, acknowledged)
+        assert same(opened.metadata.image, image_after(13))
+
+    play(files, look)
+
+
+def test_nothing_acknowledged_is_lost_wherever_the_power_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Snapshots every few changes, so that every step of theirs is among the places where the power goes.
+    monkeypatch.setattr(metadata_log, "SNAPSHOT_RECORDS_MIN", 10)
+    whole = SimFiles()
+    play(whole, lambda opened: submit_all(opened, 0, 14, []))
+    snapshots = 0
+    for operation in range(1, whole.operations + 1):
+        files, acknowledged = SimFiles(), list[int]()
+        files.cut_power_at = operation
+        with suppress(PowerCut):
+            play(files, lambda opened, known=acknowledged: submit_all(opened, 0, 14, known))
+        files.lose_power(Random(operation))
+
+        async def look(opened: Opened, known: list[int] = acknowledged) -> int:
+            found = changes_in(opened.metadata.image, 14)
+            assert found >= len(known), f"{len(known)} changes were acknowledged, {found} survived"
+            await opened.metadata.make_durable()
+            await submit_all(opened, found, 14, known)
+            return opened.metadata.log.log_start_offset
+
+        snapshots += play(files, look) > 0
+        # And once more, after a clean kill, from what the second life wrote.
+        assert play(files, _image_of).topics == image_after(14).topics
+    assert snapshots > 10
+
+
+async def _image_of(opened: Opened) -> MetadataImage:
+    return opened.metadata.image
+
+
+def test_snapshots_keep_the_log_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_log, "SNAPSHOT_RECORDS_MIN", 50)
+    files = SimFiles()
+
+    async def flip(opened: Opened) -> tuple[int, int]:
+        await opened.metadata.submit(change_number(0))
+        for number in range(300):
+            await opened.metadata.submit([ConfigRecord(4, "", "message.max.bytes", str(number))])
+        log = opened.metadata.log
+        return log.log_start_offset, log.end_offset
+
+    start, end = play(files, flip)
+    assert end - start < 60, "a restart replays no more than a snapshot and what came after it"
+    image = play(files, _image_of)
+    assert image.broker_configs(None) == {"message.max.bytes": "299"}
+    assert list(image.topics) == ["topic-0"]
+
+
+def test_changes_wait_while_a_snapshot_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_log, "SNAPSHOT_RECORDS_MIN", 5)
+    monkeypatch.setattr(metadata_log, "RECORDS_PER_STEP", 1)
+
+    async def crowd(opened: Opened) -> None:
+        async def one(number: int) -> None:
+            await asyncio.sleep(number / 1000)
+            await opened.metadata.submit([ConfigRecord(32, f"group-{number}", "share.isolation.level", "x")])
+
+        await asyncio.gather(*(one(number) for number in range(100)))
+        assert len(opened.metadata.image.configs) == 100
+
+    files = SimFiles()
+    play(files, crowd)
+    assert len(play(files, _image_of).configs) == 100
+
+
+def test_a_full_disk_refuses_and_changes_nothing() -> None:
+    files = SimFiles()
+
+    async def fill(opened: Opened) -> None:
+        await submit_all(opened, 0, 3, [])
+        files.capacity_bytes = 0
+        with pytest.raises(Refusal) as refused:
+            await opened.metadata.submit(change_number(3))
+        assert refused.value.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert same(opened.metadata.image, image_after(3))
+        files.capacity_bytes = 2**40
+        await submit_all(opened, 3, 6, [])
+        assert same(opened.metadata.image, image_after(6))
+
+    play(files, fill)
+    assert same(play(files, _image_of), image_after(6))
+
+
+def test_after_a_failed_sync_nothing_more_is_written_until_a_restart() -> None:
+    files = SimFiles()
+
+    def broken(operation: str, path: str) -> None:
+        if operation == "datasync" and "__cluster_metadata" in path:
+            raise OSError(errno.EIO, "the disk is broken", path)
+
+    async def fail(opened: Opened) -> None:
+        await submit_all(opened, 0, 3, [])
+        files.fault = broken
+        outcomes = await asyncio.gather(
+            *(opened.metadata.submit(change_number(number)) for number in (3, 5)), return_exceptions=True
+        )
+        files.fault = None
+        for outcome in [*outcomes, await _outcome(opened.metadata.submit(change_number(6)))]:
+            assert isinstance(outcome, Refusal)
+            assert outcome.error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert same(opened.metadata.image, image_after(3)), "what may be lost is not shown"
+
+    play(files, fail)
+    files.lose_power(Random(5))
+    assert changes_in(play(files, _image_of), 4) >= 3
+
+
+async def _outcome(awaitable: Awaitable[object]) -> object:
+    try:
+        return await awaitable
+    except Refusal as refusal:
+        return refusal
+
+
+def test_many_changes_share_a_sync() -> None:
+    files = SimFiles()
+    syncs = count()
+
+    def counted(operation: str, path: str) -> None:
+        if operation == "datasync" and "__cluster_metadata" in path:
+            next(syncs)
+
+    async def crowd(opened: Opened) -> None:
+        await opened.metadata.submit(change_number(0))
+        files.fault = counted
+        await asyncio.gather(
+            *(
+                opened.metadata.submit([ConfigRecord(32, f"group-{number}", "share.isolation.level", "x")])
+                for number in range(200)
+            )
+        )
+        assert len(opened.metadata.image.configs) == 202
+
+    play(files, crowd)
+    assert next(syncs) <= 3
+
+
+def creation(name: str) -> Callable[[MetadataImage], Decision[CreateTopicsResponse]]:
+    request = CreateTopicsRequest([CreatableTopic(name, 1, 1)])
+    chance = Chance(bytes([number]) * 16 for number in count(1))
+    return lambda image: decide_create_topics(image, Settings(), request, chance)
+
+
+def test_of_two_who_create_a_topic_one_is_told_that_it_exists_when_it_does() -> None:
+    async def race(opened: Opened) -> None:
+        await opened.metadata.submit([RegisterBrokerRecord(1, fenced=False, log_dirs=[b"d" * 16])])
+        told: list[int] = []
+
+        async def create() -> None:
+            answer = await opened.metadata.change(creation("t"))
+            told.append(answer.topics[0].error_code)
+            assert "t" in opened.metadata.image.topics
+
+        tasks = [asyncio.ensure_future(create()) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert "t" not in opened.metadata.image.topics, "not durable, so not there"
+        assert told == []
+        await asyncio.gather(*tasks)
+        assert sorted(told) == [0, ErrorCode.TOPIC_ALREADY_EXISTS.code, ErrorCode.TOPIC_ALREADY_EXISTS.code]
+
+    play(SimFiles(), race)
+
+
+def test_who_asked_may_go_away() -> None:
+    async def leave(opened: Opened) -> None:
+        task = asyncio.ensure_future(opened.metadata.submit(change_number(0)))
+        await asyncio.sleep(0)
+        task.cancel()
+        await opened.metadata.submit(change_number(1))
+        assert same(opened.metadata.image, image_after(2))
+
+    play(SimFiles(), leave)
+
+
+def test_a_log_of_a_newer_release_is_not_guessed_at() -> None:
+    files = SimFiles()
+
+    async def write(opened: Opened) -> None:
+        # Frame version 1, a kind of record that does not exist, version 0.
+        batch = build_batch([Record(0, 0, None, b"\x01\xf0\x7f\x00")])
+        opened.metadata.log.stage(memoryview(batch), 1, 0, Origin.COORDINATOR)
+        opened.metadata.log.write_staged()
+
+    play(files, write)
+    with pytest.raises(BadMetadata, match="newer release"):
+        play(files, _image_of)
+
+
+def test_the_log_is_made_for_metadata_alone() -> None:
+    async def look(opened: Opened) -> LogConfig:
+        log = opened.disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, opened.metadata.log.config)
+        return log.config
+
+    config = play(SimFiles(), look)
+    assert config == replace(config, retention_ms=-1, retention_bytes=-1, cleanup_compact=False)
