@@ -11,30 +11,37 @@ if TYPE_CHECKING:
     from runnel.server.bench.measure import Report
 
 
+Records = Annotated[int, typer.Option("--records", "-n", min=1, help="Records to send and read.")]
+RecordBytes = Annotated[int, typer.Option("--record-bytes", "-s", min=1, help="Size of a value.")]
+BatchBytes = Annotated[int, typer.Option(min=1, help="Size of a batch, about.")]
+Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="Partitions of the topic.")]
+Connections = Annotated[int, typer.Option("--connections", "-c", min=1, help="At the same time.")]
+InFlight = Annotated[int, typer.Option(min=1, help="Requests on their way per connection.")]
+AcksOption = Annotated[Acks, typer.Option(help="Wait for all replicas, the leader, or nobody.")]
+CompressionOption = Annotated[Compression, typer.Option("--compression", "-z", help="How to pack.")]
+LatencySeconds = Annotated[
+    float,
+    typer.Option("--latency-seconds", min=0, help="How long to measure latencies; 0 leaves them out."),
+]
+LatencyRate = Annotated[int, typer.Option(min=1, help="Records per second meanwhile.")]
+Topic = Annotated[
+    str | None,
+    typer.Option(help="Use this topic and keep it; otherwise a new one that is deleted at the end."),
+]
+
+
 def bench(
-    records: Annotated[
-        int, typer.Option("--records", "-n", min=1, help="Records to send and read.")
-    ] = 1_000_000,
-    record_bytes: Annotated[int, typer.Option("--record-bytes", "-s", min=1, help="Size of a value.")] = 100,
-    batch_bytes: Annotated[int, typer.Option(min=1, help="Size of a batch, about.")] = 16_384,
-    partitions: Annotated[
-        int, typer.Option("--partitions", "-p", min=1, help="Partitions of the topic.")
-    ] = 1,
-    connections: Annotated[int, typer.Option("--connections", "-c", min=1, help="At the same time.")] = 1,
-    in_flight: Annotated[int, typer.Option(min=1, help="Requests on their way per connection.")] = 5,
-    acks: Annotated[Acks, typer.Option(help="Wait for all replicas, the leader, or nobody.")] = Acks.ALL,
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="How to pack.")
-    ] = Compression.NONE,
-    latency_s: Annotated[
-        float,
-        typer.Option("--latency-seconds", min=0, help="How long to measure latencies; 0 leaves them out."),
-    ] = 3.0,
-    latency_rate: Annotated[int, typer.Option(min=1, help="Records per second meanwhile.")] = 200,
-    topic: Annotated[
-        str | None,
-        typer.Option(help="Use this topic and keep it; otherwise a new one that is deleted at the end."),
-    ] = None,
+    records: Records = 1_000_000,
+    record_bytes: RecordBytes = 100,
+    batch_bytes: BatchBytes = 16_384,
+    partitions: Partitions = 1,
+    connections: Connections = 1,
+    in_flight: InFlight = 5,
+    acks: AcksOption = Acks.ALL,
+    compression: CompressionOption = Compression.NONE,
+    latency_s: LatencySeconds = 3.0,
+    latency_rate: LatencyRate = 200,
+    topic: Topic = None,
     settings: Settings = None,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
@@ -70,10 +77,7 @@ def bench(
         report = with_cluster(
             bootstrap, lambda cluster: measure(cluster, plan, report_progress), timeout_s=60
         )
-    if as_json:
-        print_json(report.as_json())
-    else:
-        _print(report)
+    print_json(report.as_json()) if as_json else _print(report)
 
 
 def _print(report: "Report") -> None:

@@ -11,34 +11,48 @@ if TYPE_CHECKING:
     pass
 
 
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="PLACE",
+        help="earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
+        "2026-10-01T12:30, @EPOCH_MS, 15m (ago). earliest if not given; a group goes on where it was.",
+    ),
+]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end.")]
+CountMax = Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many.")]
+Partitions = Annotated[
+    str | None, typer.Option("--partition", "-p", metavar="PARTITIONS", help="Only these: 3, 0,2 or 0-3.")
+]
+Group = Annotated[
+    str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit.")
+]
+Committed = Annotated[
+    bool,
+    typer.Option("--committed", help="Leave out records of transactions that are open or were aborted."),
+]
+Keys = Annotated[bool, typer.Option("--keys", "-k", help="Print keys.")]
+HeadersOption = Annotated[bool, typer.Option("--headers", "-H", help="Print headers.")]
+Times = Annotated[bool, typer.Option("--times", "-t", help="Print timestamps.")]
+Offsets = Annotated[bool, typer.Option("--offsets", "-o", help="Print partitions and offsets.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object per record.")]
+
+
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)],
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="PLACE",
-            help="earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
-            "2026-10-01T12:30, @EPOCH_MS, 15m (ago). earliest if not given; a group goes on where it was.",
-        ),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end.")] = False,
-    count_max: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many.")] = None,
-    partitions: Annotated[
-        str | None, typer.Option("--partition", "-p", metavar="PARTITIONS", help="Only these: 3, 0,2 or 0-3.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit.")
-    ] = None,
-    committed: Annotated[
-        bool,
-        typer.Option("--committed", help="Leave out records of transactions that are open or were aborted."),
-    ] = False,
-    keys: Annotated[bool, typer.Option("--keys", "-k", help="Print keys.")] = False,
-    headers: Annotated[bool, typer.Option("--headers", "-H", help="Print headers.")] = False,
-    times: Annotated[bool, typer.Option("--times", "-t", help="Print timestamps.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", "-o", help="Print partitions and offsets.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object per record.")] = False,
+    topics: Topics,
+    start: Start = None,
+    follow: Follow = False,
+    count_max: CountMax = None,
+    partitions: Partitions = None,
+    group: Group = None,
+    committed: Committed = False,
+    keys: Keys = False,
+    headers: HeadersOption = False,
+    times: Times = False,
+    offsets: Offsets = False,
+    as_json: AsJson = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Read records: their values, one per line, tabs between what else is asked for.

@@ -142,27 +142,33 @@ async def _exists(cluster: "Cluster", partition: "TopicPartition") -> bool:
         return False
 
 
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group ever read.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after a time."),
+]
+ByDuration = Annotated[
+    str | None, typer.Option("--by-duration", metavar="AGE", help="To the records of the last 15m, 2h, …")
+]
+ShiftBy = Annotated[int | None, typer.Option("--shift-by", help="So many records on, or back if negative.")]
+Execute = Annotated[bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be.")]
+
+
 @app.command("reset-offsets")
 def reset_offsets(
     group: Group,
     topics: Topics = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Everything the group ever read.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after a time."),
-    ] = None,
-    by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="AGE", help="To the records of the last 15m, 2h, …")
-    ] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="So many records on, or back if negative.")
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be.")
-    ] = False,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_offset: ToOffset = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    shift_by: ShiftBy = None,
+    execute: Execute = False,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:

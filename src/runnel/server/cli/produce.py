@@ -1,7 +1,6 @@
 """`runnel produce`: send records from arguments, lines or JSON."""
 
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +15,6 @@ if TYPE_CHECKING:
     from runnel.client.cluster import Cluster
     from runnel.client.producer import Producer
     from runnel.server.cli.records import Outgoing
-
-UNACKNOWLEDGED_MAX = 10_000
-"""Deliveries waited for at a time: errors come up soon, and memory stays small for an endless input."""
 
 
 class Compression(StrEnum):
@@ -39,31 +35,39 @@ class Acks(StrEnum):
     NONE = "0"
 
 
+Topic = Annotated[str, typer.Argument(help="Where to.", show_default=False)]
+Values = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="VALUE", help="Values; without any, each line of standard input is one."),
+]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", "-K", help="Each line is a key, this, and a value.")
+]
+HeadersOption = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of all records. May be repeated."),
+]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only there.")]
+CompressionOption = Annotated[Compression, typer.Option("--compression", "-z", help="How to pack.")]
+AcksOption = Annotated[Acks, typer.Option(help="Wait for all replicas, the leader, or nobody.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Each line is a JSON object, as `runnel consume --json` prints.")
+]
+Show = Annotated[bool, typer.Option("--show-offsets", help="Print where each record went.")]
+
+
 def produce(
-    topic: Annotated[str, typer.Argument(help="Where to.", show_default=False)],
-    values: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="VALUE", help="Values; without any, each line of standard input is one."),
-    ] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Each line is a key, this, and a value.")
-    ] = None,
-    headers: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--header", "-H", metavar="NAME=VALUE", help="A header of all records. May be repeated."
-        ),
-    ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only there.")] = None,
-    compression: Annotated[
-        Compression, typer.Option("--compression", "-z", help="How to pack.")
-    ] = Compression.NONE,
-    acks: Annotated[Acks, typer.Option(help="Wait for all replicas, the leader, or nobody.")] = Acks.ALL,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Each line is a JSON object, as `runnel consume --json` prints.")
-    ] = False,
-    show: Annotated[bool, typer.Option("--show-offsets", help="Print where each record went.")] = False,
+    topic: Topic,
+    values: Values = None,
+    key: Key = None,
+    key_separator: KeySeparator = None,
+    headers: HeadersOption = None,
+    partition: Partition = None,
+    compression: CompressionOption = Compression.NONE,
+    acks: AcksOption = Acks.ALL,
+    as_json: AsJson = False,
+    show: Show = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Send records to a topic.
@@ -81,8 +85,10 @@ def produce(
     separator = None if key_separator is None else key_separator.encode()
     common_headers = parse_headers(headers)
 
-    def outgoing() -> "Iterator[Outgoing]":
-        for line in _lines(values):
+    async def outgoing() -> "AsyncIterator[Outgoing]":
+        from runnel.server.cli.lines import lines_of_input
+
+        async for line in _listed(values) if values else lines_of_input():
             record = from_json(line) if as_json else from_line(line, separator)
             record.key = key.encode() if key is not None else record.key
             record.headers += common_headers
@@ -99,46 +105,48 @@ def produce(
     note(f"sent {count} record{'s' * (count != 1)} to {topic}")
 
 
-async def _send(producer: "Producer", topic: str, records: "Iterable[Outgoing]", show: bool) -> int:
-    count = 0
-    waiting: list[asyncio.Future[Delivery]] = []
-    try:
-        for record in records:
-            waiting.append(
-                await producer.send(
-                    topic,
-                    record.value,
-                    key=record.key,
-                    headers=record.headers,
-                    partition=record.partition,
-                    timestamp_ms=record.timestamp_ms,
-                )
+class _Deliveries:
+    """What became of the records that were sent."""
+
+    def __init__(self, show: bool) -> None:
+        self._show = show
+        self.count = 0
+        self.failure: BaseException | None = None
+
+    def settled(self, future: "asyncio.Future[Delivery]") -> None:
+        """A record was delivered, or will not be."""
+        failure = future.exception()
+        if failure is not None:
+            self.failure = self.failure or failure
+            return
+        self.count += 1
+        if self._show:
+            delivery = future.result()
+            print(
+                f"{delivery.partition.topic}\t{delivery.partition.partition}\t{delivery.offset}", flush=True
             )
-            count += 1
-            if len(waiting) >= UNACKNOWLEDGED_MAX:
-                await _settle(waiting, show)
-        await producer.flush()
-    finally:
-        await _settle(waiting, show)
-    return count
 
 
-async def _settle(waiting: "list[asyncio.Future[Delivery]]", show: bool) -> None:
-    """Wait for all, print where they went, and raise the first failure."""
-    import asyncio
+async def _send(producer: "Producer", topic: str, records: "AsyncIterable[Outgoing]", show: bool) -> int:
+    deliveries = _Deliveries(show)
+    async for record in records:
+        future = await producer.send(
+            topic,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+        )
+        future.add_done_callback(deliveries.settled)
+        if deliveries.failure is not None:
+            break
+    await producer.flush()
+    if deliveries.failure is not None:
+        raise deliveries.failure
+    return deliveries.count
 
-    results = await asyncio.gather(*waiting, return_exceptions=True)
-    waiting.clear()
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-        if show:
-            print(f"{result.partition.topic}\t{result.partition.partition}\t{result.offset}")
 
-
-def _lines(values: list[str] | None) -> Iterator[bytes]:
-    if values:
-        yield from (value.encode("utf-8", "surrogateescape") for value in values)
-        return
-    for line in sys.stdin.buffer:
-        yield line.removesuffix(b"\n").removesuffix(b"\r")
+async def _listed(values: list[str]) -> AsyncIterator[bytes]:
+    for value in values:
+        yield value.encode("utf-8", "surrogateescape")

@@ -26,42 +26,47 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        "-d",
+        envvar="RUNNEL_DATA_DIR",
+        help=f"Where the data is kept; ./{DATA_DIR_DEFAULT} if not given.",
+    ),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option(
+        "--listen",
+        "-l",
+        envvar="RUNNEL_LISTEN",
+        metavar="HOST:PORT",
+        help=f"Where clients connect; {LISTEN_DEFAULT} if not given. Port 0 takes a free one.",
+    ),
+]
+NodeId = Annotated[
+    int | None,
+    typer.Option("--node-id", envvar="RUNNEL_NODE_ID", min=0, help="The broker's number; 1 if not given."),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", envvar="RUNNEL_CONFIG", help="A TOML file with settings, by Kafka's names."
+    ),
+]
+LogLevelOption = Annotated[
+    LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="How much to tell on standard error.")
+]
+
+
 def serve(
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(
-            "--data-dir",
-            "-d",
-            envvar="RUNNEL_DATA_DIR",
-            help=f"Where the data is kept; ./{DATA_DIR_DEFAULT} if not given.",
-        ),
-    ] = None,
-    listen: Annotated[
-        str | None,
-        typer.Option(
-            "--listen",
-            "-l",
-            envvar="RUNNEL_LISTEN",
-            metavar="HOST:PORT",
-            help=f"Where clients connect; {LISTEN_DEFAULT} if not given. Port 0 takes a free one.",
-        ),
-    ] = None,
-    node_id: Annotated[
-        int | None,
-        typer.Option(
-            "--node-id", envvar="RUNNEL_NODE_ID", min=0, help="The broker's number; 1 if not given."
-        ),
-    ] = None,
+    data_dir: DataDir = None,
+    listen: Listen = None,
+    node_id: NodeId = None,
     settings: Settings = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config", "-c", envvar="RUNNEL_CONFIG", help="A TOML file with settings, by Kafka's names."
-        ),
-    ] = None,
-    log_level: Annotated[
-        LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="How much to tell on standard error.")
-    ] = LogLevel.WARNING,
+    config: Config = None,
+    log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
