@@ -95,7 +95,7 @@ class Connection:
         self.active_at = self._listener.now
         try:
             if self._is_full():
-                self._pause()
+                self._wait_or_close()
             elif self._large is not None:
                 self._receive_large(self._large)
             else:
@@ -108,6 +108,13 @@ class Connection:
             # A bug of ours costs this connection only.
             log.exception("serving %s failed", self.session.client_host)
             self.close("internal error")
+
+    def _wait_or_close(self) -> None:
+        """Take nothing now, unless it is the news that nobody is there any more."""
+        if self._socket.recv(1, socket.MSG_PEEK):
+            self._pause()
+        else:
+            self.close("")
 
     def _receive(self) -> None:
         buffer = self._listener.buffer

@@ -1,0 +1,213 @@
+"""What the broker says to requests that are strange, broken or unknown."""
+
+import asyncio
+import struct
+from importlib import import_module
+
+import pytest
+
+from runnel.broker import handlers
+from runnel.broker.handlers import APIS
+from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from runnel.messages.registry import api
+from runnel.messages.sasl_authenticate import SaslAuthenticateRequest
+from runnel.messages.sasl_handshake import SaslHandshakeRequest
+from runnel.model.errors import ErrorCode, Refused
+from runnel.wire import decode
+from tests.broker.requests import batch, produce_to
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def header(api_key: int, version: int, correlation_id: int = 5) -> bytes:
+    return struct.pack(">hhih", api_key, version, correlation_id, 1) + b"c"
+
+
+@pytest.mark.parametrize("api_key", APIS)
+def test_every_row_has_its_handler_and_versions_of_its_message(api_key):
+    row = APIS[api_key]
+    import_module(f"runnel.broker.{row.module}")
+    assert api_key in handlers._registered
+    versions = api(api_key).request.versions
+    assert row.version_min in versions and row.version_max in versions
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_each_version_of_api_versions(tell, version):
+    async def story(world) -> None:
+        client = await world.connect()
+        response = await client.ask(ApiVersionsRequest("test-client", "1.0"), version)
+        assert response.error_code == 0
+        shown = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        assert shown[0] == (0, 13) and shown[1] == (4, 18) and shown[18] == (0, 4)
+        if version >= 3:
+            finalized = {feature.name for feature in response.finalized_features}
+            assert "metadata.version" in finalized and "transaction.version" not in finalized
+            assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tell, version):
+    async def story(world) -> None:
+        client = await world.connect()
+        client.writer.write(frame(header(18, version) + b"\x00whatever follows"))
+        answer = memoryview(await client.receive_frame())
+        assert struct.unpack_from(">i", answer) == (5,)
+        response = decode(ApiVersionsResponse, 0, answer, 4)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION.code
+        assert {key.api_key for key in response.api_keys} == set(APIS)
+        # The connection is still good for a second try.
+        assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    tell(story)
+
+
+def test_a_client_must_name_its_software_decently(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        response = await client.ask(ApiVersionsRequest("not ok!", "1"), 3)
+        assert response.error_code == ErrorCode.INVALID_REQUEST.code
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\x00",
+        header(4, 0),
+        header(999, 0),
+        header(-1, 0),
+        header(0, 2) + bytes(20),
+        header(0, 14) + bytes(20),
+        header(3, 12),
+        header(3, 1) + struct.pack(">i", 2**31 - 1),
+        header(3, 1) + struct.pack(">i", -5),
+        header(3, 1) + struct.pack(">ih", 1, 5) + b"\xff\xff\xff\xff\xff",
+        struct.pack(">hhih", 3, 1, 5, -2),
+        struct.pack(">hhih", 3, 1, 5, 100) + b"short",
+    ],
+    ids=lambda body: body[:24].hex(),
+)
+def test_what_cannot_be_read_closes_its_connection_only(tell, body, caplog):
+    async def story(world) -> None:
+        client, other = await world.connect(), await world.connect()
+        client.writer.write(frame(body))
+        assert await client.is_closed()
+        assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    tell(story)
+    lines = [record for record in caplog.records if record.name.startswith("runnel")]
+    assert len(lines) == 1 and lines[0].levelname == "WARNING" and lines[0].exc_info is None
+
+
+def test_what_was_asked_before_is_answered_before_closing(tell):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        client.send(produce_to("events", (0, batch(b"a"))), 9)
+        client.writer.write(frame(header(999, 0)))
+        response = await client.receive()
+        assert response.responses[0].partition_responses[0].error_code == 0
+        assert await client.is_closed()
+
+    tell(story)
+
+
+def _replace(monkeypatch, api_key, handler) -> None:
+    handlers.handler_of(api_key)
+    monkeypatch.setitem(handlers._registered, api_key, handler)
+
+
+def test_a_refusal_becomes_the_top_level_error(tell, monkeypatch):
+    def refuse(request, ctx):
+        raise Refused(ErrorCode.POLICY_VIOLATION, "not today")
+
+    _replace(monkeypatch, 36, refuse)
+
+    async def story(world) -> None:
+        client = await world.connect()
+        response = await client.ask(SaslAuthenticateRequest(), 2)
+        assert (response.error_code, response.error_message) == (ErrorCode.POLICY_VIOLATION.code, "not today")
+
+    tell(story)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_bug_is_logged_and_never_shown(tell, monkeypatch, caplog, is_async):
+    def fail(request, ctx):
+        raise ZeroDivisionError("secret detail")
+
+    async def fail_later(request, ctx):
+        await asyncio.sleep(0)
+        raise ZeroDivisionError("secret detail")
+
+    _replace(monkeypatch, 36, fail_later if is_async else fail)
+
+    async def story(world) -> None:
+        client = await world.connect()
+        response = await client.ask(SaslAuthenticateRequest(), 2)
+        assert (response.error_code, response.error_message) == (-1, None)
+        assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    tell(story)
+    assert "secret detail" in caplog.text
+
+
+def test_a_bug_without_a_place_in_the_response_costs_the_connection(tell, monkeypatch, caplog):
+    def fail(request, ctx):
+        raise ZeroDivisionError
+
+    _replace(monkeypatch, 2, fail)
+
+    async def story(world) -> None:
+        client, other = await world.connect(), await world.connect()
+        client.send(api(2).request(), 5)
+        assert await client.is_closed()
+        assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    tell(story)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_sasl_is_refused_clearly(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        for version in (0, 1):
+            response = await client.ask(SaslHandshakeRequest("PLAIN"), version)
+            assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE.code
+        response = await client.ask(SaslAuthenticateRequest(b"\x00user\x00password"), 2)
+        assert (
+            response.error_code == ErrorCode.ILLEGAL_SASL_STATE.code and "PLAINTEXT" in response.error_message
+        )
+
+    tell(story)
+
+
+def test_async_answers_keep_their_order(tell, monkeypatch):
+    gates: list[asyncio.Event] = []
+
+    async def wait(request, ctx):
+        gate = asyncio.Event()
+        gates.append(gate)
+        await gate.wait()
+        return api(36).response(error_code=77)
+
+    _replace(monkeypatch, 36, wait)
+
+    async def story(world) -> None:
+        client = await world.connect()
+        client.send(SaslAuthenticateRequest(), 2)
+        client.send(ApiVersionsRequest(), 0)
+        while not gates:
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
+        gates[0].set()
+        assert (await client.receive()).error_code == 77
+        assert (await client.receive()).error_code == 0
+
+    tell(story)

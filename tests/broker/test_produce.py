@@ -1,0 +1,246 @@
+"""Produce over the wire: every version, every acks, every refusal."""
+
+import asyncio
+
+import pytest
+
+from runnel.batch.header import read_header
+from runnel.messages.produce import ProduceRequest
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+from tests.broker.requests import batch, fetch_from, only, produce_to, values
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("acks", [1, -1])
+def test_each_version_appends_and_tells_the_offset(tell, version, acks):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        for expected in (0, 2, 4):
+            answer = only(await client.ask(produce_to("events", (0, batch(b"a", b"b")), acks=acks), version))
+            assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, expected, -1)
+            assert answer.log_start_offset == (0 if version >= 5 else -1)
+
+    tell(story)
+
+
+def test_topics_can_be_named_by_id(tell):
+    async def story(world) -> None:
+        await world.create("events", 2)
+        client = await world.connect()
+        topic_id = world.topic_id("events")
+        response = await client.ask(produce_to(topic_id, (1, batch(b"a")), (0, batch(b"b"))), 13)
+        assert response.responses[0].topic_id == topic_id
+        assert [(p.index, p.error_code) for p in response.responses[0].partition_responses] == [
+            (1, 0),
+            (0, 0),
+        ]
+        unknown = only(await client.ask(produce_to(bytes(15) + b"\x09", (0, batch(b"a"))), 13))
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID.code
+
+    tell(story)
+
+
+def test_one_bad_partition_does_not_spoil_the_others(tell):
+    async def story(world) -> None:
+        await world.create("events", 2)
+        client = await world.connect()
+        damaged = bytearray(batch(b"a"))
+        damaged[-1] ^= 1
+        request = produce_to("events", (0, bytes(damaged)), (1, batch(b"b")), (7, batch(b"c")))
+        response = await client.ask(request, 9)
+        assert [(p.error_code, p.base_offset) for p in response.responses[0].partition_responses] == [
+            (ErrorCode.CORRUPT_MESSAGE.code, -1),
+            (0, 0),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, -1),
+        ]
+        assert all(p.error_message for p in response.responses[0].partition_responses if p.error_code)
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("version", "acks", "records", "error"),
+    [
+        (9, 2, batch(b"a"), ErrorCode.INVALID_REQUIRED_ACKS),
+        (9, -2, batch(b"a"), ErrorCode.INVALID_REQUIRED_ACKS),
+        (9, -1, None, ErrorCode.INVALID_RECORD),
+        (9, -1, b"", ErrorCode.INVALID_RECORD),
+        (9, -1, batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
+        (9, -1, bytes(10), ErrorCode.CORRUPT_MESSAGE),
+        (9, -1, batch(bytes(2_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
+        (6, -1, batch(b"a", compression=4), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (
+            9,
+            -1,
+            batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
+            ErrorCode.INVALID_TXN_STATE,
+        ),
+    ],
+)
+def test_refusals(tell, version, acks, records, error):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        answer = only(await client.ask(produce_to("events", (0, records), acks=acks), version))
+        assert (ErrorCode.from_code(answer.error_code), answer.base_offset) == (error, -1)
+        # Nothing was stored, and the next one is taken.
+        assert only(await client.ask(produce_to("events", (0, batch(b"fine"))), version)).base_offset == 0
+
+    tell(story)
+
+
+def test_without_acks_there_is_no_answer(tell):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        for number in range(3):
+            client.send(produce_to("events", (0, batch(b"%d" % number)), acks=0), 9)
+            client.sent.pop()
+        answer = only(await client.ask(produce_to("events", (0, batch(b"last")), acks=1), 9))
+        assert answer.base_offset == 3
+
+    tell(story)
+
+
+def test_without_acks_an_error_closes_the_connection(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        client.send(produce_to("nowhere", (0, batch(b"a")), acks=0), 9)
+        assert await client.is_closed()
+
+    tell(story)
+
+
+def test_pipelined_requests_share_turns_and_keep_their_order(tell):
+    async def story(world) -> None:
+        await world.create("events", 3)
+        client = await world.connect()
+        for number in range(300):
+            client.send(
+                produce_to("events", (number % 3, batch(b"%d" % number)), acks=-1 if number % 2 else 1), 9
+            )
+        offsets = [only(await client.receive()).base_offset for _ in range(300)]
+        assert offsets == [number // 3 for number in range(300)]
+        fetched = only(await client.ask(fetch_from("events", (1, 0)), 12))
+        assert values(fetched.records) == [b"%d" % number for number in range(300) if number % 3 == 1]
+
+    tell(story)
+
+
+def test_internal_topics_are_written_by_the_broker_only(tell):
+    async def story(world) -> None:
+        await world.create("__consumer_offsets")
+        client = await world.connect()
+        request = produce_to("__consumer_offsets", (0, batch(b"a")))
+        assert only(await client.ask(request, 9)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION.code
+        assert only(await client.ask(request, 9, client_id="__admin_client")).error_code == 0
+
+    tell(story)
+
+
+def test_the_stored_batch_carries_offset_and_epoch(tell):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        await client.ask(produce_to("events", (0, batch(b"a", b"b"))), 9)
+        await client.ask(produce_to("events", (0, batch(b"c"))), 9)
+        header = read_header(only(await client.ask(fetch_from("events", (0, 2)), 12)).records)
+        epoch = world.broker.partitions[TopicPartition("events", 0)].leader.epoch
+        assert (header.base_offset, header.leader_epoch) == (2, epoch)
+
+    tell(story)
+
+
+def test_a_repeated_batch_of_an_idempotent_producer_gets_its_first_offset(tell):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        first = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
+        second = batch(b"c", producer_id=7, producer_epoch=0, base_sequence=2)
+        # In one turn: the repeat must not be acknowledged before its original is written.
+        for records in (first, first, second, first, second):
+            client.send(produce_to("events", (0, records)), 9)
+        answers = [only(await client.receive()) for _ in range(5)]
+        assert [(a.error_code, a.base_offset) for a in answers] == [(0, 0), (0, 0), (0, 2), (0, 0), (0, 2)]
+        gap = batch(b"z", producer_id=7, producer_epoch=0, base_sequence=9)
+        refused = only(await client.ask(produce_to("events", (0, gap)), 9))
+        assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.code
+
+    tell(story)
+
+
+def test_acks_wait_for_the_disk_when_the_topic_says_so(tell):
+    async def story(world) -> None:
+        await world.create("events", 2, flush_policy="commit")
+        client = await world.connect()
+        partition = world.broker.partitions[TopicPartition("events", 0)]
+        for number in range(40):
+            client.send(
+                produce_to("events", (number % 2, batch(b"%d" % number)), acks=1 + -2 * (number % 2)), 9
+            )
+        for number in range(40):
+            assert only(await client.receive()).base_offset == number // 2
+            assert partition.log.durable_offset >= partition.high_watermark
+        assert partition.high_watermark == 20
+
+    tell(story)
+
+
+def test_nobody_reads_what_is_not_durable_yet(tell, monkeypatch):
+    async def story(world) -> None:
+        await world.create("events", flush_policy="commit")
+        client, reader = await world.connect(), await world.connect()
+        held = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(world.disk, "sync", lambda log: held)
+        client.send(produce_to("events", (0, batch(b"a"))), 9)
+        partition = world.broker.partitions[TopicPartition("events", 0)]
+        while partition.log.written_offset == 0:
+            await asyncio.sleep(0.01)
+        early = only(await reader.ask(fetch_from("events", (0, 0)), 12))
+        assert (early.high_watermark, bytes(early.records)) == (0, b"")
+        held.set_result(1)
+        assert only(await client.receive()).base_offset == 0
+        assert values(only(await reader.ask(fetch_from("events", (0, 0)), 12)).records) == [b"a"]
+
+    tell(story)
+
+
+def test_a_disk_that_fails_to_sync_is_a_storage_error(tell, monkeypatch):
+    async def story(world) -> None:
+        await world.create("events", flush_policy="commit")
+        client = await world.connect()
+        held = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(world.disk, "sync", lambda log: held)
+        client.send(produce_to("events", (0, batch(b"a"))), 9)
+        held.set_exception(OSError(5, "Input/output error"))
+        assert only(await client.receive()).error_code == ErrorCode.KAFKA_STORAGE_ERROR.code
+        partition = world.broker.partitions[TopicPartition("events", 0)]
+        assert partition.high_watermark == 0
+
+    tell(story)
+
+
+def test_a_deleted_topic_answers_whoever_waits_for_its_commit(tell, monkeypatch):
+    async def story(world) -> None:
+        await world.create("events", flush_policy="commit")
+        client = await world.connect()
+        held = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(world.disk, "sync", lambda log: held)
+        client.send(produce_to("events", (0, batch(b"a"))), 9)
+        name = TopicPartition("events", 0)
+        while world.broker.partitions[name].log.written_offset == 0:
+            await asyncio.sleep(0.01)
+        world.broker.remove_partition(name)
+        assert only(await client.receive()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.code
+
+    tell(story)
+
+
+def test_nothing_at_all_is_a_valid_request(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        assert (await client.ask(ProduceRequest(None, -1, 1000, []), 9)).responses == []
+
+    tell(story)
