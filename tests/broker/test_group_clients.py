@@ -1,0 +1,208 @@
+"""Strangers' consumers in groups: the broker dies under them, they come back, Kafka reads our records."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from kafka import KafkaConsumer
+
+from tools.broker_process import BrokerProcess
+
+PATIENCE_S = 40
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "num.partitions": "4",
+    "offsets.topic.num.partitions": "5",
+}
+CACHE = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
+JARS = sorted(CACHE.glob("kafka-*/.complete"))
+JAVA = shutil.which("java")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(tmp_path / "data", SETTINGS) as process:
+        yield process
+
+
+def confluent(broker: BrokerProcess, **more: Any) -> Consumer:
+    settings = {name.replace("_", "."): value for name, value in more.items()}
+    return Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 200,
+            "reconnect.backoff.max.ms": 100,
+            **settings,
+        }
+    )
+
+
+def produce(broker: BrokerProcess, values: range) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+    for value in values:
+        producer.produce("t", str(value).encode())
+    assert producer.flush(PATIENCE_S) == 0
+
+
+class Worker(threading.Thread):
+    """A consumer that commits everything it reads, until it is told to stop."""
+
+    def __init__(self, broker: BrokerProcess, **settings: Any) -> None:
+        super().__init__()
+        self.consumer = confluent(broker, **settings)
+        self.seen: list[int] = []
+        self.acknowledged: dict[int, int] = {}
+        self.is_stopped = threading.Event()
+
+    def run(self) -> None:
+        self.consumer.subscribe(["t"])
+        while not self.is_stopped.is_set():
+            message = self.consumer.poll(0.1)
+            if message is None or message.error():
+                continue
+            self.seen.append(int(message.value()))
+            try:
+                for done in self.consumer.commit(message, asynchronous=False):
+                    if done.error is None:
+                        self.acknowledged[done.partition] = done.offset
+            except KafkaException:
+                # The broker is gone, or the group has moved on; whoever owns the partition reads it again.
+                continue
+        self.consumer.close()
+
+
+def wait_for(workers: list[Worker], values: range) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not set(values) <= {value for worker in workers for value in worker.seen}:
+        assert time.monotonic() < deadline, "the group is stuck"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_group_survives_the_death_of_its_broker(broker: BrokerProcess, strategy: str) -> None:
+    produce(broker, range(200))
+    workers = [Worker(broker, partition_assignment_strategy=strategy) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    try:
+        wait_for(workers, range(200))
+        for round_ in range(1, 4):
+            broker.kill()
+            broker.start()
+            produce(broker, range(200 * round_, 200 * (round_ + 1)))
+            wait_for(workers, range(200 * (round_ + 1)))
+    finally:
+        for worker in workers:
+            worker.is_stopped.set()
+        for worker in workers:
+            worker.join()
+    acknowledged: dict[int, int] = {}
+    for worker in workers:
+        for partition, offset in worker.acknowledged.items():
+            acknowledged[partition] = max(offset, acknowledged.get(partition, 0))
+    with closing(confluent(broker)) as reader:
+        committed = reader.committed([TopicPartition("t", index) for index in range(4)], timeout=PATIENCE_S)
+    # A commit whose acknowledgement died with the broker may have been stored all the same.
+    for mark in committed:
+        assert mark.offset >= acknowledged.get(mark.partition, 0), f"a commit in {mark.partition} was lost"
+
+
+def test_aiokafka_shares_a_group_with_the_others(broker: BrokerProcess) -> None:
+    produce(broker, range(100))
+
+    async def consume() -> None:
+        settings = dict(
+            bootstrap_servers=broker.bootstrap,
+            group_id="g",
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=200,
+            session_timeout_ms=6000,
+        )
+        async with AIOKafkaConsumer("t", **settings) as first:
+            assert len(first.assignment()) == 4
+            async with AIOKafkaConsumer("t", **settings) as second:
+                async with asyncio.timeout(PATIENCE_S):
+                    while len(first.assignment()) != 2 or len(second.assignment()) != 2:
+                        await asyncio.gather(first.getmany(timeout_ms=50), second.getmany(timeout_ms=50))
+                assert first.assignment().isdisjoint(second.assignment())
+            async with asyncio.timeout(PATIENCE_S):
+                while len(first.assignment()) != 4:
+                    await first.getmany(timeout_ms=50)
+
+    asyncio.run(consume())
+
+
+def test_a_static_kafka_python_consumer_restarts_in_its_place(broker: BrokerProcess) -> None:
+    produce(broker, range(20))
+
+    def started() -> KafkaConsumer:
+        consumer = KafkaConsumer(
+            "t",
+            bootstrap_servers=broker.bootstrap,
+            group_id="g",
+            group_instance_id="one",
+            auto_offset_reset="earliest",
+            session_timeout_ms=6000,
+            heartbeat_interval_ms=200,
+        )
+        deadline = time.monotonic() + PATIENCE_S
+        while not consumer.assignment():
+            assert time.monotonic() < deadline
+            consumer.poll(timeout_ms=100)
+        return consumer
+
+    def generation(consumer: KafkaConsumer) -> int:
+        number: int = consumer._coordinator._generation.generation_id
+        return number
+
+    first = started()
+    before = generation(first)
+    first.close(autocommit=True)
+    second = started()
+    assert len(second.assignment()) == 4
+    assert generation(second) == before
+    second.close()
+
+
+@pytest.mark.java
+@pytest.mark.skipif(JAVA is None, reason="no Java runtime on this machine")
+@pytest.mark.skipif(not JARS, reason="Apache Kafka's jars are not in the conformance cache")
+def test_kafka_reads_our_records(broker: BrokerProcess) -> None:
+    produce(broker, range(20))
+    worker = Worker(broker, group_instance_id="one")
+    worker.start()
+    wait_for([worker], range(20))
+    worker.is_stopped.set()
+    worker.join()
+
+    def read(formatter: str) -> str:
+        assert JAVA is not None
+        command = [JAVA, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS[-1].parent}/*"]
+        command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap]
+        command += ["--topic", "__consumer_offsets", "--from-beginning", "--timeout-ms", "3000"]
+        command += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout
+
+    offsets = read("OffsetsMessageFormatter")
+    for partition, offset in worker.acknowledged.items():
+        assert f'"group":"g","topic":"t","partition":{partition}' in offsets
+        assert f'"offset":{offset}' in offsets
+    groups = read("GroupMetadataMessageFormatter")
+    assert '"group":"g"' in groups
+    assert '"groupInstanceId":"one"' in groups
+    assert '"protocolType":"consumer"' in groups
