@@ -1,0 +1,140 @@
+"""Metadata over the wire: all, none, some, by id, and topics that come into being."""
+
+import pytest
+
+from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import NO_ID
+
+
+def asking(*names: str, create: bool = True, **more) -> MetadataRequest:
+    topics = [MetadataRequestTopic(NO_ID, name) for name in names]
+    return MetadataRequest(topics, allow_auto_topic_creation=create, **more)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_each_version_describes_topic_and_broker(tell, version):
+    async def story(world) -> None:
+        await world.create("events", 3)
+        client = await world.connect()
+        response = await client.ask(asking("events"), version)
+        (broker,) = response.brokers
+        assert (broker.node_id, broker.host, broker.port) == (1, "127.0.0.1", world.broker.port)
+        (topic,) = response.topics
+        assert (topic.error_code, topic.name, topic.is_internal) == (0, "events", False)
+        assert [p.partition_index for p in topic.partitions] == [0, 1, 2]
+        assert all((p.leader_id, p.replica_nodes, p.isr_nodes) == (1, [1], [1]) for p in topic.partitions)
+        assert topic.topic_id == (world.topic_id("events") if version >= 10 else NO_ID)
+        assert response.controller_id == (1 if version >= 1 else -1)
+        assert response.cluster_id == (world.broker.cluster_id if version >= 2 else None)
+        assert all((p.leader_epoch >= 0) == (version >= 7) for p in topic.partitions)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [0, 1, 5, 12])
+def test_all_and_none(tell, version):
+    async def story(world) -> None:
+        await world.create("a")
+        await world.create("b")
+        client = await world.connect()
+        everything = MetadataRequest([] if version == 0 else None)
+        assert {topic.name for topic in (await client.ask(everything, version)).topics} == {"a", "b"}
+        if version >= 1:
+            assert (await client.ask(MetadataRequest([]), version)).topics == []
+
+    tell(story)
+
+
+def test_topics_by_id(tell):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        known, unknown = world.topic_id("events"), bytes(15) + b"\x07"
+        request = MetadataRequest([MetadataRequestTopic(known, None), MetadataRequestTopic(unknown, None)])
+        first, second = (await client.ask(request, 12)).topics
+        assert (first.error_code, first.name) == (0, "events")
+        assert (second.error_code, second.name, second.topic_id) == (
+            ErrorCode.UNKNOWN_TOPIC_ID.code,
+            None,
+            unknown,
+        )
+        early = (await client.ask(MetadataRequest([MetadataRequestTopic(known, "events")]), 11)).topics[0]
+        assert early.error_code == ErrorCode.INVALID_REQUEST.code
+
+    tell(story)
+
+
+def test_a_topic_comes_into_being_by_being_asked_for(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        (topic,) = (await client.ask(asking("fresh"), 12)).topics
+        assert (topic.error_code, len(topic.partitions)) == (0, 4)
+        again = (await client.ask(asking("fresh"), 12)).topics[0]
+        assert again.topic_id == topic.topic_id != NO_ID
+
+    tell(story, {"num.partitions": "4"})
+
+
+def test_two_who_ask_at_once_get_the_same_topic(tell):
+    async def story(world) -> None:
+        clients = [await world.connect() for _ in range(5)]
+        for client in clients:
+            client.send(asking("fresh", "other"), 12)
+        answers = [await client.receive() for client in clients]
+        assert len({(t.name, t.topic_id) for answer in answers for t in answer.topics}) == 2
+        assert all(t.error_code == 0 for answer in answers for t in answer.topics)
+
+    tell(story)
+
+
+def test_creation_can_be_declined_and_switched_off(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+        if world.settings["auto.create.topics.enable"]:
+            assert (await client.ask(asking("fresh", create=False), 12)).topics[0].error_code == unknown
+        else:
+            assert (await client.ask(asking("fresh"), 12)).topics[0].error_code == unknown
+        assert "fresh" not in world.broker.metadata.image.topics
+
+    tell(story)
+    tell(story, {"auto.create.topics.enable": "false"})
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "no/slash", "no space", "x" * 250])
+def test_names_that_no_topic_can_have(tell, name):
+    async def story(world) -> None:
+        client = await world.connect()
+        invalid, fine = (await client.ask(asking(name, "fine"), 12)).topics
+        assert (invalid.error_code, invalid.partitions) == (ErrorCode.INVALID_TOPIC_EXCEPTION.code, [])
+        assert fine.error_code == 0
+
+    tell(story)
+
+
+def test_operations_are_told_when_asked_for(tell):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        request = asking(
+            "events", include_cluster_authorized_operations=True, include_topic_authorized_operations=True
+        )
+        response = await client.ask(request, 8)
+        assert response.cluster_authorized_operations > 0
+        assert response.topics[0].topic_authorized_operations > 0
+        plain = await client.ask(asking("events"), 8)
+        assert plain.topics[0].topic_authorized_operations == -(2**31)
+
+    tell(story)
+
+
+def test_answers_follow_the_image(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        await world.create("a")
+        assert (await client.ask(asking("a", create=False), 12)).topics[0].error_code == 0
+        await world.create("b", 2)
+        assert len((await client.ask(asking("b", create=False), 12)).topics[0].partitions) == 2
+
+    tell(story)

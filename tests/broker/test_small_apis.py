@@ -1,0 +1,138 @@
+"""The APIs of one partition: epochs, deletion, producers, producer ids."""
+
+import asyncio
+
+import pytest
+
+from runnel.broker.producer_ids import BLOCK_SIZE
+from runnel.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from runnel.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from runnel.messages.init_producer_id import InitProducerIdRequest
+from runnel.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+from tests.broker.requests import batch, fetch_from, only, produce_to, values
+from tests.broker.world import BrokerWorld
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_where_an_epoch_ended(tell, version):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        partition = world.broker.partitions[TopicPartition("events", 0)]
+        first = partition.leader.epoch
+        await client.ask(produce_to("events", (0, batch(b"a", b"b"))), 9)
+        partition.leader.epoch = first + 2
+        partition.log.begin_epoch(first + 2)
+        await client.ask(produce_to("events", (0, batch(b"c"))), 9)
+
+        async def end_of(epoch: int, current: int = -1, index: int = 0) -> tuple[int, int, int]:
+            asked = OffsetForLeaderPartition(index, current, epoch)
+            request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic("events", [asked])])
+            answer = (await client.ask(request, version)).topics[0].partitions[0]
+            return answer.error_code, answer.leader_epoch, answer.end_offset
+
+        assert await end_of(first) == (0, first, 2)
+        assert await end_of(first + 1) == (0, first, 2)
+        assert await end_of(first + 2, current=first + 2) == (0, first + 2, 3)
+        assert await end_of(first, current=first) == (ErrorCode.FENCED_LEADER_EPOCH.code, -1, -1)
+        assert await end_of(first, index=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, -1, -1)
+
+    tell(story)
+
+
+async def delete(client, offset: int, version: int = 2, topic: str = "events", index: int = 0):
+    asked = DeleteRecordsTopic(topic, [DeleteRecordsPartition(index, offset)])
+    answer = (await client.ask(DeleteRecordsRequest([asked], 1000), version)).topics[0].partitions[0]
+    return answer.error_code, answer.low_watermark
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_deleted_records_are_gone(tell, version):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        for number in range(5):
+            await client.ask(produce_to("events", (0, batch(b"%d" % number))), 9)
+        assert await delete(client, 2, version) == (0, 2)
+        found = only(await client.ask(fetch_from("events", (0, 2)), 12))
+        assert found.log_start_offset == 2 and values(found.records) == [b"2", b"3", b"4"]
+        below = only(await client.ask(fetch_from("events", (0, 1)), 12))
+        assert below.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code
+        assert await delete(client, 1, version) == (0, 2)
+        assert await delete(client, 6, version) == (ErrorCode.OFFSET_OUT_OF_RANGE.code, -1)
+        assert await delete(client, -2, version) == (ErrorCode.OFFSET_OUT_OF_RANGE.code, -1)
+        assert await delete(client, -1, version) == (0, 5)
+
+    tell(story)
+
+
+def test_what_must_not_be_deleted(tell):
+    async def story(world) -> None:
+        await world.create("compacted", cleanup_policy="compact")
+        await world.create("both", cleanup_policy="compact,delete")
+        await world.create("__consumer_offsets")
+        client = await world.connect()
+        assert await delete(client, 0, topic="compacted") == (ErrorCode.POLICY_VIOLATION.code, -1)
+        assert await delete(client, 0, topic="both") == (0, 0)
+        internal = await delete(client, 0, topic="__consumer_offsets")
+        assert internal == (ErrorCode.INVALID_TOPIC_EXCEPTION.code, -1)
+        assert await delete(client, 0, topic="no") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, -1)
+
+    tell(story)
+
+
+def test_producers_are_described(tell):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        records = batch(b"a", b"b", producer_id=44, producer_epoch=3, base_sequence=0)
+        await client.ask(produce_to("events", (0, records)), 9)
+        response = await client.ask(DescribeProducersRequest([TopicRequest("events", [0, 5])]), 0)
+        known, unknown = response.topics[0].partitions
+        (producer,) = known.active_producers
+        assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (44, 3, 1)
+        assert producer.current_txn_start_offset == -1
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code and unknown.error_message
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_producer_ids_are_given_once(tell, version):
+    async def story(world) -> None:
+        clients = [await world.connect() for _ in range(3)]
+        for client in clients:
+            for _ in range(5):
+                client.send(InitProducerIdRequest(None, 60_000), version)
+        answers = [await client.receive() for client in clients for _ in range(5)]
+        assert {(a.error_code, a.producer_epoch) for a in answers} == {(0, 0)}
+        assert len({a.producer_id for a in answers}) == 15
+
+    tell(story)
+
+
+def test_producer_ids_are_not_repeated_by_the_next_life(tmp_path):
+    async def take() -> int:
+        async with BrokerWorld(tmp_path) as world:
+            client = await world.connect()
+            return (await client.ask(InitProducerIdRequest(None, 60_000), 4)).producer_id
+
+    lives = [asyncio.run(take()) for _ in range(3)]
+    assert lives == [lives[0], lives[0] + BLOCK_SIZE, lives[0] + 2 * BLOCK_SIZE]
+
+
+def test_transactions_are_refused_clearly(tell):
+    async def story(world) -> None:
+        client = await world.connect()
+        response = await client.ask(InitProducerIdRequest("transfer", 60_000), 4)
+        assert (response.error_code, response.producer_id) == (ErrorCode.UNSUPPORTED_VERSION.code, -1)
+        empty = await client.ask(InitProducerIdRequest("", 60_000), 4)
+        assert empty.error_code == ErrorCode.INVALID_REQUEST.code
+
+    tell(story)
