@@ -129,6 +129,24 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back(files):
     assert table(log) == expected and read_clean_up_to(log) > 0
 
 
+def test_what_a_stopped_pass_left_behind_is_removed_by_the_next(files):
+    log = open_log(files)
+    fill(log, Random(18))
+    stale = f"/data/table-0/{log.end_offset:020d}.log{CLEANED}"
+    files.write(stale, b"half a segment", sync=True)
+    compact(log)
+    assert leftovers(files) == []
+
+
+def test_a_log_that_failed_is_not_touched(files):
+    log = open_log(files)
+    fill(log, Random(19))
+    log.failure = "somebody has to look at it"
+    operations = files.operations
+    compact(log)
+    assert files.operations == operations
+
+
 def test_a_stopped_cleaner_leaves_nothing_behind(files):
     log = open_log(files)
     fill(log, Random(15))

@@ -31,10 +31,10 @@ from runnel.log.compaction import (
     plan_compaction,
 )
 from runnel.log.compaction_filter import BatchFilter, TransactionWalk, bare_batch, note_keys
-from runnel.log.names import CLEAN_UP_TO
+from runnel.log.names import CLEAN_UP_TO, CLEANED
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
-from runnel.ports.files import File, Workers
+from runnel.ports.files import File, Files, Workers
 
 BACKOFF_MS = 15_000
 """Kafka's log.cleaner.backoff.ms: when no log is due, none is looked at for so long."""
@@ -111,7 +111,9 @@ class Cleaner:
             return
         due: list[tuple[CompactionPlan, DiskLog]] = []
         for log in logs:
-            if log.config.cleanup_compact and now_ms >= self._not_before_ms.get(log.name, 0):
+            if not log.config.cleanup_compact or log.failure is not None:
+                continue
+            if now_ms >= self._not_before_ms.get(log.name, 0):
                 plan = plan_cleaning(log, now_ms)
                 if plan is not None:
                     due.append((plan, log))
@@ -232,6 +234,7 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
     segments = {segment.base_offset: segment for segment in log.closed_segments()}
     producers = {producer.producer_id: producer for producer in log.producer_state()}
     transactions = TransactionWalk()
+    yield _tidy(log.segments.files, log.segments.folder)
     for base_offset, fact in facts.items():
         if fact.end_offset <= plan.first_dirty_offset or base_offset >= plan.end_offset:
             continue
@@ -247,8 +250,24 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
         old = [segments[fact.base_offset] for fact in group]
         written = yield _write_group(log, old, [log.segment_file(segment) for segment in old], batch_filter)
         if not log.replace_segments(old, written):
-            return
-    store_clean_up_to(log, keys.end_offset)
+            break
+    else:
+        store_clean_up_to(log, keys.end_offset)
+    yield _forget(keys)
+
+
+def _tidy(files: Files, folder: str) -> Steps[WrittenSegment | None]:
+    """Remove what a pass left behind that was stopped just before its swap."""
+    for name in files.names(folder):
+        if name.endswith(CLEANED):
+            files.remove(f"{folder}/{name}")
+        yield
+    return None
+
+
+def _forget(keys: KeyMap) -> Steps[WrittenSegment | None]:
+    yield from keys.forget()
+    return None
 
 
 def _note_segment(

@@ -9,6 +9,7 @@ segments below the end of what it noted anew, without the records that a later o
 change. A tombstone stays `delete.retention.ms` longer than the pass that first met it (KIP-534).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -21,6 +22,8 @@ ENTRY_BYTES = 200
 """What a noted key costs at worst: the bytes object, the integer, and its slot in a dict that just grew."""
 KEY_MEMORY_BYTES = 128 * 1024 * 1024
 """Kafka's log.cleaner.dedupe.buffer.size."""
+SHARDS = 512
+"""So many dicts that each holds a few thousand keys at most: moved or freed in a tenth of a millisecond."""
 RELATIVE_OFFSET_MAX = 2**31 - 1
 """Indexes hold offsets relative to their segment's first in 32 bits."""
 
@@ -118,32 +121,45 @@ def group_segments(
 
 
 class KeyMap:
-    """The last offset of each key, in bounded memory."""
+    """The last offset of each key, in bounded memory.
 
-    __slots__ = ("_entries_max", "_offsets", "end_offset")
+    It is cut into many small dicts: to grow or to free one large dict would hold up the event loop.
+    """
+
+    __slots__ = ("_count", "_entries_max", "_shards", "end_offset")
 
     def __init__(self, memory_bytes: int = KEY_MEMORY_BYTES) -> None:
-        self._offsets: dict[bytes, int] = {}
+        self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
+        self._count = 0
         self._entries_max = max(memory_bytes // ENTRY_BYTES, 1)
         self.end_offset = 0
         """Everything below is noted; nothing is known of what lies beyond."""
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return self._count
 
     @property
     def is_full(self) -> bool:
         """No further batch should be noted. One may overshoot, else a large batch could never be cleaned."""
-        return len(self._offsets) >= self._entries_max
+        return self._count >= self._entries_max
 
     def note(self, key: bytes, offset: int) -> None:
         """The newest record of this key stands at `offset`."""
         if len(key) > RAW_KEY_BYTES_MAX:
             key = blake2b(key, digest_size=DIGEST_BYTES).digest()
-        self._offsets[key] = offset
+        shard = self._shards[hash(key) % SHARDS]
+        if key not in shard:
+            self._count += 1
+        shard[key] = offset
 
     def is_latest(self, key: bytes, offset: int) -> bool:
         """Is there no later record of this key, as far as is known?"""
         if len(key) > RAW_KEY_BYTES_MAX:
             key = blake2b(key, digest_size=DIGEST_BYTES).digest()
-        return offset >= self._offsets.get(key, -1)
+        return offset >= self._shards[hash(key) % SHARDS].get(key, -1)
+
+    def forget(self) -> Iterator[None]:
+        """Free the memory, in steps."""
+        while self._shards:
+            self._shards.pop().clear()
+            yield
