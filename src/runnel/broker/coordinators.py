@@ -133,10 +133,9 @@ class Coordinators:
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """These topics are gone: the offsets in them mean nothing any more."""
-        if CONSUMER_OFFSETS in names:
-            for driver in self._drivers.values():
-                driver.close()
-            self._drivers.clear()
+        for index, driver in list(self._drivers.items()):
+            if not self._is_current(driver):
+                self._drop(index, driver)
         if not all(driver.is_loaded for driver in self._drivers.values()):
             self._deleted_topics.update(names)
         for driver in self._drivers.values():
@@ -148,8 +147,7 @@ class Coordinators:
         if driver is not None and self._is_current(driver):
             return driver
         if driver is not None:
-            driver.close()
-            del self._drivers[index]
+            self._drop(index, driver)
         partition = self._broker.partitions.get(TopicPartition(CONSUMER_OFFSETS, index))
         if partition is None:
             raise Refused(ErrorCode.NOT_COORDINATOR, f"{CONSUMER_OFFSETS}-{index} is not on this node")
@@ -165,6 +163,12 @@ class Coordinators:
         self._drivers[index] = driver
         self._loading.load(driver, self._loaded)
         return driver
+
+    def _drop(self, index: int, driver: GroupDriver) -> None:
+        """The partition is no longer here, or another one has its name."""
+        self._loading.forget(driver)
+        driver.close()
+        del self._drivers[index]
 
     def _loaded(self, driver: GroupDriver) -> None:
         driver.loaded()

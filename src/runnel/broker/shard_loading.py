@@ -2,24 +2,51 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import read_header
+from runnel.batch.header import BatchHeader, crc_is_valid, read_header
 from runnel.batch.records import iterate_records
 from runnel.broker.shard_driver import ShardDriver
+from runnel.model.errors import Refusal
 from runnel.ports.clock import TimerHandle, Timers
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
 from runnel.wire import MalformedMessage
 
-_RECORDS_PER_SLICE = 1000
+_RECORDS_PER_SLICE = 500
 """About five milliseconds."""
+
+_RETRY_MS = 1000
+"""How long until a disk that would not give the log is asked again."""
 
 log = logging.getLogger("runnel.broker")
 
 AnyDriver = TypeVar("AnyDriver", bound=ShardDriver[Any])
+
+
+@dataclass(slots=True)
+class _Load:
+    """A shard that is being loaded, and how far."""
+
+    driver: ShardDriver[Any]
+    loaded: Callable[[], None]
+    offset: int
+
+    def go_on(self) -> bool:
+        """Replay one slice; whether that was the last. Raises what the disk says if it will not give it."""
+        stored = self.driver.partition.log
+        # Asked for anew each time, since between two slices the log may be compacted under our feet.
+        count = 0
+        for batch in stored.batches(max(self.offset, stored.log_start_offset), stored.end_offset):
+            header = read_header(batch)
+            _replay(self.driver, header, batch)
+            self.offset = header.next_offset
+            count += header.record_count
+            if count >= _RECORDS_PER_SLICE:
+                return False
+        return True
 
 
 class ShardLoading:
@@ -27,7 +54,7 @@ class ShardLoading:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._queue: deque[tuple[Iterator[int], Callable[[], None]]] = deque()
+        self._queue: deque[_Load] = deque()
         self._next: TimerHandle | None = None
 
     def load(self, driver: AnyDriver, loaded: Callable[[AnyDriver], None]) -> None:
@@ -36,9 +63,13 @@ class ShardLoading:
         if stored.end_offset == stored.log_start_offset:
             loaded(driver)
             return
-        self._queue.append((_replay(driver), partial(loaded, driver)))
+        self._queue.append(_Load(driver, lambda: loaded(driver), stored.log_start_offset))
         if self._next is None:
             self._next = self._timers.call_later(0, self._go_on)
+
+    def forget(self, driver: ShardDriver[Any]) -> None:
+        """The shard's partition is gone: do not go on with it."""
+        self._queue = deque(load for load in self._queue if load.driver is not driver)
 
     def stop(self) -> None:
         """Forget what is not loaded yet."""
@@ -48,44 +79,39 @@ class ShardLoading:
             self._next = None
 
     def _go_on(self) -> None:
-        budget = _RECORDS_PER_SLICE
-        while self._queue and budget > 0:
-            batches, loaded = self._queue[0]
-            replayed = next(batches, None)
-            if replayed is None:
+        self._next = None
+        if not self._queue:
+            return
+        load, delay_ms = self._queue[0], 0
+        try:
+            if load.go_on():
                 self._queue.popleft()
-                loaded()
-            else:
-                budget -= replayed
-        self._next = self._timers.call_later(0, self._go_on) if self._queue else None
+                load.loaded()
+        except (Refusal, OSError, CorruptBatch) as failure:
+            # Half of the groups would answer as if the others had never been: better that none answers.
+            log.error("%s: the groups cannot be loaded: %s", load.driver.partition.name, failure)
+            self._queue.rotate(-1)
+            delay_ms = _RETRY_MS
+        if self._queue:
+            self._next = self._timers.call_later(delay_ms, self._go_on)
 
 
-def _replay(driver: ShardDriver[Any]) -> Iterator[int]:
-    """Replay a shard's log batch by batch; yields the number of records in each."""
-    stored = driver.partition.log
-    for batch in stored.batches(stored.log_start_offset, stored.end_offset):
-        header = read_header(batch)
-        if not header.is_control:
-            try:
-                for record in iterate_records(batch):
-                    _replay_record(driver, record.offset, record.key, record.value)
-            except CorruptBatch as damage:
-                log.error(
-                    "%s: the batch at %d is skipped: %s", driver.partition.name, header.base_offset, damage
-                )
-        yield header.record_count
-
-
-def _replay_record(driver: ShardDriver[Any], offset: int, key: bytes | None, value: bytes | None) -> None:
-    if key is None:
+def _replay(driver: ShardDriver[Any], header: BatchHeader, batch: memoryview) -> None:
+    """Replay a batch. One that is damaged is skipped: most of what it told is told again by a later one."""
+    name = driver.partition.name
+    if header.is_control:
+        return
+    if not crc_is_valid(batch, 0, header):
+        log.error("%s: the batch at %d is damaged, and skipped", name, header.base_offset)
         return
     try:
-        record = read_record(driver.shard.record_types, key, value)
-    except MalformedMessage as damage:
-        # One record that cannot be read must not make every group of the partition unavailable.
-        log.error("%s: the record at %d is skipped: %s", driver.partition.name, offset, damage)
-        return
-    if isinstance(record, CoordinatorRecord):
-        driver.shard.replay(record.key, record.value)
-    else:
-        log.warning("%s: the record at %d is of a newer release: %s", driver.partition.name, offset, record)
+        for stored in iterate_records(batch):
+            if stored.key is None:
+                continue
+            record = read_record(driver.shard.record_types, stored.key, stored.value)
+            if isinstance(record, CoordinatorRecord):
+                driver.shard.replay(record.key, record.value)
+            else:
+                log.warning("%s: the record at %d is of another release: %s", name, stored.offset, record)
+    except (CorruptBatch, MalformedMessage) as damage:
+        log.error("%s: the batch at %d is skipped: %s", name, header.base_offset, damage)
