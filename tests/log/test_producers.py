@@ -10,8 +10,8 @@ from runnel.batch.build import build_batch
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import SEQUENCE_MAX, BatchHeader, read_header
 from runnel.batch.records import Record
-from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers, encode_producers
-from runnel.log.producers import Producer, Producers, WrittenBatch
+from runnel.log.producer_snapshot import decode_producers, encode_producers
+from runnel.log.producers import Producers
 from runnel.model.errors import Refusal
 
 
@@ -368,43 +368,6 @@ def test_undo_is_exact(before, after):
     try_all(after)
     producers.undo_staged()
     assert sorted(producers, key=lambda p: p.producer_id) == expected
-
-
-offsets = st.integers(-1, 2**60)
-sequences = st.integers(-1, SEQUENCE_MAX)
-written_batches = st.builds(WrittenBatch, sequences, sequences, offsets, offsets, offsets)
-producer_states = st.builds(
-    Producer,
-    st.integers(0, 2**62),
-    st.integers(0, 2**15 - 1),
-    st.lists(written_batches, max_size=5).map(tuple),
-    offsets,
-    sequences,
-    offsets,
-)
-
-
-@given(st.lists(producer_states, max_size=6))
-def test_snapshots_come_back(states):
-    assert decode_producers(encode_producers(states)) == states
-
-
-@given(st.lists(producer_states, min_size=1, max_size=3), st.data())
-def test_a_damaged_snapshot_is_noticed(states, data):
-    snapshot = bytearray(encode_producers(states))
-    position = data.draw(st.integers(0, len(snapshot) - 1))
-    if data.draw(st.booleans()):
-        del snapshot[position:]
-    else:
-        snapshot[position] ^= data.draw(st.integers(1, 255))
-    with pytest.raises(DamagedSnapshot):
-        decode_producers(bytes(snapshot))
-
-
-@given(st.binary(max_size=60))
-def test_garbage_is_only_ever_a_damaged_snapshot(garbage):
-    with pytest.raises(DamagedSnapshot):
-        decode_producers(garbage)
 
 
 def test_batches_without_a_producer_are_not_remembered():
