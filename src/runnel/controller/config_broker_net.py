@@ -1,6 +1,15 @@
 """Broker settings about the node itself: identity, listeners, connections, topics and the metadata log."""
 
-from runnel.controller.config_types import INT_MAX, ConfigType, Importance, Scope, at_least, not_zero, table
+from runnel.controller.config_types import (
+    INT_MAX,
+    LONG_MAX,
+    ConfigType,
+    Importance,
+    Scope,
+    at_least,
+    not_zero,
+    table,
+)
 from runnel.controller.config_types import broker_config as _row
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
@@ -77,7 +86,13 @@ NODE_CONFIGS = table(
          "How many bytes the metadata log may grow before its state is written anew and its past dropped."),
     _row("metadata.log.segment.bytes", INT, 8388608, at_least(1048576), HIGH, FIXED,
          "How large a segment of the metadata log grows."),
-    # Quotas.
+    # Quotas and throttles.
+    _row("leader.replication.throttled.rate", LONG, LONG_MAX, at_least(0), MEDIUM, ANY,
+         "How many bytes per second throttled replicas may be copied from here, all together."),
+    _row("follower.replication.throttled.rate", LONG, LONG_MAX, at_least(0), MEDIUM, ANY,
+         "How many bytes per second throttled replicas may copy to here, all together."),
+    _row("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, at_least(0), MEDIUM, ANY,
+         "How many bytes per second may move between data folders of this node."),
     _row("quota.window.num", INT, 11, at_least(1), LOW, FIXED,
          "How many samples a client's rate is averaged over."),
     _row("quota.window.size.seconds", INT, 1, at_least(1), LOW, FIXED,

@@ -1,0 +1,177 @@
+"""The node follows its metadata: partitions open, are reconfigured and go; settings take effect at once."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from runnel.broker import metadata_follower
+from runnel.controller.image import BadMetadata
+from runnel.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from runnel.messages.delete_topics import DeleteTopicsRequest
+from runnel.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from runnel.model.errors import StorageFailed
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+from runnel.ports.disk import PartitionLog
+from tests.broker.world import BrokerWorld, Client
+
+TOPIC, BROKER = 2, 4
+
+
+async def alter(client: Client, kind: int, name: str, key: str, value: str | None) -> None:
+    config = AlterableConfig(key, 1 if value is None else 0, value)
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(kind, name, [config])])
+    (answer,) = (await client.ask(request, 1)).responses
+    assert answer.error_code == 0, answer.error_message
+
+
+def log_configs(world: BrokerWorld, topic: str) -> list[LogConfig]:
+    partitions = world.broker.partitions
+    return [partition.log.config for name, partition in partitions.items() if name.topic == topic]
+
+
+def test_settings_reach_the_logs_of_their_topic_at_once(tell) -> None:
+    async def story(world: BrokerWorld) -> None:
+        await world.create("one", 2, retention_ms="5000")
+        await world.create("two")
+        client = await world.connect()
+        assert [config.retention_ms for config in log_configs(world, "one")] == [5000, 5000]
+        await alter(client, TOPIC, "one", "retention.ms", "7000")
+        assert [config.retention_ms for config in log_configs(world, "one")] == [7000, 7000]
+        await alter(client, BROKER, "", "log.retention.ms", "9000")
+        assert [config.retention_ms for config in log_configs(world, "one")] == [7000, 7000]
+        assert [config.retention_ms for config in log_configs(world, "two")] == [9000]
+        await alter(client, TOPIC, "one", "retention.ms", None)
+        assert [config.retention_ms for config in log_configs(world, "one")] == [9000, 9000]
+        await alter(client, BROKER, "1", "message.max.bytes", "4321")
+        assert [config.max_message_bytes for config in log_configs(world, "two")] == [4321]
+        assert world.settings["message.max.bytes"] == 4321
+
+    tell(story)
+
+
+def test_a_restart_brings_back_partitions_and_settings(tell) -> None:
+    known = {}
+
+    async def write(world: BrokerWorld) -> None:
+        await world.create("kept", 3, cleanup_policy="compact")
+        await alter(await world.connect(), BROKER, "", "log.retention.ms", "9000")
+        known.update(cluster_id=world.broker.cluster_id, topic_id=world.topic_id("kept"))
+        known.update(end_offset=world.broker.metadata.log.end_offset)
+
+    async def read(world: BrokerWorld) -> None:
+        assert world.broker.cluster_id == known["cluster_id"]
+        assert world.topic_id("kept") == known["topic_id"]
+        assert len(log_configs(world, "kept")) == 3
+        assert all(config.cleanup_compact for config in log_configs(world, "kept"))
+        assert all(config.retention_ms == 9000 for config in log_configs(world, "kept"))
+        # Only the port is new.
+        assert world.broker.metadata.log.end_offset == known["end_offset"] + 1
+        assert world.broker.metadata.image.brokers[1].endpoints[0].port == world.broker.port
+
+    tell(write)
+    tell(read)
+
+
+def test_new_partitions_open_and_deleted_topics_leave_nothing(tell) -> None:
+    async def story(world: BrokerWorld) -> None:
+        await world.create("t", 1)
+        client = await world.connect()
+        grow = CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)])
+        assert (await client.ask(grow, 3)).results[0].error_code == 0
+        assert len(log_configs(world, "t")) == 3
+        first_id = world.topic_id("t")
+        await client.ask(DeleteTopicsRequest(topic_names=["t"]), 5)
+        assert log_configs(world, "t") == []
+        assert not any(name.topic == "t" for name in world.disk.known_logs())
+        await world.create("t", 1)
+        assert world.topic_id("t") != first_id
+        assert world.broker.partition("t", 0).high_watermark == 0
+
+    tell(story)
+
+
+def test_a_log_that_cannot_be_opened_is_tried_again(tell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_follower, "RETRY_DELAY_MS", 10)
+
+    async def story(world: BrokerWorld) -> None:
+        open_log = world.disk.open_log
+        attempts = 0
+
+        def fail_twice(name: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
+            nonlocal attempts
+            attempts += 1
+            if attempts <= 2:
+                raise StorageFailed("no room")
+            return open_log(name, topic_id, config)
+
+        monkeypatch.setattr(world.disk, "open_log", fail_twice)
+        await world.create("t")
+        async with asyncio.timeout(20):
+            while TopicPartition("t", 0) not in world.broker.partitions:
+                await asyncio.sleep(0.01)
+        assert attempts == 3
+
+    tell(story)
+
+
+def test_a_topic_that_was_removed_before_a_crash_is_gone_after_it(tell) -> None:
+    async def lose_files_late(world: BrokerWorld) -> None:
+        await world.create("doomed", 2)
+        await world.create("kept", 1)
+        # The removal is durable, but the process ends before the files are gone.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(world.disk, "remove_log", lambda _: None)
+            await (await world.connect()).ask(DeleteTopicsRequest(topic_names=["doomed"]), 5)
+
+    async def look(world: BrokerWorld) -> None:
+        assert {name.topic for name in world.disk.known_logs()} == {"kept", "__cluster_metadata"}
+
+    tell(lose_files_late)
+    tell(look)
+
+
+def refused_start(folder: Path, node_id: int) -> str:
+    """Why a broker does not start on this folder."""
+
+    async def start() -> str:
+        world = BrokerWorld(folder)
+        world.broker.node_id = node_id
+        try:
+            await world.__aenter__()
+        except BadMetadata as refusal:
+            return str(refusal)
+        finally:
+            await world.listener.close(grace_seconds=0)
+            world.disk.close()
+        raise AssertionError("it started")
+
+    return asyncio.run(start())
+
+
+async def one_topic(world: BrokerWorld) -> None:
+    await world.create("t")
+
+
+def test_a_folder_of_another_node_is_left_alone(tell, tmp_path: Path) -> None:
+    tell(one_topic)
+    reason = refused_start(tmp_path, node_id=7)
+    assert f"{tmp_path} belongs to node 1, and this is node 7: start it with node.id=1" in reason
+    tell(one_topic_is_there)
+
+
+async def one_topic_is_there(world: BrokerWorld) -> None:
+    assert "t" in world.broker.metadata.image.topics
+
+
+def test_data_without_metadata_is_not_taken_for_rubbish(tell, tmp_path: Path) -> None:
+    tell(one_topic)
+    shutil.rmtree(tmp_path / "__cluster_metadata-0")
+    assert "holds 1 partitions but no metadata" in refused_start(tmp_path, node_id=1)
+    assert (tmp_path / "t-0").exists()
