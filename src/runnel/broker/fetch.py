@@ -1,14 +1,15 @@
 """Fetch: read from every wanted partition within a budget; wait while there is too little."""
 
-from dataclasses import dataclass
+from typing import Any
 
 from runnel.broker.broker import Broker
 from runnel.broker.context import Context
-from runnel.broker.fetch_sessions import FetchPlan, Wanted
+from runnel.broker.fetch_sessions import FetchPlan, Result, Wanted
 from runnel.broker.handlers import handles
 from runnel.broker.partition import Partition
 from runnel.broker.waiting import LongPoll
 from runnel.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -36,7 +37,7 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | LongPoll:
         plan = broker.fetch_sessions.plan(request, ctx.api_version)
     except Refusal as refusal:
         return FetchResponse(error_code=refusal.code)
-    reading = Reading(broker, request, ctx.api_version, plan)
+    reading = Reading(broker, request, plan)
     response = reading.attempt(request.max_wait_ms <= 0)
     if response is not None:
         return response
@@ -45,137 +46,158 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | LongPoll:
     return poll
 
 
-@dataclass(slots=True)
 class Reading:
     """One fetch that is read now, and perhaps again when more has come."""
 
-    broker: Broker
-    request: FetchRequest
-    api_version: int
-    plan: FetchPlan
-    found_bytes: int = 0
-    appended_bytes: int = 0
-    """What all wanted partitions together had been given when we last looked."""
+    __slots__ = ("_appended_bytes", "_broker", "_budget", "_found_bytes", "_plan", "_request")
+
+    def __init__(self, broker: Broker, request: FetchRequest, plan: FetchPlan) -> None:
+        self._broker = broker
+        self._request = request
+        self._plan = plan
+        self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
+        self._found_bytes = 0
+        self._appended_bytes = 0
+        """What all wanted partitions together had been given when we last looked."""
 
     def partitions(self) -> list[Partition]:
         """The partitions to watch."""
-        found = (_find(self.broker, wanted) for wanted in self.plan.wanted)
+        found = (_find(self._broker, wanted) for wanted in self._plan.wanted)
         return [partition for partition in found if partition is not None]
 
     def attempt_again(self, is_last_chance: bool) -> FetchResponse | None:
         """A watched partition moved: read again if there can be enough by now."""
-        if not is_last_chance and self.request.min_bytes > 1:
-            grown_bytes = self._appended_bytes() - self.appended_bytes
-            if self.found_bytes + grown_bytes < self.request.min_bytes:
+        if not is_last_chance and self._request.min_bytes > 1:
+            grown_bytes = self._count_appended_bytes() - self._appended_bytes
+            if self._found_bytes + grown_bytes < self._request.min_bytes:
                 return None
         return self.attempt(is_last_chance)
 
     def attempt(self, is_last_chance: bool) -> FetchResponse | None:
         """The response, or None when there is too little to say yet."""
-        request = self.request
-        budget = min(request.max_bytes, self.broker.settings["fetch.max.bytes"])
-        results: list[tuple[Wanted, PartitionData]] = []
+        budget = self._budget
+        results: list[Result] = []
         size_bytes = 0
-        is_urgent = is_last_chance or not self.plan.wanted
-        for wanted in self.plan.wanted:
-            data, read_bytes = self._read(wanted, budget - size_bytes, size_bytes == 0)
+        is_urgent = is_last_chance or not self._plan.wanted
+        for wanted in self._plan.wanted:
+            data, read_bytes = self._look_at(wanted, budget - size_bytes, size_bytes == 0)
+            if data is None:
+                continue
             size_bytes += read_bytes
             if data.error_code or data.diverging_epoch is not None:
                 is_urgent = True
             results.append((wanted, data))
-        if not is_urgent and size_bytes < min(request.min_bytes, budget):
-            self.found_bytes = size_bytes
-            self.appended_bytes = self._appended_bytes()
+        if not is_urgent and size_bytes < min(self._request.min_bytes, budget):
+            self._found_bytes = size_bytes
+            self._appended_bytes = self._count_appended_bytes()
             return None
         return self._respond(results)
 
-    def _appended_bytes(self) -> int:
-        return sum(partition.appended_bytes for partition in self.partitions())
-
-    def _respond(self, results: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
-        session = self.plan.session
-        if session is not None:
-            news = session.news(results)
-            if self.plan.is_incremental:
-                results = news
-        response = FetchResponse(session_id=self.plan.session_id)
-        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
-        for wanted, data in results:
-            key = (wanted.topic, wanted.topic_id)
-            topic = topics.get(key)
-            if topic is None:
-                topic = topics[key] = FetchableTopicResponse(wanted.topic, wanted.topic_id)
-                response.responses.append(topic)
-            topic.partitions.append(data)
-            if data.current_leader is not None and not response.node_endpoints:
-                broker = self.broker
-                response.node_endpoints = [
-                    NodeEndpoint(broker.node_id, broker.host, broker.port, broker.rack)
-                ]
-        return response
-
-    def _read(self, wanted: Wanted, budget: int, is_first: bool) -> tuple[PartitionData, int]:
-        """One partition's part of the answer, and how many bytes of records are in it."""
+    def _look_at(self, wanted: Wanted, budget: int, is_first: bool) -> tuple[PartitionData | None, int]:
+        """One partition's part of the answer and its bytes of records; no part when a session has no news."""
         asked = wanted.asked
-        data = PartitionData(asked.partition)
-        partition = _find(self.broker, wanted)
         try:
+            partition = self._broker.partition_at.get((wanted.topic, asked.partition))
             if partition is None:
-                raise _missing(self.broker, wanted)
-            partition.leader.check_epoch(asked.current_leader_epoch)
-            if asked.last_fetched_epoch >= 0:
-                data.diverging_epoch = _diverging(partition, asked)
+                partition = _unusual_partition(self._broker, wanted)
+            leader = partition.leader
+            if asked.current_leader_epoch != -1:
+                leader.check_epoch(asked.current_leader_epoch)
+            diverging = _diverging(partition, asked) if asked.last_fetched_epoch >= 0 else None
+            records: Any = b""
             size_bytes = 0
-            if data.diverging_epoch is None:
-                size_bytes = self._read_records(partition, asked, data, budget, is_first)
-            data.high_watermark = partition.high_watermark
-            data.last_stable_offset = partition.last_stable_offset
-            data.log_start_offset = partition.log.log_start_offset
+            if diverging is None:
+                records, size_bytes = self._read(partition, asked, budget, is_first)
         except Refusal as refusal:
-            data.error_code = refusal.code
-            data.high_watermark = -1
-            data.records = b""
-            if partition is not None and refusal.error in _TELLS_LEADER:
-                data.current_leader = LeaderIdAndEpoch(partition.leader.node, partition.leader.epoch)
-            return data, 0
+            return self._refused(wanted, refusal), 0
+        high_watermark, log_start_offset = leader.high_watermark, partition.log.log_start_offset
+        is_quiet = not size_bytes and diverging is None and self._plan.is_incremental
+        if is_quiet and wanted.was_told(high_watermark, log_start_offset):
+            return None, 0
+        aborted: list[AbortedTransaction] | None = None
+        if self._request.isolation_level == READ_COMMITTED:
+            aborted = []
+        data = PartitionData(
+            asked.partition,
+            0,
+            high_watermark,
+            partition.last_stable_offset,
+            log_start_offset,
+            diverging,
+            None,
+            None,
+            aborted,
+            -1,
+            records,
+        )
         return data, size_bytes
 
-    def _read_records(
-        self, partition: Partition, asked: FetchPartition, data: PartitionData, budget: int, is_first: bool
-    ) -> int:
-        end_offset = partition.high_watermark
-        data.aborted_transactions = None
-        if self.request.isolation_level == READ_COMMITTED:
+    def _read(
+        self, partition: Partition, asked: FetchPartition, budget: int, is_first: bool
+    ) -> tuple[Any, int]:
+        end_offset = partition.leader.high_watermark
+        if self._request.isolation_level == READ_COMMITTED:
             end_offset = partition.last_stable_offset
-            data.aborted_transactions = []
-        max_bytes = min(asked.partition_max_bytes, budget)
-        found = partition.log.read(asked.fetch_offset, max(max_bytes, 0), end_offset, at_least_one=is_first)
+        log = partition.log
+        if asked.fetch_offset == end_offset and end_offset >= log.log_start_offset:
+            # A reader that has everything: nothing to look for.
+            return b"", 0
+        max_bytes = max(min(asked.partition_max_bytes, budget), 0)
+        found = log.read(asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first)
         parts = found.parts
         if len(parts) == 1 and type(parts[0]) is bytes:
-            data.records = parts[0]
-        else:
-            data.records = found if parts else b""
-        return found.size_bytes
+            return parts[0], found.size_bytes
+        return (found if parts else b""), found.size_bytes
+
+    def _refused(self, wanted: Wanted, refusal: Refusal) -> PartitionData:
+        index = wanted.asked.partition
+        data = PartitionData(index, refusal.code, high_watermark=-1, records=b"", aborted_transactions=None)
+        if refusal.error in _TELLS_LEADER:
+            partition = _find(self._broker, wanted)
+            if partition is not None:
+                data.current_leader = LeaderIdAndEpoch(partition.leader.node, partition.leader.epoch)
+        return data
+
+    def _count_appended_bytes(self) -> int:
+        return sum(partition.appended_bytes for partition in self.partitions())
+
+    def _respond(self, results: list[Result]) -> FetchResponse:
+        plan = self._plan
+        if plan.session is not None:
+            plan.session.told(results)
+        response = FetchResponse(session_id=plan.session_id)
+        topic: FetchableTopicResponse | None = None
+        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+        for wanted, data in results:
+            if topic is None or topic.topic != wanted.topic or topic.topic_id != wanted.topic_id:
+                topic = topics.get((wanted.topic, wanted.topic_id))
+                if topic is None:
+                    topic = FetchableTopicResponse(wanted.topic, wanted.topic_id)
+                    topics[wanted.topic, wanted.topic_id] = topic
+                    response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.current_leader is not None and not response.node_endpoints:
+                own = self._broker
+                response.node_endpoints = [NodeEndpoint(own.node_id, own.host, own.port, own.rack)]
+        return response
 
 
 def _find(broker: Broker, wanted: Wanted) -> Partition | None:
+    try:
+        return _unusual_partition(broker, wanted)
+    except Refusal:
+        return None
+
+
+def _unusual_partition(broker: Broker, wanted: Wanted) -> Partition:
+    """A partition that is named by its topic's id, or that is not here."""
     name = wanted.topic
     if not name:
         topic = broker.metadata.image.topics_by_id.get(wanted.topic_id)
         if topic is None:
-            return None
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
         name = topic.name
-    return broker.partition_at.get((name, wanted.asked.partition))
-
-
-def _missing(broker: Broker, wanted: Wanted) -> Refusal:
-    name = wanted.topic
-    if not name:
-        topic = broker.metadata.image.topics_by_id.get(wanted.topic_id)
-        if topic is None:
-            return Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
-        name = topic.name
-    return broker.no_partition(name, wanted.asked.partition)
+    return broker.partition(name, wanted.asked.partition)
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:

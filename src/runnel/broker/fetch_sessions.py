@@ -35,6 +35,18 @@ class Wanted:
     is_unsaid: bool = True
     """No answer of the session has mentioned it yet."""
 
+    def was_told(self, high_watermark: int, log_start_offset: int) -> bool:
+        """Whether the reader knows this already."""
+        return (
+            high_watermark == self.high_watermark
+            and log_start_offset == self.log_start_offset
+            and not self.is_unsaid
+        )
+
+
+Result = tuple[Wanted, PartitionData]
+"""A wanted partition and its part of the answer."""
+
 
 Key = tuple[str, bytes, int]
 
@@ -62,28 +74,17 @@ class FetchSession:
             for index in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
 
-    def news(self, results: Iterable[tuple[Wanted, PartitionData]]) -> list[tuple[Wanted, PartitionData]]:
-        """The results that the consumer does not know yet; whoever had records goes to the end."""
-        changed = []
+    def told(self, results: "Iterable[Result]") -> None:
+        """Remember what an answer says; whoever has records in it goes to the end of the line."""
         for wanted, data in results:
-            has_records = data.records is not None and len_of(data.records) > 0
-            if (
-                has_records
-                or data.error_code
-                or wanted.is_unsaid
-                or data.high_watermark != wanted.high_watermark
-                or data.log_start_offset != wanted.log_start_offset
-            ):
-                changed.append((wanted, data))
-                wanted.high_watermark = data.high_watermark
-                wanted.log_start_offset = data.log_start_offset
-                # After an error the next answer must speak of the partition again.
-                wanted.is_unsaid = bool(data.error_code)
-            if has_records:
+            wanted.high_watermark = data.high_watermark
+            wanted.log_start_offset = data.log_start_offset
+            # After an error the next answer must speak of the partition again.
+            wanted.is_unsaid = bool(data.error_code)
+            if data.records:
                 key = (wanted.topic, wanted.topic_id, wanted.asked.partition)
                 if key in self.partitions:
                     self.partitions[key] = self.partitions.pop(key)
-        return changed
 
 
 @dataclass(slots=True)
@@ -167,9 +168,3 @@ def wanted_by(request: FetchRequest) -> list[Wanted]:
         for topic in request.topics
         for partition in topic.partitions
     ]
-
-
-def len_of(records: object) -> int:
-    """The size of record data, wherever it lies."""
-    size_bytes = getattr(records, "size_bytes", None)
-    return size_bytes if size_bytes is not None else len(records)  # type: ignore[arg-type]
