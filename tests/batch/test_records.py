@@ -107,6 +107,16 @@ def test_a_record_count_that_promises_the_moon_allocates_nothing():
         list(iterate_records(seal(header, encode_record(0, 0, None, None, ()))))
 
 
+def test_records_end_where_their_lengths_say():
+    header = read_header(build_batch([Record(0, 0, b"k", b"v")]))
+    record = encode_record(0, 0, b"k", b"v", ())
+    assert list(iterate_records(seal(header, record)))
+    without_header_count = encode_varint(len(record) - 2) + record[1:-1]
+    for damaged in (record + b"\0", record[:-1], without_header_count):
+        with pytest.raises(CorruptBatch):
+            list(iterate_records(seal(header, damaged)))
+
+
 def test_a_batch_needs_a_record():
     with pytest.raises(ValueError, match="needs a record"):
         build_batch([])

@@ -283,6 +283,27 @@ def test_an_end_marker_goes_after_its_records_and_a_retention_of_its_own():
     assert markers(clean(log, note(log), NOW_MS + DELETE_RETENTION_MS)) == []
 
 
+def test_an_abort_whose_marker_is_gone_does_not_void_what_came_later():
+    writer = Writer()
+    late = AbortedTransaction(9, 0, 1)
+    writer.end_offset = 2
+    transaction(writer, b"a", b"fine", committed=True)
+    cleaned = clean(writer.log, note(writer.log, aborted=[late]), aborted=[late])
+    assert table(cleaned) == {b"a": b"fine"}
+
+
+def test_a_marker_stays_bare_for_a_producer_of_which_nothing_else_is_known():
+    writer = Writer()
+    writer.add(build_end_marker(EndMarker(True, 1), producer_id=9, producer_epoch=4, timestamp_ms=5))
+    writer.write((b"b", b"1"))
+    log = clean(writer.log, note(writer.log), NOW_MS)
+    for epoch, count in [(4, 2), (5, 1)]:
+        known = [Producer(9, epoch, (), 0)]
+        late = clean(log, note(log), NOW_MS + DELETE_RETENTION_MS, producers=known)
+        headers = [header for _, header in walk_headers(late)]
+        assert len(headers) == count and headers[0].record_count == count % 2
+
+
 def test_control_records_of_other_kinds_stay():
     writer = Writer()
     writer.add(build_batch([Record(0, 0, b"\0\0\0\2", b"\0\0")], control=True))

@@ -152,6 +152,9 @@ SCRIPTS = {
         = refused INVALID_PRODUCER_EPOCH
         write epoch=2 seq=0
         = duplicate of 1-1
+        # What the older epoch wrote says nothing about the newer one's sequences.
+        write epoch=2 seq=7
+        = refused OUT_OF_ORDER_SEQUENCE_NUMBER
     """,
     "sequences wrap to zero": f"""
         write seq={SEQUENCE_MAX - 1} n=1

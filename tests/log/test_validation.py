@@ -112,6 +112,10 @@ def test_header_fields_that_clients_may_not_set(changes, error):
     assert refusal(resealed(build_batch(records()), **changes)) is ErrorCode[error]
 
 
+def test_timestamps_may_lie_ahead_as_far_as_allowed():
+    check(build_batch([Record(0, NOW_MS + HOUR_MS, None, b"")]))
+
+
 def test_a_coordinator_may_write_control_records_and_old_timestamps():
     batch = build_batch([Record(0, 5, b"\0\0\0\1", b"\0\0\0\0\0\1")], control=True)
     config = LogConfig(message_timestamp_before_max_ms=1, cleanup_compact=True)

@@ -240,6 +240,8 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
             continue
         if keys.is_full:
             break
+        if not _are_there(log, [segments[base_offset]]):
+            return
         file = log.segment_file(segments[base_offset])
         yield _note_segment(keys, file, fact.size_bytes, plan.first_dirty_offset, transactions)
     if not keys.is_full:
@@ -248,12 +250,19 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
     batch_filter = BatchFilter(keys, producers, now_ms, log.config.delete_retention_ms)
     for group in group_segments(list(facts.values()), keys.end_offset, log.config):
         old = [segments[fact.base_offset] for fact in group]
+        if not _are_there(log, old):
+            break
         written = yield _write_group(log, old, [log.segment_file(segment) for segment in old], batch_filter)
         if not log.replace_segments(old, written):
             break
     else:
         store_clean_up_to(log, keys.end_offset)
     yield _forget(keys)
+
+
+def _are_there(log: DiskLog, segments: list[Segment]) -> bool:
+    """Does the log still have these segments? Retention may have taken them since the pass began."""
+    return set(segments) <= set(log.closed_segments())
 
 
 def _tidy(files: Files, folder: str) -> Steps[WrittenSegment | None]:
