@@ -3,7 +3,13 @@
 from runnel.broker.context import Context
 from runnel.broker.handlers import handles
 from runnel.controller.reassignments import decide_elections
-from runnel.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from runnel.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from runnel.model.errors import Refusal
 
 
 @handles(ElectLeadersRequest)
@@ -12,4 +18,17 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
 
     v1 unclean elections, top-level error · v2 flexible
     """
-    return await ctx.broker.metadata.change(lambda image: decide_elections(image, request))
+    try:
+        return await ctx.broker.metadata.change(lambda image: decide_elections(image, request))
+    except Refusal as refusal:
+        # Version 0 can only say it partition by partition.
+        return ElectLeadersResponse(
+            error_code=refusal.code,
+            replica_election_results=[
+                ReplicaElectionResult(
+                    wish.topic,
+                    [PartitionResult(index, refusal.code, str(refusal)) for index in wish.partitions],
+                )
+                for wish in request.topic_partitions or ()
+            ],
+        )

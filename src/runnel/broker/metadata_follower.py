@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from runnel.controller.image import MetadataImage
 from runnel.controller.log_settings import log_config, resolve_log_config
 from runnel.controller.settings import Settings
-from runnel.controller.values import ResourceType, Topic
+from runnel.controller.values import CLUSTER_METADATA, ResourceType, Topic
 from runnel.model.errors import Refusal
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
@@ -106,6 +106,7 @@ class MetadataFollower:
     def _open(self, topic: Topic, index: int, config: LogConfig) -> None:
         state = topic.partitions[index]
         name = TopicPartition(topic.name, index)
+        assert topic.name != CLUSTER_METADATA, "a topic must not take the place of the metadata log"
         if self._broker.node_id not in state.replicas or name in self._broker.partitions:
             return
         try:

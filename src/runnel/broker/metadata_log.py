@@ -22,7 +22,7 @@ from runnel.controller.decision import Decision
 from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import records_of
-from runnel.controller.values import Topic
+from runnel.controller.values import CLUSTER_METADATA, Topic
 from runnel.model.errors import ErrorCode, Refusal, Refused, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER, LogConfig
@@ -36,7 +36,7 @@ from runnel.schemas.metadata import (
     encode_metadata_record,
 )
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 METADATA_EPOCH = 1
 """A quorum of one elects itself once."""

@@ -62,6 +62,8 @@ def is_ignored(name: str) -> bool:
 
 
 def unknown_setting(name: str) -> str:
-    """What to tell somebody who used a name that nobody knows."""
+    """What to tell somebody who used a name that nobody knows, or that changes nothing here."""
+    if is_ignored(name):
+        return f"{name} is a setting of Kafka that has no effect on this broker"
     likely = get_close_matches(name, BROKER_CONFIGS, n=1)
     return f"Unknown broker config name: {name}" + (f" (did you mean {likely[0]}?)" if likely else "")

@@ -34,8 +34,14 @@ def check_configs(settings: Settings, resource_type: int, configs: Mapping[str, 
         elif resource_type == ResourceType.GROUP:
             _check_group(settings, configs)
     except BadConfig as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise Refused(_BAD_CONFIG.get(resource_type, ErrorCode.INVALID_CONFIG), str(error)) from None
 
+
+# As Kafka answers, for tools that tell the two apart.
+_BAD_CONFIG: dict[int, ErrorCode] = {
+    ResourceType.BROKER: ErrorCode.INVALID_REQUEST,
+    ResourceType.CLIENT_METRICS: ErrorCode.INVALID_REQUEST,
+}
 
 _KINDS = {
     ResourceType.TOPIC: "topic config name",

@@ -140,8 +140,8 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
             _check_broker(image, resource.name)
         case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
             if not resource.name:
-                kind = "Group" if resource.type == ResourceType.GROUP else "Subscription"
-                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} name can't be empty")
+                kind = "group" if resource.type == ResourceType.GROUP else "client metrics"
+                raise Refused(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
         case ResourceType.BROKER_LOGGER:
             raise Refused(ErrorCode.INVALID_REQUEST, "The log levels of this broker are set when it starts.")
         case other:
@@ -152,9 +152,12 @@ def _check_broker(image: MetadataImage, name: str) -> None:
     if not name:
         return
     if not name.isascii() or not name.isdecimal():
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if int(name) not in image.brokers:
-        raise Refused(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
+        known = ", ".join(map(str, sorted(image.brokers)))
+        raise Refused(
+            ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {known}, but received {name}"
+        )
 
 
 def _check_keys(names: Iterable[str]) -> None:

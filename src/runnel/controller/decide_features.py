@@ -9,7 +9,7 @@ from runnel.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ErrorCode, Refused
 from runnel.schemas.metadata import FeatureLevelRecord, MetadataRecord
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -18,30 +18,17 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 def decide_update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, api_version: int
 ) -> Decision[UpdateFeaturesResponse]:
-    """Change levels, all of them or none. From version 2 on only the first complaint is told."""
-    repeated = repeated_in(update.feature for update in request.feature_updates)
+    """Change levels, all of them or none: one that cannot be changed spoils the rest."""
+    if repeated_in(update.feature for update in request.feature_updates):
+        raise Refused(ErrorCode.INVALID_REQUEST, "A feature can be updated only once in a request.")
     records: list[MetadataRecord] = []
-    complaints: dict[str, Refusal] = {}
     for update in request.feature_updates:
-        try:
-            if update.feature in repeated:
-                raise Refused(ErrorCode.INVALID_REQUEST, f"{update.feature} is updated twice.")
-            records += _update(image, update, api_version)
-        except Refusal as refusal:
-            complaints[update.feature] = refusal
-    if complaints and api_version >= 2:
-        raise next(iter(complaints.values()))
+        records += _update(image, update, api_version)
     results = [
-        UpdatableFeatureResult(
-            update.feature,
-            complaints[update.feature].code if update.feature in complaints else 0,
-            str(complaints[update.feature]) if update.feature in complaints else None,
-        )
-        for update in request.feature_updates
+        UpdatableFeatureResult(update.feature, error_message=None) for update in request.feature_updates
     ]
-    if complaints or request.validate_only:
-        records = []
-    return Decision(records, UpdateFeaturesResponse(error_message=None, results=results))
+    reply = UpdateFeaturesResponse(error_message=None, results=results)
+    return Decision([] if request.validate_only else records, reply)
 
 
 def _update(image: MetadataImage, update: FeatureUpdateKey, api_version: int) -> list[MetadataRecord]:

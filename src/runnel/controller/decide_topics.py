@@ -59,7 +59,7 @@ def decide_create_topics(
     # Topics of this request are not in the image yet, but their names are taken all the same.
     taken: dict[str, str] = {}
     decision = Decision[CreateTopicsResponse]([], CreateTopicsResponse())
-    for asked in request.topics:
+    for asked in {topic.name: topic for topic in request.topics}.values():
         try:
             if asked.name in repeated:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
@@ -186,7 +186,7 @@ def decide_delete_topics(
     repeated = repeated_in((state.name, state.topic_id) for state in asked)
     decision = Decision[DeleteTopicsResponse]([], DeleteTopicsResponse())
     doomed: set[bytes] = set()
-    for state in asked:
+    for state in {(state.name, state.topic_id): state for state in asked}.values():
         result = DeletableTopicResult(state.name, state.topic_id)
         try:
             if (state.name, state.topic_id) in repeated:
@@ -229,7 +229,7 @@ def decide_create_partitions(
     """Give topics more partitions; there is no way to give them fewer."""
     repeated = repeated_in(topic.name for topic in request.topics)
     decision = Decision[CreatePartitionsResponse]([], CreatePartitionsResponse())
-    for asked in request.topics:
+    for asked in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsTopicResult(asked.name)
         try:
             if asked.name in repeated:

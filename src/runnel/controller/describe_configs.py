@@ -8,7 +8,7 @@ from runnel.controller.config_rules import definitions_of
 from runnel.controller.config_topic import DURATIONS_MS, TOPIC_CONFIGS
 from runnel.controller.config_types import ConfigDefinition, ConfigSource, Scope
 from runnel.controller.image import MetadataImage
-from runnel.controller.settings import Layered, Settings
+from runnel.controller.settings import FALLBACKS, Layered, Settings
 from runnel.controller.topic_names import check_topic_name
 from runnel.controller.values import ConfigResource, ResourceType
 from runnel.messages.create_topics import CreatableTopicConfigs
@@ -87,7 +87,11 @@ def _entries(
             return []
         case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
             if not name:
-                kind = "Group name" if asked.resource_type == ResourceType.GROUP else "Client metrics name"
+                kind = (
+                    "Group name"
+                    if asked.resource_type == ResourceType.GROUP
+                    else "Client metrics subscription name"
+                )
                 raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} must not be empty")
             return _overridable_entries(image, settings, asked.resource_type, name, depth)
     raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
@@ -150,7 +154,12 @@ def _broker_entries(
 
 
 def _broker_entry(definition: ConfigDefinition, settings: Settings, depth: Depth) -> Entry:
-    entry = _entry(definition, settings.layers(definition.name), depth)
+    layers = settings.layers(definition.name)
+    if layers:
+        # What would count if this were taken back.
+        for weaker in FALLBACKS.get(definition.name, ()):
+            layers += settings.layers(weaker)
+    entry = _entry(definition, layers, depth)
     entry.read_only = definition.scope is Scope.READ_ONLY
     return entry
 

@@ -13,19 +13,21 @@ from runnel.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ErrorCode, Refusal
 
 
 def describe_topic_partitions(
     image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int, operations: int
 ) -> DescribeTopicPartitionsResponse:
     """Up to so many partitions, and where to go on. No topic named means all of them."""
-    limit = min(request.response_partition_limit, partitions_max)
-    if limit < 1:
-        raise Refused(ErrorCode.INVALID_REQUEST, "The response partition limit must be positive.")
+    # A page without a partition would never come to an end.
+    limit = max(1, min(request.response_partition_limit, partitions_max))
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
-        raise Refused(ErrorCode.INVALID_REQUEST, "The cursor's partition index must not be negative.")
+        bad = ErrorCode.INVALID_REQUEST.code
+        return DescribeTopicPartitionsResponse(
+            topics=[DescribeTopicPartitionsResponseTopic(bad, topic.name) for topic in request.topics]
+        )
     response = DescribeTopicPartitionsResponse()
     for name in _names(image, request, cursor.topic_name if cursor else ""):
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0

@@ -41,7 +41,8 @@ def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
     if not replicas:
         complaint = "The manual partition assignment includes an empty replica list."
     elif len(set(replicas)) < len(replicas):
-        complaint = f"The manual partition assignment includes a broker more than once: {list(replicas)}."
+        twice = next(node_id for node_id in replicas if replicas.count(node_id) > 1)
+        complaint = f"The manual partition assignment includes the broker {twice} more than once."
     else:
         unknown = [node_id for node_id in replicas if node_id not in image.brokers]
         if unknown:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from ipaddress import ip_address
 from typing import Protocol
 
 from runnel.controller.decision import Decision, repeated_in
@@ -73,7 +74,7 @@ def _check_value(key: str, value: float) -> None:
     if not math.isfinite(value) or value <= 0:
         raise _bad(f"Quota {key} must be greater than 0")
     if key in WHOLE_NUMBERS and value != int(value):
-        raise _bad(f"Configuration {key} must be a whole number")
+        raise _bad(f"{key} cannot be a fractional value.")
 
 
 def _entity(parts: Iterable[_Part]) -> QuotaEntity:
@@ -88,9 +89,20 @@ def _entity(parts: Iterable[_Part]) -> QuotaEntity:
         raise _bad(f"Invalid client quota entity, contains duplicate entity type: {types[0]}")
     if ADDRESS in types and len(types) > 1:
         raise _bad("Invalid quota entity combination: an address stands alone")
-    if any(name == "" for _, name in entity):
-        raise _bad("Empty client quota entity name")
+    for entity_type, name in entity:
+        if name == "":
+            raise _bad(f"Empty {entity_type} not supported")
+        if entity_type == ADDRESS and name is not None and not _is_address(name):
+            raise _bad(f"{name} is not a valid IP")
     return entity
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _bad(message: str) -> Refused:
@@ -105,7 +117,9 @@ def describe_quotas(
         _check_component(component)
     types = [component.entity_type for component in request.components]
     if repeated_in(types):
-        raise _bad("Duplicate entity type in the filter")
+        raise _bad("An entity type cannot appear more than once in the filter.")
+    if ADDRESS in types and len(types) > 1:
+        raise _bad("Invalid entity filter component combination: an address stands alone")
     entries = [
         describe.EntryData(
             entity=[describe.EntityData(*part) for part in entity],
@@ -120,6 +134,8 @@ def describe_quotas(
 def _check_component(component: ComponentData) -> None:
     if not component.entity_type:
         raise _bad("Unexpected empty filter component entity type.")
+    if component.entity_type not in (USER, CLIENT_ID, ADDRESS):
+        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {component.entity_type}")
     if component.match_type not in (MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY):
         raise _bad(f"Unknown match type {component.match_type}")
     if component.match_type == MATCH_EXACT and component.match is None:

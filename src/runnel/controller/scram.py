@@ -34,12 +34,12 @@ ITERATIONS_MAX = 16384
 def decide_alter_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> Decision[AlterUserScramCredentialsResponse]:
-    """Store and delete credentials; all that is asked for one user happens, or none of it."""
-    changes = [(deletion.name, deletion.mechanism) for deletion in request.deletions]
-    changes += [(upsertion.name, upsertion.mechanism) for upsertion in request.upsertions]
-    repeated = {name for name, _ in repeated_in(changes)}
+    """Store and delete credentials, one change for each user."""
+    users = [deletion.name for deletion in request.deletions]
+    users += [upsertion.name for upsertion in request.upsertions]
+    repeated = repeated_in(users)
     decision = Decision[AlterUserScramCredentialsResponse]([], AlterUserScramCredentialsResponse())
-    for user in dict.fromkeys(name for name, _ in changes):
+    for user in dict.fromkeys(users):
         result = AlterUserScramCredentialsResult(user, error_message=None)
         try:
             if user in repeated:

@@ -15,7 +15,6 @@ Flag: TypeAlias = bool
 Derived = TypeVar("Derived")
 
 FALLBACKS: dict[str, tuple[str, ...]] = {
-    "node.id": ("broker.id",),
     "log.dirs": ("log.dir",),
     "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
     "log.roll.ms": ("log.roll.hours",),

@@ -3,6 +3,7 @@
 import re
 
 from runnel.controller.image import MetadataImage
+from runnel.controller.values import CLUSTER_METADATA
 from runnel.model.errors import ErrorCode, Refused
 from runnel.model.limits import TOPIC_NAME_CHARACTERS_MAX
 
@@ -31,6 +32,8 @@ def check_topic_name(name: str) -> None:
 def check_new_topic_name(image: MetadataImage, name: str) -> None:
     """Refuse a name that is taken, or that metrics would confuse with one that is."""
     check_topic_name(name)
+    if name == CLUSTER_METADATA:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
         raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     others = image.colliding(name)
