@@ -24,7 +24,10 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTop
                 DeletableTopicResult(state.name, state.topic_id, refusal.code, str(refusal))
                 for state in request.topics
             ]
-            + [DeletableTopicResult(name, error_code=refusal.code) for name in request.topic_names]
+            + [
+                DeletableTopicResult(name, error_code=refusal.code, error_message=str(refusal))
+                for name in request.topic_names
+            ]
         )
     if ctx.api_version < 3:
         for result in response.responses:
