@@ -24,7 +24,11 @@ from runnel.broker.api_versions import unsupported
 from runnel.broker.broker import Broker
 from runnel.broker.context import Context
 from runnel.broker.deferred import Deferred
+from runnel.broker.fetch_again import FetchShapes
 from runnel.broker.handlers import APIS, Handler, handler_of
+from runnel.broker.produce_again import ProduceShapes
+from runnel.messages.fetch import FetchRequest
+from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
 from runnel.model.errors import ErrorCode, Refusal
 from runnel.ports.disk import FileSlice
@@ -33,6 +37,7 @@ from runnel.wire import MalformedMessage, Request, Response, decode_prefix, enco
 from runnel.wire.frame import API_VERSIONS_KEY, has_flexible_header, read_request_header, response_frame
 
 PRODUCE_KEY = 0
+FETCH_KEY = 1
 
 _HEAD = Layout(">hhih").unpack_from
 _PREFIX = Layout(">ii").pack
@@ -103,27 +108,44 @@ class Dispatch:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._routes: dict[int, Route] = {}
+        self._produce_shapes = ProduceShapes(broker)
+        self._fetch_shapes = FetchShapes(broker)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, frame: memoryview, session: Session) -> Reply | None:
         """Begin one request; None if it wants no answer. Raises CloseConnection."""
         self.broker.turn.is_open = True
-        reply = Reply()
         try:
             api_key, version, correlation_id, _ = _HEAD(frame)
+            reply = None
+            if api_key == PRODUCE_KEY:
+                reply = self._produce_shapes.serve(frame, session, version, correlation_id)
+            elif api_key == FETCH_KEY:
+                reply = self._fetch_shapes.serve(frame, session, version, correlation_id)
+            if reply is not None:
+                return reply
             route = self._routes.get(api_key << 16 | version)
             if route is None:
                 if api_key == API_VERSIONS_KEY and version not in _accepted(API_VERSIONS_KEY):
                     return _unknown_api_versions(correlation_id)
                 route = self._add_route(api_key, version)
-            if not route.borrows_frame:
-                frame = memoryview(bytes(frame))
-            header = read_request_header(frame, FLEXIBLE_FROM)
-            # Bytes behind the message are ignored, as Kafka does: librdkafka's Metadata for all has some.
-            request, _ = decode_prefix(route.request, version, frame, header.body_position)
+            return self._handle(route, frame, session)
         except (MalformedMessage, LayoutError) as error:
             raise CloseConnection(f"malformed request: {error}") from None
-        call = Call(self.broker, session, version, header.client_id, correlation_id, route, reply)
+
+    def _handle(self, route: Route, frame: memoryview, session: Session) -> Reply | None:
+        if not route.borrows_frame:
+            frame = memoryview(bytes(frame))
+        header = read_request_header(frame, FLEXIBLE_FROM)
+        version = header.api_version
+        # Bytes behind the message are ignored as in Kafka: librdkafka sends some when it asks for all topics.
+        request, _ = decode_prefix(route.request, version, frame, header.body_position)
+        if isinstance(request, ProduceRequest):
+            self._produce_shapes.remember(request, frame, session, version)
+        elif isinstance(request, FetchRequest):
+            self._fetch_shapes.remember(request, frame, session, version, header.body_position)
+        reply = Reply()
+        call = Call(self.broker, session, version, header.client_id, header.correlation_id, route, reply)
         try:
             result = route.handler(request, call)
         except CloseConnection:

@@ -79,7 +79,7 @@ def produce(request: ProduceRequest, ctx: Context) -> ProduceAnswer | None:
                 partition = broker.partition_at.get((topic.name, data.index))
                 if partition is None or partition.is_internal:
                     partition = _unusual_partition(topic, data.index, ctx)
-                staged = partition.stage(_checked(data.records, partition, acks, api_version), now_ms)
+                staged = partition.stage(checked_records(data.records, partition, acks, api_version), now_ms)
             except Refusal as refusal:
                 _refuse(result, refusal)
                 continue
@@ -110,7 +110,9 @@ def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> Par
     return partition
 
 
-def _checked(records: memoryview | None, partition: Partition, acks: int, api_version: int) -> memoryview:
+def checked_records(
+    records: memoryview | None, partition: Partition, acks: int, api_version: int
+) -> memoryview:
     """The records, if nothing that only the request can tell speaks against them; the log judges the rest."""
     if acks == ACKS_ALL:
         partition.leader.check_in_sync(partition.log.config.min_insync_replicas)

@@ -6,7 +6,7 @@ may be ready at once, at the end of the turn, or much later (a long poll): its `
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from runnel.ports.disk import FileSlice
 
@@ -28,6 +28,10 @@ class Session:
     connection_id: int
     software_name: str = ""
     software_version: str = ""
+    produce_shape: Any = None
+    """What the broker remembers of this connection's last produce request."""
+    fetch_shape: Any = None
+    """And of its last fetch request."""
 
 
 class Reply:

@@ -1,0 +1,164 @@
+"""The short way for repeated requests says, byte for byte, what the long way says."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from runnel.broker.dispatch import Dispatch
+from runnel.ports.disk import FileSlice
+from runnel.ports.service import CloseConnection, Session
+from runnel.wire import Request
+from runnel.wire.frame import request_frame
+from tests.broker.requests import batch, fetch_from, produce_to
+from tests.broker.world import BrokerWorld
+
+CLOSED = "closed"
+
+
+class Twins:
+    """A connection that remembers shapes, and one that is always new."""
+
+    def __init__(self, world: BrokerWorld) -> None:
+        self.dispatch = Dispatch(world.broker)
+        self.remembering = Session("host", 1, "PLAINTEXT", 1)
+
+    def long_way(self, frame: bytes) -> object:
+        return self.answer(frame, Session("host", 2, "PLAINTEXT", 2))
+
+    def short_way(self, frame: bytes) -> object:
+        return self.answer(frame, self.remembering)
+
+    def answer(self, frame: bytes, session: Session) -> object:
+        """The answer's bytes, None if there is none, or that the connection was closed."""
+        try:
+            reply = self.dispatch.serve(memoryview(bytearray(frame)), session)
+        except CloseConnection:
+            return CLOSED
+        finally:
+            self.dispatch.finish_turn()
+        if reply is None:
+            return None
+        self.dispatch.closed(session)
+        return b"".join(
+            bytes(part.file.pread(part.length, part.position)) if isinstance(part, FileSlice) else part  # type: ignore[attr-defined]
+            for part in reply.parts
+        )
+
+
+def frame_of(request: Request, version: int, correlation_id: int = 7) -> bytes:
+    return b"".join(request_frame(request, version, correlation_id, "twin"))[4:]
+
+
+@contextmanager
+def long_way_forbidden(twins: Twins) -> Iterator[None]:
+    handle = twins.dispatch._handle
+    twins.dispatch._handle = None  # type: ignore[assignment, method-assign]
+    yield
+    twins.dispatch._handle = handle  # type: ignore[method-assign]
+
+
+def run(tmp_path, story) -> None:
+    async def running() -> None:
+        async with BrokerWorld(tmp_path) as world:
+            await world.create("events", 3)
+            await story(world)
+
+    asyncio.run(running())
+
+
+@pytest.mark.parametrize("version", range(5, 14))
+@pytest.mark.parametrize("size", [1, 200, 20_000, 100_000])
+def test_produce(tmp_path, version, size):
+    async def story(world) -> None:
+        twins = Twins(world)
+        topic = world.topic_id("events") if version >= 13 else "events"
+        for index in (0, 2, 1, 0):
+            # A repeat is answered like the first time, so both ways can be asked for the same.
+            records = batch(b"x" * size, producer_id=9, producer_epoch=0, base_sequence=0)
+            frame = frame_of(produce_to(topic, (index, records)), version, correlation_id=index + 1)
+            expected = twins.long_way(frame)
+            assert expected == twins.short_way(frame)
+            assert twins.remembering.produce_shape is not None
+            with long_way_forbidden(twins):
+                assert twins.short_way(frame) == expected
+                damaged = frame[:-10] + bytes([frame[-10] ^ 1]) + frame[-9:]
+                refused = twins.short_way(damaged)
+            assert refused == twins.long_way(damaged) != expected
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("version", [5, 7, 11, 12, 13, 18])
+def test_fetch(tmp_path, version):
+    async def story(world) -> None:
+        client = await world.connect()
+        for number in range(20):
+            await client.ask(produce_to("events", (1, batch(b"%d" % number * 7000))), 9)
+        twins = Twins(world)
+        topic = world.topic_id("events") if version >= 13 else "events"
+        for limit in (1, 30_000, 1_000_000):
+            for isolation in (0, 1):
+                for offset in range(20):
+                    request = fetch_from(
+                        topic, (1, offset), partition_max_bytes=limit, isolation=isolation, wait_ms=10_000
+                    )
+                    frame = frame_of(request, version, correlation_id=offset)
+                    expected = twins.long_way(frame)
+                    assert twins.short_way(frame) == expected
+                    with long_way_forbidden(twins):
+                        assert twins.short_way(frame) == expected
+
+    run(tmp_path, story)
+
+
+def mutations(frame: bytes, source: random.Random) -> Iterator[bytes]:
+    """Single bytes changed, cut short, prolonged."""
+    for _ in range(300):
+        position = source.randrange(len(frame))
+        yield frame[:position] + bytes([source.randrange(256)]) + frame[position + 1 :]
+    for _ in range(30):
+        yield frame[: source.randrange(4, len(frame))]
+        yield frame + bytes(source.randrange(1, 5))
+
+
+@pytest.mark.parametrize("version", [7, 9, 12, 13])
+def test_frames_that_are_nearly_the_same(tmp_path, version):
+    async def story(world) -> None:
+        twins = Twins(world)
+        topic = world.topic_id("events") if version >= 13 else "events"
+        records = batch(b"hello", producer_id=9, producer_epoch=0, base_sequence=0)
+        source = random.Random(version)
+        for request in (
+            produce_to(topic, (1, records), acks=1),
+            fetch_from(topic, (1, 0), wait_ms=0, current_epoch=0),
+        ):
+            frame = frame_of(request, version)
+            for changed in mutations(frame, source):
+                twins.short_way(frame)
+                # A fetch may wait: such an answer is not there yet, on either way.
+                assert twins.short_way(changed) == twins.long_way(changed), changed.hex()
+
+    run(tmp_path, story)
+
+
+def test_a_topic_that_was_made_anew_is_another_topic(tmp_path):
+    async def story(world) -> None:
+        twins = Twins(world)
+        old = world.topic_id("events")
+        by_id = frame_of(produce_to(old, (0, batch(b"a"))), 13)
+        by_name = frame_of(produce_to("events", (0, batch(b"a"))), 9)
+        for frame in (by_id, by_name):
+            twins.short_way(frame)
+        world.broker.metadata.image.topics_by_id.pop(old)
+        for index in range(3):
+            partition = world.broker.partitions.pop(("events", index))
+            partition.topic_id = bytes(15) + b"\x01"
+            world.broker.partitions[partition.name] = partition
+        for _ in range(2):
+            assert b"\x00\x64" in twins.short_way(by_id)[:60], "UNKNOWN_TOPIC_ID"
+            assert b"\x00\x64" not in twins.short_way(by_name)[:60]
+
+    run(tmp_path, story)
