@@ -1,0 +1,26 @@
+"""A broker for all tests of the client, and names that no other test has."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from runnel.testing import Broker
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def broker(runnel_session: Broker) -> Broker:
+    return runnel_session
+
+
+@pytest.fixture
+def address(broker: Broker) -> str:
+    return broker.bootstrap_servers
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    """A topic or group name of this test alone."""
+    yield f"test-{next(_numbers)}"

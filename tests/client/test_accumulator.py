@@ -1,0 +1,89 @@
+"""Batches keep their order, their sequence numbers and their content through every retry."""
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.batch.header import read_header
+from runnel.batch.records import Record, iterate_records
+from runnel.client.accumulator import Accumulator, Delivery, Identity, record_size_bytes
+from runnel.model.ids import TopicPartition
+
+HERE = TopicPartition("t", 0)
+ME = Identity(producer_id=9, producer_epoch=1)
+
+
+def waiter() -> "asyncio.Future[Delivery]":
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.create_future()
+    finally:
+        loop.close()
+
+
+def record(value: bytes) -> Record:
+    return Record(0, 1, None, value)
+
+
+def add(batches: Accumulator, value: bytes) -> None:
+    batches.add(HERE, record(value), waiter(), 0.0)
+
+
+@given(st.lists(st.binary(max_size=30), min_size=1), st.lists(st.booleans()))
+def test_every_record_is_sent_in_order_with_gapless_sequences(values, retries):
+    batches = Accumulator(batch_bytes=150, compression=0)
+    for value in values:
+        add(batches, value)
+    sent: list[bytes | None] = []
+    fates = iter(retries)
+    while batches.ready(now_s=1.0):
+        batch = batches.take(HERE, ME)
+        assert batch.encoded is not None
+        header = read_header(batch.encoded)
+        assert header.base_sequence == len(sent)
+        if next(fates, False):
+            before = bytes(batch.encoded)
+            batches.put_back(batch, not_before_s=1.0)
+            add(batches, b"later")
+            values = [*values, b"later"]
+            again = batches.take(HERE, ME)
+            assert bytes(again.encoded or b"") == before
+            batch = again
+        sent += [item.value for item in iterate_records(bytes(batch.encoded or b""))]
+        batches.settle(batch)
+    assert sent == values
+    assert batches.is_empty and batches.size_bytes == 0
+
+
+def test_one_batch_of_a_partition_at_a_time():
+    batches = Accumulator(batch_bytes=50, compression=0)
+    add(batches, b"x" * 40)
+    add(batches, b"y" * 40)
+    batches.take(HERE, ME)
+    assert batches.ready(now_s=1.0) == []
+
+
+def test_a_batch_that_is_held_back_says_until_when():
+    batches = Accumulator(batch_bytes=50, compression=0)
+    add(batches, b"x")
+    batches.put_back(batches.take(HERE, ME), not_before_s=7.0)
+    assert (batches.ready(now_s=6.0), batches.next_retry_s(now_s=6.0)) == ([], 7.0)
+    assert (batches.ready(now_s=7.0), batches.next_retry_s(now_s=7.0)) == ([HERE], None)
+
+
+def test_a_new_identity_counts_from_zero():
+    batches = Accumulator(batch_bytes=50, compression=0)
+    add(batches, b"x")
+    batches.settle(batches.take(HERE, ME))
+    batches.forget_sequences()
+    add(batches, b"y")
+    assert read_header(batches.take(HERE, Identity(10, 0)).encoded or b"").base_sequence == 0
+
+
+@given(st.binary(max_size=200), st.none() | st.binary(max_size=200), st.text(max_size=20))
+def test_the_size_is_never_guessed_too_small(value, key, header):
+    from runnel.batch.build import encode_record
+
+    item = Record(0, 1, key, value, [(header, value)])
+    assert record_size_bytes(item) >= len(encode_record(2**40, 2**20, key, value, item.headers))

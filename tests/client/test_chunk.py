@@ -1,0 +1,85 @@
+"""What a reader gets to see of fetched batches."""
+
+import pytest
+
+from runnel.batch.build import build_batch
+from runnel.batch.control import EndMarker, build_end_marker
+from runnel.batch.header import patch_offset_and_epoch
+from runnel.batch.records import Record
+from runnel.client.chunk import Chunk, end_of
+from runnel.client.errors import BrokerRefused
+from runnel.model.ids import TopicPartition
+
+HERE = TopicPartition("t", 3)
+
+
+def batch(base_offset: int, *values: bytes, producer_id: int = -1) -> bytearray:
+    return build_batch(
+        [Record(0, 5, b"k", value, [("h", b"1")]) for value in values],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=0 if producer_id >= 0 else -1,
+        base_sequence=0 if producer_id >= 0 else -1,
+        transactional=producer_id >= 0,
+    )
+
+
+def marker(base_offset: int, producer_id: int, committed: bool) -> bytearray:
+    control = build_end_marker(
+        EndMarker(committed, 0), producer_id=producer_id, producer_epoch=0, timestamp_ms=5
+    )
+    patch_offset_and_epoch(control, 0, base_offset, 0)
+    return control
+
+
+def chunk(*batches: bytearray, from_offset: int = 0, aborted: tuple[tuple[int, int], ...] = ()) -> Chunk:
+    records = memoryview(b"".join(batches))
+    return Chunk(HERE, records, from_offset, end_of(records, from_offset), 0, aborted)
+
+
+def seen(view: Chunk) -> list[tuple[int, bytes | None]]:
+    return [(message.offset, message.value) for message in view.messages()]
+
+
+def test_messages_begin_at_the_offset_also_inside_a_batch():
+    view = chunk(batch(10, b"a", b"b", b"c"), batch(13, b"d"), from_offset=11)
+    assert seen(view) == [(11, b"b"), (12, b"c"), (13, b"d")]
+    assert view.next_offset == 14
+
+
+def test_a_message_is_all_there():
+    [message] = chunk(batch(7, b"a")).messages()
+    assert (message.topic, message.partition, message.offset, message.timestamp_ms) == ("t", 3, 7, 5)
+    assert (message.key, message.value, list(message.headers)) == (b"k", b"a", [("h", b"1")])
+
+
+def test_a_cut_off_batch_at_the_end_waits_for_the_next_chunk():
+    whole = batch(1, b"b")
+    view = chunk(batch(0, b"a"), whole[: len(whole) - 1])
+    assert (seen(view), view.next_offset) == ([(0, b"a")], 1)
+
+
+def test_aborted_transactions_are_left_out_until_their_marker():
+    view = chunk(
+        batch(0, b"lost", producer_id=1),
+        batch(1, b"kept", producer_id=2),
+        batch(2, b"plain"),
+        marker(3, 1, committed=False),
+        batch(4, b"again", producer_id=1),
+        marker(5, 1, committed=True),
+        marker(6, 2, committed=True),
+        aborted=((1, 0),),
+    )
+    assert seen(view) == [(1, b"kept"), (2, b"plain"), (4, b"again")]
+    assert view.next_offset == 7
+
+
+def test_markers_are_nobodys_message():
+    assert seen(chunk(batch(0, b"a", producer_id=1), marker(1, 1, committed=True))) == [(0, b"a")]
+
+
+def test_damage_on_the_way_is_noticed():
+    damaged = batch(0, b"a")
+    damaged[-1] ^= 1
+    with pytest.raises(BrokerRefused, match="checksum"):
+        seen(chunk(damaged))

@@ -1,0 +1,132 @@
+"""Finding brokers, telling what is wrong, and coming back after they were away."""
+
+import asyncio
+import socket
+import threading
+
+import pytest
+
+from runnel.client.admin import Admin
+from runnel.client.cluster import Cluster, parse_addresses
+from runnel.client.connection import Connection
+from runnel.client.errors import BrokerRefused, ClientError, ConnectionLost, NoBroker, NotKafka, TimedOut
+from runnel.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from runnel.messages.metadata import MetadataRequest, MetadataResponse
+from runnel.testing import Broker
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("localhost", [("localhost", 9092)]),
+        ("a:1, b:2", [("a", 1), ("b", 2)]),
+        ("[::1]:9093", [("::1", 9093)]),
+        ("[::1]", [("::1", 9092)]),
+    ],
+)
+def test_addresses(text, expected):
+    assert parse_addresses(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", " , ", "a:b", ":9092", "a:0", "a:99999"])
+def test_addresses_that_are_none(text):
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1:9092"):
+        parse_addresses(text)
+
+
+def closed_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+async def connect(address: str, **options: float) -> None:
+    async with Cluster(address, **options):  # type: ignore[arg-type]
+        pass
+
+
+def test_nobody_there_is_said_at_once_and_with_advice():
+    address = f"127.0.0.1:{closed_port()}"
+    with pytest.raises(
+        NoBroker, match=rf"no broker answers at {address} \(connection refused\).*runnel serve"
+    ):
+        asyncio.run(connect(address))
+
+
+def test_the_second_address_will_do(address):
+    asyncio.run(connect(f"127.0.0.1:{closed_port()},{address}"))
+
+
+def connect_to_stranger(answer: bytes) -> None:
+    """Connect to a server that is not Kafka, and says just this."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def talk() -> None:
+            visitor, _ = listener.accept()
+            with visitor:
+                visitor.recv(1000)
+                visitor.sendall(answer)
+                # Until the visitor leaves.
+                while visitor.recv(1000):
+                    pass
+
+        thread = threading.Thread(target=talk)
+        thread.start()
+        try:
+            asyncio.run(Connection.open("127.0.0.1", listener.getsockname()[1], timeout_s=0.5))
+        finally:
+            thread.join()
+
+
+def test_another_protocol_is_recognised():
+    with pytest.raises(ConnectionLost, match="is this really a Kafka port"):
+        connect_to_stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_silence_ends_in_a_timeout():
+    with pytest.raises(TimedOut, match=r"did not answer ApiVersions in 0\.5 s"):
+        connect_to_stranger(b"")
+
+
+def test_many_questions_on_one_connection(address):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            connection = await cluster.any_connection()
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(50):
+                    tasks.create_task(connection.ask(MetadataRequest(topics=[]), MetadataResponse))
+                    tasks.create_task(connection.ask(ListGroupsRequest(), ListGroupsResponse))
+                await asyncio.sleep(0)
+                assert len(connection._waiting) > 1
+
+    asyncio.run(play())
+
+
+def test_a_topic_that_is_not_there_is_said_with_advice(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await cluster.topic(name)
+
+    with pytest.raises(
+        BrokerRefused, match=f"there is no topic '{name}'; create it with `runnel topic create"
+    ):
+        asyncio.run(play())
+
+
+def test_a_connection_that_was_lost_fails_its_questions_and_is_opened_anew(name):
+    async def play() -> None:
+        async with Broker() as broker, Cluster(broker.bootstrap_servers) as cluster:
+            await Admin(cluster).create_topic(name)
+            connection = await cluster.any_connection()
+            await asyncio.to_thread(broker.stop)
+            with pytest.raises(ConnectionLost):
+                await connection.ask(MetadataRequest(topics=[]), MetadataResponse)
+            await asyncio.to_thread(broker.start)
+            cluster.forget_topic(name)
+            assert len((await cluster.topic(name)).partitions) == 1
+
+    asyncio.run(play())
+
+
+def test_errors_are_one_family():
+    assert {NoBroker, ConnectionLost, TimedOut, BrokerRefused, NotKafka} <= set(ClientError.__subclasses__())

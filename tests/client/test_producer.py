@@ -1,0 +1,203 @@
+"""Records arrive: once, in order, where their key belongs, whatever happens to the broker meanwhile."""
+
+import asyncio
+import time
+from collections import Counter
+
+import pytest
+
+from runnel.client.accumulator import Delivery
+from runnel.client.admin import Admin
+from runnel.client.chunk import Message
+from runnel.client.cluster import Cluster
+from runnel.client.errors import BrokerRefused, ClientError
+from runnel.client.offsets import start_offsets
+from runnel.client.partitioner import partition_for_key
+from runnel.client.producer import Producer
+from runnel.client.reader import Reader
+from runnel.model.ids import TopicPartition
+from runnel.testing import Broker
+
+
+async def read_all(cluster: Cluster, topic: str) -> list[Message]:
+    partitions = [TopicPartition(topic, view.partition) for view in (await cluster.topic(topic)).partitions]
+    async with Reader(cluster) as reader:
+        await reader.assign(await start_offsets(cluster, partitions))
+        return [message async for message in reader.messages_to_end()]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_what_is_sent_is_read(address, name, compression, acks):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, partitions=3)
+            async with Producer(cluster, compression=compression, acks=acks) as producer:
+                futures = [
+                    await producer.send(
+                        name,
+                        b"%d" % number,
+                        key=b"%d" % (number % 7),
+                        headers=[("n", b"%d" % number), ("e", None)],
+                    )
+                    for number in range(2000)
+                ]
+            deliveries = [await future for future in futures]
+            messages = await read_all(cluster, name)
+        by_place = {(message.partition, message.offset): message for message in messages}
+        assert len(messages) == len(by_place) == 2000
+        for number, delivery in enumerate(deliveries):
+            message = by_place[delivery.partition.partition, delivery.offset]
+            assert message.value == b"%d" % number
+            assert message.partition == partition_for_key(b"%d" % (number % 7), 3)
+            assert list(message.headers) == [("n", b"%d" % number), ("e", None)]
+
+    asyncio.run(play())
+
+
+def test_nobody_waits_for_acks_0(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name)
+            async with Producer(cluster, acks="0") as producer:
+                delivery = await producer.send_and_wait(name, b"x")
+            assert delivery.offset == -1
+            for _ in range(100):
+                if await read_all(cluster, name):
+                    return
+                await asyncio.sleep(0.02)
+            raise AssertionError("the record never arrived")
+
+    asyncio.run(play())
+
+
+def test_records_without_a_key_use_all_partitions(address, name):
+    async def play() -> Counter[int]:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, partitions=4)
+            async with Producer(cluster, batch_bytes=500) as producer:
+                futures = [await producer.send(name, b"x" * 50) for _ in range(400)]
+            return Counter([(await future).partition.partition for future in futures])
+
+    spread = asyncio.run(play())
+    assert set(spread) == {0, 1, 2, 3} and min(spread.values()) >= 50
+
+
+def test_null_values_keys_and_given_places(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, partitions=2, settings={"retention.ms": "-1"})
+            async with Producer(cluster) as producer:
+                await producer.send_and_wait(name, None, key=b"gone", partition=1, timestamp_ms=1234)
+            [message] = await read_all(cluster, name)
+        assert (message.partition, message.key, message.value, message.timestamp_ms) == (
+            1,
+            b"gone",
+            None,
+            1234,
+        )
+
+    asyncio.run(play())
+
+
+def test_a_missing_topic_is_made_when_the_broker_allows_it(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster, Producer(cluster) as producer:
+            assert (await producer.send_and_wait(name, b"x")).offset == 0
+
+    asyncio.run(play())
+
+
+@pytest.mark.runnel({"auto.create.topics.enable": False})
+def test_a_missing_topic_is_told_when_it_does_not(runnel, name):
+    async def play() -> None:
+        async with Cluster(runnel.bootstrap_servers) as cluster, Producer(cluster) as producer:
+            await producer.send(name, b"x")
+
+    with pytest.raises(BrokerRefused, match="there is no topic"):
+        asyncio.run(play())
+
+
+def test_a_record_too_large_fails_alone(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, settings={"max.message.bytes": "2000"})
+            async with Producer(cluster) as producer:
+                with pytest.raises(BrokerRefused, match="MESSAGE_TOO_LARGE"):
+                    await producer.send_and_wait(name, b"x" * 5000)
+                assert (await producer.send_and_wait(name, b"small")).offset == 0
+
+    asyncio.run(play())
+
+
+def test_a_wrong_partition_is_refused(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name, partitions=2)
+            async with Producer(cluster) as producer:
+                await producer.send(name, b"x", partition=2)
+
+    with pytest.raises(BrokerRefused, match="has 2 partitions, numbered from 0"):
+        asyncio.run(play())
+
+
+def test_a_full_buffer_makes_the_sender_wait(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name)
+            async with Producer(cluster, buffer_bytes=10_000, batch_bytes=1000) as producer:
+                for _ in range(200):
+                    await producer.send(name, b"x" * 500)
+                    assert producer._batches.size_bytes <= 11_000
+            assert len(await read_all(cluster, name)) == 200
+
+    asyncio.run(play())
+
+
+def test_a_closed_producer_fails_what_it_did_not_send(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            await Admin(cluster).create_topic(name)
+            producer = Producer(cluster, linger_ms=10_000)
+            future = await producer.send(name, b"x")
+            await producer.close(flush=False)
+            with pytest.raises(ClientError, match="closed before"):
+                await future
+            with pytest.raises(ClientError, match="closed"):
+                await producer.send(name, b"y")
+
+    asyncio.run(play())
+
+
+def test_restarts_lose_and_double_nothing(name):
+    async def send_forever(producer: Producer, until_s: float) -> int:
+        futures: list[asyncio.Future[Delivery]] = []
+        while time.monotonic() < until_s:
+            futures.append(await producer.send(name, b"%d" % len(futures), key=b"k"))
+            await asyncio.sleep(0.001)
+        await producer.flush()
+        for future in futures:
+            await future
+        return len(futures)
+
+    async def play() -> None:
+        async with Broker() as broker, Cluster(broker.bootstrap_servers) as cluster:
+            await Admin(cluster).create_topic(name)
+            async with Producer(cluster) as producer:
+                sending = asyncio.create_task(send_forever(producer, time.monotonic() + 1.2))
+                for _ in range(3):
+                    await asyncio.sleep(0.3)
+                    await asyncio.to_thread(broker.restart)
+                count = await sending
+            values = [message.value for message in await read_all(cluster, name)]
+            assert values == [b"%d" % number for number in range(count)]
+
+    asyncio.run(play())
+
+
+def test_impossible_wishes_are_refused_at_once(address):
+    cluster = Cluster(address)
+    with pytest.raises(ValueError, match="acks"):
+        Producer(cluster, acks="2")
+    with pytest.raises(ValueError, match="idempotent"):
+        Producer(cluster, acks="1", idempotent=True)
