@@ -109,7 +109,7 @@ async def _act(life: Life, actors: list[Actor], seconds: float) -> None:
     files = life.world.files
     while life.loop.time() < deadline:
         _raise_failures(tasks)
-        if 0 <= files.cut_power_at <= files.operations:
+        if files.is_cut:
             raise Death
         await asyncio.sleep(0.002)
     if files.cut_power_at >= 0:

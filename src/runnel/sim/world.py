@@ -14,7 +14,7 @@ from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
 from runnel.server.shells import LoopTimers
 from runnel.sim.files import PowerCut, SimFiles
-from runnel.sim.loop import VirtualLoop
+from runnel.sim.loop import NothingWillHappen, VirtualLoop
 from runnel.sim.network import Line
 from runnel.sim.shells import SimClock, SimEntropy, SimWorkers
 
@@ -47,6 +47,10 @@ class World:
         asyncio.set_event_loop(loop)
         try:
             loop.run_until_complete(Life(self, loop).run(story))
+        except NothingWillHappen:
+            if self.files.is_cut:
+                raise Death from None
+            raise
         finally:
             self._seconds = loop.time() + 1
             asyncio.set_event_loop(None)
@@ -73,8 +77,9 @@ class Life:
             try:
                 await self._start(stack)
                 await story(self)
-            except (Death, PowerCut):
-                # No clean-up of any kind: a dead process does not close its files.
+            except (Death, PowerCut, GeneratorExit):
+                # No clean-up of any kind: a dead process does not close its files. The last one comes when the
+                # death was met by a callback, and this coroutine is dropped where it waits.
                 stack.pop_all()
                 raise
 
