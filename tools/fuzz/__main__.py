@@ -10,8 +10,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from runnel.model.ids import id_from_text
 from tools.broker_process import BrokerProcess, answers
 from tools.crash.ledger import Ledger, Stamp
 from tools.crash.load import Sender, read_log
@@ -24,16 +26,19 @@ MEMORY_GROWTH_BYTES_MAX = 256 * 1024 * 1024
 SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "4"}
 
 
-def broken_frames(count: int, seed: int) -> Iterator[bytes]:
+def broken_frames(count: int, seed: int, topic_id: bytes) -> Iterator[bytes]:
     chance = random.Random(seed)
-    pool = sample_frames()
+    pool = sample_frames(topic_id)
     for _ in range(count):
         yield mutated(chance, pool)
 
 
-def create(bootstrap: str, topic: str) -> None:
+def create(bootstrap: str, topic: str) -> bytes:
+    """Make a topic; its id."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    return id_from_text(str(described.topic_id))
 
 
 def still_works(bootstrap: str) -> list[str]:
@@ -59,9 +64,9 @@ def bugs(log: str) -> list[str]:
     ]
 
 
-async def attack(broker: BrokerProcess, count: int, seed: int) -> tuple[Attack, int]:
+async def attack(broker: BrokerProcess, frames: Iterator[bytes]) -> tuple[Attack, int]:
     """Fire all frames; returns the largest memory seen."""
-    running = Attack(broker.port, broken_frames(count, seed))
+    running = Attack(broker.port, frames)
     task = asyncio.create_task(running.run())
     largest = 0
     while not task.done():
@@ -80,10 +85,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="runnel-fuzz-") as folder:
         broker = BrokerProcess(Path(folder) / "data", SETTINGS)
         with broker:
-            create(broker.bootstrap, TOPIC)
+            topic_id = create(broker.bootstrap, TOPIC)
             before = memory_bytes(broker.pid)
             began = time.monotonic()
-            running, largest = asyncio.run(attack(broker, options.frames, options.seed))
+            running, largest = asyncio.run(
+                attack(broker, broken_frames(options.frames, options.seed, topic_id))
+            )
             seconds = time.monotonic() - began
             complaints = still_works(broker.bootstrap) if answers(broker.port) else ["the broker is gone"]
         complaints += [f"in the broker's log: {line}" for line in bugs(broker.log_tail(10_000_000))]

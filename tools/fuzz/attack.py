@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
-BURST = 16
 PATIENCE_S = 0.1
 CONNECTIONS = 48
 ANSWER_BYTES_MAX = 1 << 26
@@ -39,33 +38,18 @@ class Attack:
         await asyncio.gather(*(self._attacker() for _ in range(CONNECTIONS)))
 
     async def _attacker(self) -> None:
-        pending: list[bytes] = []
-        while True:
-            pending += [frame for _, frame in zip(range(BURST - len(pending)), self.frames, strict=False)]
-            if not pending:
-                return
-            reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=ANSWER_BYTES_MAX)
-            try:
-                while pending and await self._burst(reader, writer, pending):
-                    pending += [f for _, f in zip(range(BURST - len(pending)), self.frames, strict=False)]
-            finally:
-                writer.close()
-                with suppress(OSError):
-                    await writer.wait_closed()
-
-    async def _burst(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pending: list[bytes]
-    ) -> bool:
-        """Send `pending` and take off those whose fate is known; False when the connection is spent."""
-        count = len(pending)
-        writer.write(b"".join(frame + question(number) for number, frame in enumerate(pending)))
-        for number in range(count):
-            fate = await self._fate(reader, number)
+        writer: asyncio.StreamWriter | None = None
+        for number, frame in enumerate(self.frames):
+            if writer is None:
+                reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=ANSWER_BYTES_MAX)
+            writer.write(frame + question(number & 0xFFFF))
+            fate = await self._fate(reader, number & 0xFFFF)
             self.fates[fate] += 1
-            pending.pop(0)
             if fate != "answered":
-                return False
-        return True
+                await _hang_up(writer)
+                writer = None
+        if writer is not None:
+            await _hang_up(writer)
 
     async def _fate(self, reader: asyncio.StreamReader, number: int) -> str:
         try:
@@ -79,3 +63,9 @@ class Attack:
             return "parked"
         except (asyncio.IncompleteReadError, OSError):
             return "refused"
+
+
+async def _hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 SIZE_BYTES = 4
 WRONG_SIZE_SHARE = 0.02
+HEADER_BYTES = 17
+BODY_SHARE = 0.9
 EDGES = [
     struct.pack(layout, value)
     for layout, values in (
@@ -20,39 +22,45 @@ EDGES = [
 Change = Callable[[bytearray, random.Random, list[bytes]], None]
 
 
+def _spot(body: bytearray, chance: random.Random) -> int:
+    """Where to strike: mostly behind the header, as a broken header hides all that follows."""
+    first = HEADER_BYTES if len(body) > HEADER_BYTES and chance.random() < BODY_SHARE else 0
+    return chance.randrange(first, len(body))
+
+
 def _flip(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    for _number in range(chance.choice((1, 1, 2, 8))):
-        body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
+    for _number in range(chance.choice((1, 1, 1, 2, 8))):
+        body[_spot(body, chance)] ^= 1 << chance.randrange(8)
 
 
 def _edge(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
     value = chance.choice(EDGES)
-    at = chance.randrange(len(body))
+    at = _spot(body, chance)
     body[at : at + len(value)] = value
 
 
 def _cut(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    del body[chance.randrange(len(body)) :]
+    del body[_spot(body, chance) :]
 
 
 def _remove(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    at = chance.randrange(len(body))
+    at = _spot(body, chance)
     del body[at : at + chance.randint(1, 16)]
 
 
 def _insert(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    at = chance.randrange(len(body))
+    at = _spot(body, chance)
     body[at:at] = chance.randbytes(chance.randint(1, 16))
 
 
 def _repeat(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
-    at = chance.randrange(len(body))
+    at = _spot(body, chance)
     body[at:at] = body[at : at + chance.randint(1, 64)] * chance.randint(1, 20)
 
 
 def _splice(body: bytearray, chance: random.Random, pool: list[bytes]) -> None:
     other = chance.choice(pool)[SIZE_BYTES:]
-    body[chance.randrange(len(body)) :] = other[chance.randrange(len(other)) :]
+    body[_spot(body, chance) :] = other[chance.randrange(len(other)) :]
 
 
 def _readdress(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
@@ -63,7 +71,7 @@ def _readdress(body: bytearray, chance: random.Random, _: list[bytes]) -> None:
         body[2:4] = struct.pack(">h", chance.choice((*range(20), -1, 32767)))
 
 
-CHANGES: list[Change] = [_flip, _flip, _edge, _edge, _cut, _remove, _insert, _repeat, _splice, _readdress]
+CHANGES: list[Change] = [*[_flip] * 6, *[_edge] * 4, _cut, _remove, _insert, _repeat, _splice, _readdress]
 
 
 def mutated(chance: random.Random, pool: list[bytes]) -> bytes:

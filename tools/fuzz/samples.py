@@ -1,9 +1,11 @@
 """A valid frame of every request in every version: what the mutations start from."""
 
+import time
 from typing import Any
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
+from runnel.broker.handlers import APIS
 from runnel.messages.registry import API_NAMES, api
 from runnel.wire import Request, Struct, fields_of
 from runnel.wire.frame import request_frame
@@ -15,49 +17,75 @@ GONE = "gone"
 DESTRUCTIVE = {20, 42, 64}
 
 
-def sample_frames() -> list[bytes]:
-    """One whole frame, size included, per API and version that we know of."""
+# Numbers that lead into a handler instead of to its door.
+NUMBERS = {
+    "acks": 1,
+    "count": 2,
+    "current_leader_epoch": -1,
+    "generation_id": -1,
+    "leader_epoch": -1,
+    "max_bytes": 1 << 20,
+    "num_partitions": 1,
+    "partition_max_bytes": 1 << 20,
+    "replica_id": -1,
+    "replication_factor": 1,
+    "response_partition_limit": 100,
+    "session_epoch": -1,
+    "timestamp": -1,
+}
+SERVED_WEIGHT = 8
+
+
+def sample_frames(topic_id: bytes) -> list[bytes]:
+    """Whole frames, size included, of every API and version; those that the broker serves come more often."""
     frames = []
     for api_key in API_NAMES:
-        request = api(api_key).request
-        for version in request.versions:
-            message = _struct(request, GONE if api_key in DESTRUCTIVE else TOPIC)
-            assert isinstance(message, Request)
-            if hasattr(message, "validate_only"):
-                message.validate_only = True
-            frames.append(b"".join(bytes(part) for part in request_frame(message, version, 7, "fuzzer")))
+        samples = _samples(api_key, topic_id)
+        frames += samples * SERVED_WEIGHT if api_key in APIS else samples
     return frames
 
 
-def _struct(struct: type[Struct], name: str) -> Struct:
-    return struct(**{field.name: _value(field.type, field.name, name) for field in fields_of(struct)})
+def _samples(api_key: int, topic_id: bytes) -> list[bytes]:
+    request = api(api_key).request
+    name = GONE if api_key in DESTRUCTIVE else TOPIC
+    frames = []
+    for version in request.versions:
+        message = _struct(request, name, topic_id)
+        assert isinstance(message, Request)
+        if hasattr(message, "validate_only"):
+            message.validate_only = True
+        frames.append(b"".join(bytes(part) for part in request_frame(message, version, 7, "fuzzer")))
+    return frames
 
 
-def _value(wire_type: WireType, field: str, name: str) -> Any:
+def _struct(struct: type[Struct], name: str, topic_id: bytes) -> Struct:
+    values = {field.name: _value(field.type, field.name, name, topic_id) for field in fields_of(struct)}
+    return struct(**values)
+
+
+def _value(wire_type: WireType, field: str, name: str, topic_id: bytes) -> Any:
     match wire_type:
         case StructOf(struct):
-            return _struct(struct, name)
+            return _struct(struct, name, topic_id)
         case ArrayOf(element):
-            return [_value(element, field, name)]
+            return [_value(element, field, name, topic_id)]
         case Text():
             return name
         case Blob():
             return _batch() if wire_type is RECORDS else b"some bytes"
         case Fixed(kind):
-            return _number(kind, field)
+            return topic_id if kind == "uuid" else _number(kind, field)
 
 
 def _number(kind: str, field: str) -> Any:
-    if kind == "uuid":
-        return bytes(16)
     if kind == "bool":
         return False
     if kind == "float64":
         return 1.0
-    # Waiting is not what is tried here; most other numbers are counts, ids and indexes.
-    return 1 if "wait" in field or "timeout" in field else 0
+    # Waiting is not what is tried here.
+    return NUMBERS.get(field, 1 if "wait" in field or "timeout" in field else 0)
 
 
 def _batch() -> bytes:
-    records = [Record(offset, 1_700_000_000_000 + offset, b"key", b"value", ()) for offset in range(3)]
-    return bytes(build_batch(records))
+    now_ms = time.time_ns() // 1_000_000
+    return bytes(build_batch([Record(offset, now_ms, b"key", b"value") for offset in range(3)]))
