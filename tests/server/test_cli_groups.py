@@ -1,0 +1,92 @@
+"""`runnel group`."""
+
+import json
+import time
+
+import pytest
+
+
+@pytest.fixture
+def group(run, name):
+    """A group that has read all ten records of a topic of the same name."""
+    now_ms = int(time.time() * 1000)
+    run.ok("topic", "create", name, "--partitions", "2")
+    records = [
+        {"value": str(number), "partition": number % 2, "timestamp_ms": now_ms - (10 - number) * 60_000}
+        for number in range(10)
+    ]
+    run.ok("produce", name, "--json", stdin="\n".join(map(json.dumps, records)))
+    run.ok("consume", name, "--group", name)
+    return name
+
+
+def offsets(run, group):
+    view = run.ok("group", "describe", group, "--json").json
+    return [row["committed"] for row in view["partitions"]]
+
+
+def test_describing_tells_the_lag(run, group):
+    run.ok("produce", group, "late", "-p", "1")
+    view = run.ok("group", "describe", group, "--json").json
+    assert (view["state"], view["lag"], view["members"]) == ("Empty", 1, [])
+    assert [row["lag"] for row in view["partitions"]] == [0, 1]
+    text = run.ok("group", "describe", group).out
+    assert "Empty" in text and group in text
+    assert group in run.ok("group", "list").out
+    [row] = [row for row in run.ok("group", "list", "--json").json if row["group"] == group]
+    assert row == {"group": group, "state": "Empty", "type": "classic"}
+
+
+@pytest.mark.parametrize(
+    "target, expected",
+    [
+        (("--to-earliest",), [0, 0]),
+        (("--to-latest",), [5, 5]),
+        (("--to-offset", "3"), [3, 3]),
+        (("--to-offset", "99"), [5, 5]),
+        (("--shift-by", "-2"), [3, 3]),
+        (("--shift-by", "-99"), [0, 0]),
+        (("--by-duration", "150s"), [4, 4]),
+        (("--to-datetime", "2200-01-01"), [5, 5]),
+    ],
+)
+def test_moving_a_group(run, group, target, expected):
+    dry = run.ok("group", "reset-offsets", group, "--topic", group, *target, "--json").json
+    assert [move["to"] for move in dry] == expected
+    assert offsets(run, group) == [5, 5]
+    run.ok("group", "reset-offsets", group, "--all-topics", *target, "--execute")
+    assert offsets(run, group) == expected
+
+
+def test_moving_some_partitions(run, group):
+    run.ok("group", "reset-offsets", group, "--topic", f"{group}:1", "--to-earliest", "--execute")
+    assert offsets(run, group) == [5, 0]
+
+
+def test_a_new_group_can_be_placed(run, group):
+    run.ok("group", "reset-offsets", f"{group}-new", "--topic", group, "--to-offset", "4", "--execute")
+    assert sorted(run.ok("consume", group, "--group", f"{group}-new").lines) == ["8", "9"]
+
+
+def test_forgetting(run, group):
+    run.ok("group", "delete-offsets", group, "--topic", f"{group}:0", "--yes")
+    assert offsets(run, group) == [5]
+    run.ok("group", "delete", group, "--yes")
+    assert group not in run.ok("group", "list").out
+
+
+def test_what_cannot_be_done(run, group):
+    for arguments, code, expected in [
+        (("group", "describe", f"{group}-x"), 1, "GROUP_ID_NOT_FOUND"),
+        (("group", "delete", f"{group}-x", "--yes"), 1, "GROUP_ID_NOT_FOUND"),
+        (("group", "delete", group), 2, "--yes"),
+        (("group", "delete-offsets", group), 2, "--topic"),
+        (("group", "reset-offsets", group, "--all-topics"), 2, "say where to"),
+        (("group", "reset-offsets", group, "--all-topics", "--to-latest", "--to-earliest"), 2, "once"),
+        (("group", "reset-offsets", group, "--to-latest"), 2, "which topics"),
+        (("group", "reset-offsets", group, "--topic", f"{group}:9", "--to-latest"), 1, "has no partition 9"),
+        (("group", "reset-offsets", f"{group}-x", "--topic", group, "--shift-by", "1"), 1, "never read"),
+    ]:
+        outcome = run(*arguments)
+        assert outcome.code == code, arguments
+        assert expected in " ".join(outcome.err.replace("│", " ").split())

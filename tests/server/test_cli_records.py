@@ -1,0 +1,147 @@
+"""`runnel produce` and `runnel consume`."""
+
+import json
+import time
+
+import pytest
+
+
+def test_arguments_and_lines(run, name):
+    run.ok("topic", "create", name)
+    run.ok("produce", name, "one", "two")
+    run.ok("produce", name, stdin="three\r\n\nfive")
+    assert run.ok("consume", name).lines == ["one", "two", "three", "", "five"]
+
+
+def test_keys_headers_partitions_and_offsets(run, name):
+    run.ok("topic", "create", name, "--partitions", "2")
+    shown = run.ok(
+        "produce",
+        name,
+        "-K",
+        ":",
+        "-H",
+        "a=1",
+        "-H",
+        "b",
+        "-p",
+        "1",
+        "--show-offsets",
+        stdin="k1:v1\nk2:v:2\n",
+    )
+    assert shown.lines == [f"{name}\t1\t0", f"{name}\t1\t1"]
+    assert run.ok("consume", name, "-k", "-H", "-o").lines == [
+        f"{name}-1\t0\tk1\ta=1,b=\tv1",
+        f"{name}-1\t1\tk2\ta=1,b=\tv:2",
+    ]
+    run.ok("produce", name, "v3", "--key", "k3", "-p", "0")
+    assert run.ok("consume", name, "--keys", "--partition", "0").lines == ["k3\tv3"]
+    assert run.ok("consume", name, "--partition", "1", "--from", "1").lines == ["v:2"]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("acks", ["all", "1"])
+def test_many_lines(run, name, compression, acks):
+    lines = [f"line {number}" for number in range(3000)]
+    run.ok("topic", "create", name)
+    run.ok("produce", name, "-z", compression, "--acks", acks, stdin="\n".join(lines))
+    assert run.ok("consume", name).lines == lines
+
+
+def test_json_goes_round(run, name):
+    record = {
+        "key": "k",
+        "value": {"a": [1, "ü"]},
+        "headers": {"h": "1"},
+        "partition": 0,
+        "timestamp_ms": int(time.time() * 1000) - 5000,
+    }
+    binary = {"value_base64": "//79", "key": None, "headers": [{"name": "x", "value": None}]}
+    run.ok("topic", "create", name, f"{name}-copy")
+    run.ok("produce", name, "--json", stdin=f"{json.dumps(record)}\n{json.dumps(binary)}\n")
+    printed = run.ok("consume", name, "--json")
+    first, second = map(json.loads, printed.lines)
+    assert (first["key"], first["value"], first["offset"]) == ("k", '{"a":[1,"ü"]}', 0)
+    assert first["timestamp_ms"] == record["timestamp_ms"]
+    assert first["headers"] == [{"name": "h", "value": "1"}]
+    assert (second["value_base64"], second["key"]) == ("//79", None)
+    assert second["headers"] == [{"name": "x", "value": None}]
+    run.ok("produce", f"{name}-copy", "--json", stdin=printed.out)
+    again = [json.loads(line) for line in run.ok("consume", f"{name}-copy", "--json").lines]
+    assert [{**line, "topic": name} for line in again] == [first, second]
+
+
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("nonsense", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ('{"value_base64": "!"}', "not base64"),
+        ('{"value": "a", "headers": 5}', "headers are"),
+        ('{"value": "a", "partition": "x"}', "partition is a number"),
+    ],
+)
+def test_json_that_is_none(run, name, line, expected):
+    run.ok("topic", "create", name)
+    outcome = run("produce", name, "--json", stdin=line)
+    assert outcome.code == 1 and expected in outcome.err
+
+
+def test_places_to_read_from(run, name):
+    now_ms = int(time.time() * 1000)
+    run.ok("topic", "create", name)
+    records = [{"value": str(age), "timestamp_ms": now_ms - age * 60_000} for age in (50, 40, 30, 20, 10)]
+    run.ok("produce", name, "--json", stdin="\n".join(map(json.dumps, records)))
+    for place, expected in [
+        ("earliest", ["50", "40", "30", "20", "10"]),
+        ("latest", []),
+        ("3", ["20", "10"]),
+        ("99", []),
+        ("-2", ["20", "10"]),
+        ("35m", ["30", "20", "10"]),
+        (f"@{now_ms - 20 * 60_000}", ["20", "10"]),
+        (time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(now_ms / 1000 - 15 * 60)), ["10"]),
+        ("2200-01-01", []),
+    ]:
+        assert run.ok("consume", name, "--from", place).lines == expected, place
+    assert run.ok("consume", name, "--max", "2").lines == ["50", "40"]
+    assert run.ok("consume", name, "--times", "-n", "1").out.startswith(time.strftime("20"))
+
+
+def test_following_ends_with_max(run, name):
+    run.ok("topic", "create", name)
+    run.ok("produce", name, "a", "b")
+    assert run.ok("consume", name, "--follow", "--max", "2").lines == ["a", "b"]
+
+
+def test_a_group_goes_on_where_it_was(run, name):
+    run.ok("topic", "create", name)
+    run.ok("produce", name, *"abcdef")
+    assert run.ok("consume", name, "--group", name, "--max", "2").lines == ["a", "b"]
+    assert run.ok("consume", name, "--group", name, "--max", "1").lines == ["c"]
+    assert run.ok("consume", name, "--group", name).lines == ["d", "e", "f"]
+    assert run.ok("consume", name, "--group", name).lines == []
+
+
+def test_several_topics(run, name):
+    for number in (1, 2):
+        run.ok("topic", "create", f"{name}-{number}")
+        run.ok("produce", f"{name}-{number}", str(number))
+    assert sorted(run.ok("consume", f"{name}-1", f"{name}-2").lines) == ["1", "2"]
+
+
+def test_what_cannot_be_read_or_written(run, name):
+    run.ok("topic", "create", name, "--set", "max.message.bytes=1000")
+    for arguments, code, expected in [
+        (("consume", f"{name}-x"), 1, "there is no topic"),
+        (("consume", name, "-p", "7"), 1, "has no partition 7"),
+        (("consume", name, "--from", "whenever"), 2, "is not a time"),
+        (("consume", name, "-g", "g", "-p", "0"), 2, "--group or --partition"),
+        (("consume", name, "-g", "g", "--from", "5"), 2, "reset-offsets"),
+        (("produce", name, "x", "-p", "7"), 1, "numbered from 0"),
+        (("produce", name, "x" * 2000), 1, "MESSAGE_TOO_LARGE"),
+        (("produce", name, "no separator", "-K", ":"), 1, "has no ':' in it"),
+    ]:
+        outcome = run(*arguments)
+        assert outcome.code == code, arguments
+        assert expected in " ".join(outcome.err.replace("│", " ").split())
