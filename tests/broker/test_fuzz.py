@@ -1,0 +1,68 @@
+"""Frames that nobody should send: each is answered or closes its connection, and nothing else happens."""
+
+import asyncio
+import logging
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.broker.dispatch import Dispatch
+from runnel.messages.api_versions import ApiVersionsRequest
+from runnel.ports.service import CloseConnection, Session
+from tests.broker.requests import batch, only, produce_to
+from tests.broker.world import BrokerWorld
+from tools.fuzz.mutate import mutated
+from tools.fuzz.samples import TOPIC, sample_frames
+
+SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "2"}
+FRAMES = 1500
+
+
+def test_mutated_requests_meet_no_bug(tmp_path, caplog):
+    """Requests of every API in every version, broken in one to three places, straight into dispatch."""
+    chance = random.Random()
+    seed = chance.randrange(2**32)
+    chance.seed(seed)
+    caplog.set_level(logging.ERROR)
+
+    async def story() -> None:
+        async with BrokerWorld(tmp_path, SETTINGS) as world:
+            await world.create(TOPIC, 2)
+            dispatch = Dispatch(world.broker)
+            pool = sample_frames(world.topic_id(TOPIC))
+            for number in range(FRAMES):
+                session = Session("fuzzer", number, "PLAINTEXT", number)
+                frame = bytearray(mutated(chance, pool)[4:])
+                try:
+                    dispatch.serve(memoryview(frame), session)
+                except CloseConnection:
+                    pass
+                finally:
+                    dispatch.finish_turn()
+                    dispatch.closed(session)
+                # Nobody may still look at the frame: the next one will be received over it.
+                frame[:] = bytes(len(frame))
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
+            client = await world.connect()
+            answer = only(await client.ask(produce_to(TOPIC, (0, batch(b"still here"))), 9))
+            assert answer.error_code == 0
+
+    asyncio.run(story())
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], f"seed {seed}"
+
+
+@settings(max_examples=30)
+@given(st.lists(st.binary(min_size=1, max_size=400), min_size=1, max_size=5))
+def test_any_bytes_in_any_pieces_cost_one_connection_at_most(tmp_path_factory, pieces):
+    async def story() -> None:
+        async with BrokerWorld(tmp_path_factory.mktemp("fuzz"), SETTINGS) as world:
+            stranger, friend = await world.connect(), await world.connect()
+            for piece in pieces:
+                stranger.writer.write(piece)
+                await asyncio.sleep(0)
+            assert (await friend.ask(ApiVersionsRequest(), 0)).error_code == 0
+            assert world.listener.memory.reserved_bytes <= world.listener.request_bytes_max
+
+    asyncio.run(story())
