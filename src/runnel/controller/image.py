@@ -11,7 +11,7 @@ ClusterRecord                                                            → clu
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 from runnel.controller.values import (
@@ -71,7 +71,8 @@ class MetadataImage:
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     _look_alikes: dict[str, list[str]] = field(default_factory=dict)
     """Names with '.' or '_', by the form in which metric names would confuse them."""
-    _states: dict[PartitionState, PartitionState] = field(default_factory=dict)
+    _states: dict[tuple[object, ...], PartitionState] = field(default_factory=dict)
+    """States by their values, so that equal ones are one object."""
     _names: list[str] | None = None
 
     def topic_configs(self, name: str) -> dict[str, str]:
@@ -148,9 +149,6 @@ class MetadataImage:
             )
         return topic
 
-    def _shared(self, state: PartitionState) -> PartitionState:
-        return self._states.setdefault(state, state)
-
     def _topic_created(self, record: TopicRecord) -> None:
         if record.name in self.topics or record.topic_id in self.topics_by_id:
             raise BadMetadata(f"the topic {record.name} is created twice")
@@ -176,20 +174,24 @@ class MetadataImage:
         partitions = self._topic_of(record.topic_id, record).partitions
         if record.partition_id != len(partitions):
             raise BadMetadata(f"partition {record.partition_id} is created where {len(partitions)} is next")
-        state = PartitionState(
-            replicas=tuple(record.replicas),
-            isr=tuple(record.isr),
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            directories=tuple(bytes(directory) for directory in record.directories),
-            adding=tuple(record.adding_replicas),
-            removing=tuple(record.removing_replicas),
-            recovery=record.leader_recovery_state,
-            eligible=tuple(record.eligible_leader_replicas or ()),
-            last_known_eligible=tuple(record.last_known_elr or ()),
+        # Looked up before it is made: of thousands of partitions hardly two kinds differ.
+        values = (
+            tuple(record.replicas),
+            tuple(record.isr),
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            tuple(record.directories),
+            tuple(record.adding_replicas),
+            tuple(record.removing_replicas),
+            record.leader_recovery_state,
+            tuple(record.eligible_leader_replicas or ()),
+            tuple(record.last_known_elr or ()),
         )
-        partitions.append(self._shared(state))
+        state = self._states.get(values)
+        if state is None:
+            state = self._states[values] = PartitionState(*values)
+        partitions.append(state)
         self.partition_count += 1
 
     def _partition_changed(self, record: PartitionChangeRecord) -> None:
@@ -214,7 +216,8 @@ class MetadataImage:
         if record.leader != UNCHANGED:
             # Naming a leader begins a new epoch also when it is the old one again.
             changes.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
-        topic.partitions[record.partition_id] = self._shared(replace(old, **changes))
+        state = replace(old, **changes)
+        topic.partitions[record.partition_id] = self._states.setdefault(astuple(state), state)
 
     def _config_changed(self, record: ConfigRecord) -> None:
         resource = ConfigResource(record.resource_type, record.resource_name)

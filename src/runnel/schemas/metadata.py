@@ -329,7 +329,11 @@ def decode_metadata_record(value: Buffer) -> MetadataRecord | UnknownRecord:
     """Read a record back; what this release cannot know is told apart, damage is MalformedMessage."""
     # A copy, because decoded fields are views and would keep the whole batch in memory.
     value = bytes(value)
-    (frame_version, kind, version), position = _read_varints(value, 3)
+    if len(value) >= 3 and value[0] == _FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
+        # All but a few: a node that starts reads tens of thousands of these.
+        frame_version, kind, version, position = value[0], value[1], value[2], 3
+    else:
+        (frame_version, kind, version), position = _read_varints(value, 3)
     if frame_version != _FRAME_VERSION:
         raise MalformedMessage(f"metadata records have frame version {_FRAME_VERSION}, not {frame_version}")
     if kind not in METADATA_RECORDS:
