@@ -29,6 +29,16 @@ class SimClock:
         return int(self._loop.time() * 1000)
 
 
+class SimTimers:
+    """Callbacks in virtual time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
 class SimEntropy:
     """Randomness that the seed repeats."""
 

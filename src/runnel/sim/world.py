@@ -12,11 +12,10 @@ from runnel.broker.dispatch import Dispatch
 from runnel.broker.running import start_broker
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
-from runnel.server.shells import LoopTimers
 from runnel.sim.files import PowerCut, SimFiles
 from runnel.sim.loop import NothingWillHappen, VirtualLoop
 from runnel.sim.network import Line
-from runnel.sim.shells import SimClock, SimEntropy, SimWorkers
+from runnel.sim.shells import SimClock, SimEntropy, SimTimers, SimWorkers
 
 UPKEEP_SECONDS = 0.5
 SETTINGS = {
@@ -105,7 +104,7 @@ class Life:
             host="sim",
             port=1,
             clock=clock,
-            timers=LoopTimers(self.loop),
+            timers=SimTimers(self.loop),
             disk=disk,
             entropy=entropy,
             settings=Settings(self.world.settings),
