@@ -1,0 +1,85 @@
+"""Every command explains itself, with an example, at once."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from runnel.server.cli.app import app
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name), command
+
+
+ALL = dict(commands(typer.main.get_command(app)))
+
+
+def test_the_commands_that_people_know():
+    assert {" ".join(path) for path in ALL} == {
+        "serve",
+        "demo",
+        "topic list",
+        "topic describe",
+        "topic create",
+        "topic alter",
+        "topic delete",
+        "group list",
+        "group describe",
+        "group reset-offsets",
+        "group delete",
+        "group delete-offsets",
+        "config describe",
+        "config alter",
+        "produce",
+        "consume",
+        "log dump",
+        "bench",
+        "version",
+    }
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_has_a_sentence_an_example_and_says_what_options_do(path, run):
+    command = ALL[path]
+    assert command.help.strip().splitlines()[0].endswith(".")
+    assert f"Example: runnel {' '.join(path)}" in command.help.replace("seq 1000 | ", "")
+    for parameter in command.params:
+        assert getattr(parameter, "help", None), f"{' '.join(path)} {parameter.name} has no help"
+    assert run.ok(*path, "--help").out
+
+
+def test_help_imports_nothing_of_the_broker():
+    program = (
+        "import sys, contextlib\n"
+        "from runnel.server.cli import main\n"
+        "with contextlib.suppress(SystemExit): main(['--help'])\n"
+        "loaded = [name for name in sys.modules if name.startswith(('runnel', 'asyncio'))]\n"
+        "print(*loaded, file=sys.stderr)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = set(ended.stderr.split())
+    assert {name for name in loaded if not name.startswith("runnel.server.cli")} == {
+        "runnel",
+        "runnel.server",
+    }
+
+
+def test_output_to_a_closed_pipe_is_no_error(run, name):
+    run.ok("topic", "create", name)
+    run.ok("produce", name, stdin="x\n" * 50_000)
+    command = f"{sys.executable} -m runnel.server.cli consume {name} -b {run.address} | head -1"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "x\n", "")
+
+
+def test_version(run):
+    assert set(run.ok("version", "--json").json) == {"runnel", "python", "platform"}
+    assert run.ok("version").out.startswith("runnel ")

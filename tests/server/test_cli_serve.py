@@ -1,0 +1,113 @@
+"""`runnel serve` as people start it: a process, a port, a signal."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from runnel.client.sync import SyncClient
+
+COMMAND = [sys.executable, "-m", "runnel.server.cli"]
+
+
+def environment(**more: str) -> dict[str, str]:
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("RUNNEL_")}
+    return {**plain, **more}
+
+
+@contextmanager
+def serving(folder: Path, *arguments: str, **variables: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A broker process and its address; what it says goes to a file."""
+    said = folder / "said"
+    with said.open("wb") as output:
+        process = subprocess.Popen(
+            [*COMMAND, "serve", *arguments],
+            cwd=folder,
+            env=environment(**variables),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    with process:
+        try:
+            while not said.read_text().endswith("stop with Ctrl-C\n"):
+                assert process.poll() is None, said.read_text()
+                time.sleep(0.01)
+            yield said.read_text().split()[3], process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_is_and_ends_cleanly(tmp_path, stop):
+    with serving(tmp_path, "--data-dir", "here", "--listen", "127.0.0.1:0") as (address, process):
+        with SyncClient(address) as client:
+            client.send("orders", b"a cup of tea")
+        process.send_signal(stop)
+        assert process.wait(timeout=30) == 0
+    assert (tmp_path / "said").read_text().splitlines() == [
+        f"runnel listens at {address}",
+        f"data is in {tmp_path / 'here'}",
+        "stop with Ctrl-C",
+        "stopped",
+    ]
+    with (
+        serving(tmp_path, "-d", "here", "-l", "127.0.0.1:0") as (address, _),
+        SyncClient(address) as client,
+    ):
+        assert [message.value for message in client.read("orders")] == [b"a cup of tea"]
+
+
+def test_a_connected_client_does_not_keep_it_from_stopping(tmp_path):
+    with serving(tmp_path, "--listen", "127.0.0.1:0") as (address, process), SyncClient(address) as client:
+        client.send("orders", b"x")
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    assert (tmp_path / "runnel-data").is_dir()
+
+
+def test_all_layers_of_settings(tmp_path):
+    (tmp_path / "broker.toml").write_text("num.partitions = 2\n[log.retention]\nhours = 5\n")
+    with (
+        serving(
+            tmp_path,
+            *("--config", "broker.toml", "--node-id", "7", "--set", "num.partitions=4"),
+            RUNNEL_SET_NUM_PARTITIONS="3",
+            RUNNEL_LISTEN="127.0.0.1:0",
+            RUNNEL_DATA_DIR="elsewhere",
+        ) as (address, _),
+        SyncClient(address) as client,
+    ):
+        client.send("orders", b"x")
+        assert len(client.run(lambda cluster: cluster.topic("orders")).partitions) == 4
+        assert client.run(lambda cluster: cluster.refresh([])).brokers[0].node_id == 7
+    assert (tmp_path / "elsewhere").is_dir()
+
+
+def test_what_keeps_it_from_starting_is_one_sentence(run, runnel_session, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def refused(*arguments: str) -> str:
+        outcome = run("serve", "--data-dir", "data", "--listen", "127.0.0.1:0", *arguments)
+        assert (outcome.code, outcome.out) == (1, "")
+        assert outcome.err.startswith("error: ") and outcome.err.count("\n") == 1, outcome.err
+        return str(outcome.err)
+
+    (tmp_path / "file").write_text("")
+    address = runnel_session.bootstrap_servers
+    for arguments, expected in [
+        (["--data-dir", runnel_session.data_dir], "another broker is using the data folder"),
+        (["--listen", address], f"cannot listen at PLAINTEXT://{address}: Address already in use"),
+        (["--data-dir", "file"], "cannot use the data folder"),
+        (["--set", "no.such.setting=1"], "no.such.setting"),
+        (["--set", "log.retention.hours=soon"], "log.retention.hours"),
+        (["--set", "nonsense"], "is not of the form key=value"),
+        (["--config", "missing.toml"], "cannot read the settings file"),
+        (["--listen", "here"], "is not a listener address"),
+    ]:
+        assert expected in refused(*arguments)

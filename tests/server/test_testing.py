@@ -1,0 +1,137 @@
+"""The broker inside a test: `runnel.testing.Broker` and the pytest fixtures."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import aiokafka
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from runnel.client.errors import NoBroker
+from runnel.client.sync import SyncClient
+from runnel.server.layers import BadSettings
+from runnel.testing import Broker
+
+
+def test_a_stranger_can_use_it(runnel):
+    producer = KafkaProducer(bootstrap_servers=runnel.bootstrap_servers)
+    producer.send("orders", b"tea").get(timeout=20)
+    producer.close()
+    consumer = KafkaConsumer(
+        "orders", bootstrap_servers=runnel.bootstrap_servers, auto_offset_reset="earliest", group_id="g"
+    )
+    assert next(consumer).value == b"tea"
+    consumer.close()
+
+
+def test_async_with():
+    async def play() -> None:
+        async with Broker() as broker:
+            producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+            await producer.start()
+            assert (await producer.send_and_wait("orders", b"tea")).offset == 0
+            await producer.stop()
+
+    asyncio.run(play())
+
+
+def test_nothing_is_left_behind():
+    threads = set(threading.enumerate())
+    with Broker() as broker:
+        folder, address = Path(str(broker.data_dir)), broker.bootstrap_servers
+        assert folder.is_dir()
+    assert not folder.exists()
+    assert {thread for thread in threading.enumerate() if thread.is_alive()} <= threads
+    with pytest.raises(NoBroker):
+        SyncClient(address)
+
+
+def test_a_restart_keeps_port_and_data():
+    with Broker() as broker:
+        address = broker.bootstrap_servers
+        with broker.client() as client:
+            client.send("orders", b"tea")
+        broker.restart()
+        assert broker.bootstrap_servers == address
+        with broker.client() as client:
+            assert [message.value for message in client.read("orders")] == [b"tea"]
+
+
+def test_a_given_folder_is_kept(tmp_path):
+    for expected in ([], [b"tea"]):
+        with Broker(data_dir=tmp_path / "data") as broker, broker.client() as client:
+            client.create_topic("orders") if not expected else None
+            assert [message.value for message in client.read("orders")] == expected
+            client.send("orders", b"tea")
+
+
+def test_settings():
+    with (
+        Broker({"num.partitions": 3, "auto.create.topics.enable": True}) as broker,
+        broker.client() as client,
+    ):
+        client.send("orders", b"tea")
+        assert len(client.run(lambda cluster: cluster.topic("orders")).partitions) == 3
+
+
+@pytest.mark.runnel({"num.partitions": 5})
+def test_settings_by_marker(runnel):
+    with runnel.client() as client:
+        client.send("orders", b"tea")
+        assert len(client.run(lambda cluster: cluster.topic("orders")).partitions) == 5
+
+
+def test_what_cannot_start_says_so_and_leaves_nothing():
+    with Broker() as broker:
+        second = Broker(port=broker.port)
+        with pytest.raises(BadSettings, match="cannot listen"), second:
+            pass
+        assert second.data_dir is None
+        with pytest.raises(RuntimeError, match="running already"):
+            broker.start()
+
+
+def test_two_brokers_do_not_know_each_other():
+    with Broker() as one, Broker() as two, one.client() as first, two.client() as second:
+        first.send("orders", b"tea")
+        assert (first.topics(), second.topics()) == (["orders"], [])
+
+
+def test_the_fixtures_in_somebodys_project(tmp_path):
+    (tmp_path / "test_theirs.py").write_text(
+        """
+import pytest
+
+def test_fresh(runnel):
+    with runnel.client() as client:
+        client.send("mine", b"x")
+        assert client.topics() == ["mine"]
+
+def test_fresh_again(runnel):
+    with runnel.client() as client:
+        assert client.topics() == []
+
+@pytest.mark.runnel({"num.partitions": 2})
+def test_marked(runnel):
+    with runnel.client() as client:
+        client.send("mine", b"x")
+        assert len(client.run(lambda cluster: cluster.topic("mine")).partitions) == 2
+
+def test_shared(runnel_session):
+    with runnel_session.client() as client:
+        client.send("ours", b"x")
+
+def test_shared_still(runnel_session):
+    with runnel_session.client() as client:
+        assert client.topics() == ["ours"]
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-p", "no:randomly", "-W", "error"]
+    ended = subprocess.run(
+        [*command, str(tmp_path)], cwd=tmp_path, capture_output=True, text=True, timeout=100
+    )
+    assert ended.returncode == 0, ended.stdout
+    assert "5 passed" in ended.stdout
