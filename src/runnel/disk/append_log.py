@@ -41,7 +41,10 @@ class AppendLog:
         "_rolls",
         "_staged",
         "_tail_bytes",
+        "can_heal",
         "config",
+        "drops",
+        "drops_durable",
         "durable_offset",
         "end_offset",
         "epochs",
@@ -85,7 +88,9 @@ class AppendLog:
         """Closed segments not yet durable with all that belongs to them, and the producers at their end."""
         self.epochs_changed = False
         self.folder_changed = False
-        """Were files made or renamed in our folder that a power cut could still bring back?"""
+        """Were files made, renamed or cut in our folder, and could a power cut still undo it?"""
+        self.drops = self.drops_durable = 0
+        """How often old segments were let go, and how often of that a power cut can no longer undo."""
         self.is_new = False
         """Was our folder made in this run, and could a power cut still take it?"""
         self.sync_ceiling = FOREVER
@@ -95,7 +100,9 @@ class AppendLog:
         self.loose_snapshot_offset = -1
         """A producer snapshot at the end of the last clean run, which no segment is named after."""
         self.failure: str | None = None
-        """Why nothing may be written until the files have been looked at again."""
+        """Why nothing may be written."""
+        self.can_heal = False
+        """May the files be looked at again, and all be well?"""
         self._home = home
         self._producers = producers
         """None while nobody has asked since a clean start."""
@@ -119,6 +126,30 @@ class AppendLog:
             return self.durable_offset
         return min(self.durable_offset, self.unsealed[0][0].base_offset)
 
+    @property
+    def start_is_told_by_files(self) -> bool:
+        """Does the name of the first segment tell where the log begins, also after a power cut?"""
+        is_first = self.log_start_offset == self.segments.segments[0].base_offset
+        return is_first and self.drops == self.drops_durable
+
+    @property
+    def needs_sync(self) -> bool:
+        """Could a power cut change anything here?"""
+        return (
+            self.durable_offset < self.written_offset
+            or self.folder_changed
+            or self.epochs_changed
+            or self.is_new
+            or bool(self.unsealed)
+        )
+
+    @property
+    def has_unsaved_producers(self) -> bool:
+        """Do we remember producers that no snapshot at the end of the log tells of?"""
+        if self.loose_snapshot_offset == self.written_offset:
+            return False
+        return self._producers is None or len(self._producers) > 0
+
     def configure(self, config: LogConfig) -> None:
         self.config = config
         self._is_flushed_by_time = config.flush_policy is FlushPolicy.INTERVAL or config.flush_ms < FOREVER
@@ -134,8 +165,19 @@ class AppendLog:
             # No producer has written since the snapshot of the clean shutdown, or we would have been asked.
             self._producers = read_snapshot(self.segments, self.loose_snapshot_offset)
             if self._producers is None:
-                self._producers = load_producers(self.segments, self.written_offset, self._home.now_ms())
+                now_ms = self._home.now_ms()
+                self._producers, _ = load_producers(self.segments, self.written_offset, now_ms)
         return self._producers
+
+    def fail(self, reason: str, *, can_heal: bool) -> None:
+        """Take nothing more, for this reason; reading goes on."""
+        self.failure = reason
+        self.can_heal = can_heal
+
+    def heal(self) -> None:
+        """The files are as they should be again."""
+        self.failure = None
+        self.can_heal = False
 
     def forget_hints(self) -> None:
         """Batches have moved: readers search for their places again."""
@@ -242,6 +284,21 @@ class AppendLog:
         self._look_at_the_tail()
         self._home.seal_soon(self)
 
+    def was_cut(self, end_offset: int) -> None:
+        """The log's end was taken off: nothing that was remembered of it is true any more."""
+        assert not self._staged
+        self.end_offset = self.written_offset = end_offset
+        self.epochs_changed |= self.epochs.truncate_to(end_offset)
+        self.loose_snapshot_offset = -1
+        self._producers, _ = load_producers(self.segments, end_offset, self._home.now_ms())
+        self.forget_hints()
+        self._rolls.clear()
+        self._look_at_the_tail()
+
+    def store_recovery_point(self) -> None:
+        """Write down that less is durable than was; durable on return."""
+        self._home.store_recovery_points()
+
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have not been heard of for long."""
         if self._producers is not None and len(self._producers):
@@ -254,6 +311,8 @@ class AppendLog:
         active = self.segments.active
         if active.offsets is None:
             self._load_indexes(active)
+        # They grow beyond their files now: opening another file must not drop them.
+        active.has_index_files = False
         if self._rolls:
             self._write_with_rolls()
             return
@@ -329,7 +388,8 @@ class AppendLog:
             undo_runs(self.segments, runs)
         except OSError as second:
             # Bytes that nobody was promised stand behind the end: nothing may follow them.
-            self.failure = f"{self.segments.folder} could not be cut back after a failed write: {second}"
+            self.fail(f"{self.segments.folder} could not be cut back: {second}", can_heal=True)
+        self.folder_changed = True
         self._staged.clear()
         self._rolls.clear()
         if self._producers is not None:

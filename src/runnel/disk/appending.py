@@ -44,6 +44,7 @@ def write_runs(segments: LogFiles, runs: list[Run]) -> None:
 
 def undo_runs(segments: LogFiles, runs: list[Run]) -> None:
     """Make the files be as before `write_runs`; OSError if even that fails."""
+    has_removed = False
     for run in runs:
         if run.snapshot is None:
             if segments.files.exists(segments.path(run.segment, LOG)):
@@ -53,6 +54,10 @@ def undo_runs(segments: LogFiles, runs: list[Run]) -> None:
             path = segments.path(run.segment, LOG)
             if segments.files.exists(path):
                 segments.files.remove(path)
+                has_removed = True
+    if has_removed:
+        # A segment that came back later could follow on what is written instead of it.
+        segments.files.sync_folder(segments.folder)
 
 
 def write_all(file: File, buffers: Sequence[Bytes], position: int) -> None:

@@ -14,3 +14,18 @@ def replace_file(files: Files, folder: str, name: str, data: bytes, *, sync: boo
     files.rename(temporary, f"{folder}/{name}")
     if sync:
         files.sync_folder(folder)
+
+
+def remove_if_there(files: Files, path: str) -> None:
+    """Remove a file that may be gone already."""
+    if files.exists(path):
+        files.remove(path)
+
+
+def make_durable_folder(files: Files, path: str) -> None:
+    """Make a folder, and those above it, that a power cut does not take."""
+    if not files.exists(path):
+        parent = path.rpartition("/")[0] or "/"
+        make_durable_folder(files, parent)
+        files.make_folder(path)
+        files.sync_folder(parent)

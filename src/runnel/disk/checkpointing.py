@@ -73,13 +73,13 @@ class Checkpoints:
         return points
 
     def log_starts_of(self, logs: Iterable[DiskLog]) -> Offsets:
-        """The log starts that the first segment's name does not already tell."""
+        """The log starts that their files do not already tell."""
         starts = dict(self.log_starts.stored)
         for log in logs:
-            if log.log_start_offset > log.segments.segments[0].base_offset:
-                starts[log.name] = log.log_start_offset
-            else:
+            if log.start_is_told_by_files:
                 starts.pop(log.name, None)
+            else:
+                starts[log.name] = log.log_start_offset
         return starts
 
     def forget(self, name: TopicPartition) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterable
 
 from runnel.disk.append_log import AppendLog
-from runnel.disk.producers_on_disk import snapshot_path
+from runnel.disk.producers_on_disk import snapshot_path, write_snapshot
 from runnel.disk.syncing import SyncJob, begin_sync, finish_sync
 from runnel.log.manifest import LogEntry, SegmentEntry
 from runnel.log.producer_snapshot import encode_producers
@@ -52,8 +52,7 @@ class _Closing:
         segments.write_indexes(segments.active, sync=True)
         former = log.loose_snapshot_offset
         if len(log.producer_state()):
-            path = snapshot_path(segments, log.written_offset)
-            segments.files.write(path, self._snapshot, sync=True)
+            write_snapshot(segments, log.written_offset, self._snapshot)
             log.loose_snapshot_offset = log.written_offset
         segments.files.sync_folder(segments.folder)
         is_loose = all(segment.base_offset != former for segment in segments.segments)
@@ -84,11 +83,5 @@ def entry_of(log: AppendLog) -> LogEntry:
 
 def _has_changed(log: AppendLog) -> bool:
     active = log.segments.active
-    return (
-        log.durable_offset < log.written_offset
-        or log.epochs_changed
-        or log.folder_changed
-        or log.is_new
-        or bool(log.unsealed)
-        or (active.size_bytes > 0 and not active.has_index_files)
-    )
+    has_stale_indexes = active.size_bytes > 0 and not active.has_index_files
+    return log.needs_sync or log.has_unsaved_producers or has_stale_indexes

@@ -5,7 +5,7 @@ from asyncio import Future
 from collections.abc import Iterable, Mapping
 
 from runnel.disk.append_log import AppendLog
-from runnel.disk.atomic import replace_file
+from runnel.disk.atomic import make_durable_folder, replace_file
 from runnel.disk.checkpointing import Checkpoints
 from runnel.disk.closing import close_logs
 from runnel.disk.disk_log import DiskLog
@@ -53,7 +53,7 @@ class DataDirectory:
         self._upkeep_workers = upkeep_workers
         self._open_files = OpenFiles(files, open_files_max)
         self._logs: dict[TopicPartition, DiskLog] = {}
-        files.make_folder(self._path)
+        make_durable_folder(files, self._path)
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
         self._properties = self._load_properties(entropy)
         self._closed_logs = self._take_manifest()
@@ -107,7 +107,7 @@ class DataDirectory:
         log = self._logs.pop(partition, None)
         self._closed_logs.pop(partition, None)
         if log is not None:
-            log.failure = f"{partition} was removed"
+            log.fail(f"{partition} was removed", can_heal=False)
             for segment in log.segments.segments:
                 log.segments.forget(segment)
         try:
@@ -158,8 +158,10 @@ class DataDirectory:
         """Clean shutdown: make everything durable and write the manifest that the next start believes."""
         if self._lock is None:
             return
+        self._upkeep.close()
         self._commit.close()
         entries = close_logs(self._logs.values(), self._sync_workers)
+        self._removal.finish()
         self._sync_workers.close()
         self._upkeep_workers.close()
         try:
@@ -169,6 +171,7 @@ class DataDirectory:
         except OSError as error:
             logger.warning("%s is not closed cleanly: %s", self._path, error)
         for log in self._logs.values():
+            log.fail(f"{self._path} is closed", can_heal=False)
             for segment in log.segments.segments:
                 log.segments.forget(segment)
         self._lock = None

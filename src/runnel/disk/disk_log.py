@@ -94,16 +94,33 @@ class DiskLog(AppendLog):
     def delete_records_before(self, offset: int) -> None:
         if offset > self.written_offset:
             raise self._out_of_range(offset)
-        if offset <= self.log_start_offset:
+        if offset <= self.log_start_offset and self.start_is_told_by_files:
             return
         former = self.log_start_offset
-        self.log_start_offset = offset
+        self.log_start_offset = max(offset, former)
         try:
             self._home.store_log_starts()
         except OSError as error:
             self.log_start_offset = former
             raise StorageFailed(f"{self.segments.folder}: {error}") from error
         surgery.drop_below_start(self)
+
+    def truncate_to(self, offset: int) -> None:
+        try:
+            surgery.truncate_to(self, offset)
+        except (OSError, CorruptBatch) as error:
+            raise self._half_cut(error) from error
+
+    def restart_at(self, offset: int) -> None:
+        try:
+            surgery.restart_at(self, offset)
+        except (OSError, CorruptBatch) as error:
+            raise self._half_cut(error) from error
+
+    def _half_cut(self, error: Exception) -> StorageFailed:
+        # What is in memory may no longer be what is in the files; the next start sorts it out.
+        self.fail(f"{self.segments.folder} could not be cut: {error}", can_heal=False)
+        return StorageFailed(str(self.failure))
 
     def closed_segments(self) -> list[Segment]:
         """The segments that nothing is appended to any more, oldest first."""

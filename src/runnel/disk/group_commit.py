@@ -20,7 +20,7 @@ class GroupCommit:
     def __init__(self, workers: Workers, seal_workers: Workers) -> None:
         self._workers = workers
         self._seal_workers = seal_workers
-        self._running: dict[AppendLog, list[Future[int]]] = {}
+        self._running: dict[AppendLog, tuple[SyncJob, list[Future[int]]]] = {}
         self._next: dict[AppendLog, list[Future[int]]] = {}
         self._is_closed = False
 
@@ -29,7 +29,7 @@ class GroupCommit:
         future: Future[int] = get_running_loop().create_future()
         if log.failure is not None:
             future.set_exception(StorageFailed(log.failure))
-        elif log.durable_offset == log.written_offset and log not in self._running:
+        elif not log.needs_sync and log not in self._running:
             future.set_result(log.durable_offset)
         else:
             self._next.setdefault(log, []).append(future)
@@ -38,7 +38,7 @@ class GroupCommit:
 
     def flush(self, log: AppendLog) -> None:
         """Make the log durable; nobody waits for it."""
-        if log.failure is None and log.durable_offset < log.written_offset:
+        if log.failure is None and log.needs_sync:
             self._next.setdefault(log, [])
             self._start_if_idle(log)
 
@@ -51,8 +51,17 @@ class GroupCommit:
         return log in self._running
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Start nothing more, and wait for what is under way."""
         self._is_closed = True
+        self._seal_workers.drain()
+        self._workers.drain()
+        for job, _ in list(self._running.values()):
+            if isinstance(job.outcome, bool):
+                self._done(job, job.outcome, None)
+            else:
+                self._done(job, None, job.outcome or OSError("it did not end"))
+        for waiters in self._next.values():
+            _fail(waiters, StorageFailed("the data directory is closed"))
 
     def _start_if_idle(self, log: AppendLog) -> None:
         if log not in self._running and not self._is_closed:
@@ -61,19 +70,21 @@ class GroupCommit:
     def _begin(
         self, log: AppendLog, waiters: "list[Future[int]]", workers: Workers, with_active: bool
     ) -> None:
-        self._running[log] = waiters
         try:
             job = begin_sync(log, with_active=with_active)
         except OSError as failure:
             # A file could not be opened: nothing was tried, so nothing is lost that was not before.
-            del self._running[log]
             _fail(waiters, StorageFailed(f"{log.segments.folder}: {failure}"))
             return
+        self._running[log] = job, waiters
         workers.submit(job.run, partial(self._done, job))
 
     def _done(self, job: SyncJob, sealed: bool | None, failure: BaseException | None) -> None:
         log = job.log
-        waiters = self._running.pop(log)
+        running, waiters = self._running.get(log, (None, []))
+        if running is not job:
+            return
+        del self._running[log]
         if failure is not None:
             fail_sync(job, failure)
             refusal = StorageFailed(str(log.failure))

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from runnel.batch.header import NO_TIMESTAMP
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
-from runnel.disk.walk import find_batch, walk_headers_of_file
+from runnel.disk.walk import find_batch, walk_headers_of_file, walk_places
 from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import INDEX, LOG, TIME_INDEX, offset_name
 from runnel.ports.files import File, Files
@@ -61,10 +61,19 @@ class LogFiles:
         start = self.offsets_of(segment).position_before(offset)
         return find_batch(self.open(segment), start, segment.size_bytes, offset)[0]
 
-    def after(self, segment: Segment) -> Segment | None:
-        """The segment that follows, if there is one."""
-        found = self.segment_of(segment.base_offset) + 1
-        return self.segments[found] if found < len(self.segments) else None
+    def base_offset_at(self, segment: Segment, position: int) -> int:
+        """The base offset of the batch at this position, or the offset after the segment's end."""
+        if position >= segment.size_bytes:
+            return segment.next_offset
+        return next(walk_places(self.open(segment), position, segment.size_bytes))[2]
+
+    def cut(self, segment: Segment, size_bytes: int, next_offset: int, interval_bytes: int) -> None:
+        """Let the segment end at this size, in its file and in memory."""
+        file = self.open(segment, create=segment.size_bytes == 0)
+        file.truncate(size_bytes)
+        segment.size_bytes = size_bytes
+        self.rebuild_indexes(segment, interval_bytes)
+        segment.next_offset = next_offset
 
     def offsets_of(self, segment: Segment) -> OffsetIndex:
         if segment.offsets is None:
@@ -111,7 +120,6 @@ class LogFiles:
         scratch.start_indexes()
         for _, header in walk_headers_of_file(self.open(segment), 0, segment.size_bytes):
             scratch.appended(header, interval_bytes)
-        scratch.close_time_index()
         segment.offsets, segment.times = scratch.offsets, scratch.times
         segment.max_timestamp = scratch.max_timestamp
         segment.max_timestamp_offset = scratch.max_timestamp_offset

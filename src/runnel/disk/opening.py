@@ -1,8 +1,10 @@
 """How a log comes to be: from the manifest of a clean shutdown, from its files, or new."""
 
+from runnel.disk.atomic import remove_if_there
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.home import Home
 from runnel.disk.log_files import LogFiles
+from runnel.disk.producers_on_disk import write_snapshot
 from runnel.disk.recovery import Recovery
 from runnel.disk.segment import Segment
 from runnel.log.checkpoints import (
@@ -13,6 +15,7 @@ from runnel.log.checkpoints import (
 from runnel.log.epochs import Epochs
 from runnel.log.manifest import LogEntry
 from runnel.log.names import INDEX, LOG, PARTITION_METADATA, TIME_INDEX
+from runnel.log.producer_snapshot import encode_producers
 from runnel.log.producers import Producers
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
@@ -88,7 +91,7 @@ def recover_log(
     end_offset = segments.active.next_offset
     if log_start_offset > end_offset and recovered.damage is None:
         # Deleting was promised, the deleted records were not: offsets that were given out stay given out.
-        _start_over(segments, log_start_offset)
+        _start_over(segments, log_start_offset, recovered.producers)
     log = DiskLog(
         name,
         topic_id,
@@ -100,24 +103,24 @@ def recover_log(
         producers=recovered.producers,
     )
     log.durable_offset = min(recovered.durable_offset, log.end_offset)
-    log.failure = recovered.damage
-    # Segments behind the recovery point may lack their indexes, and the folder may be half synced.
-    log.unsealed = [
-        (segment, None) for segment in segments.segments[:-1] if segment.next_offset > log.durable_offset
-    ]
+    if recovered.damage is not None:
+        log.fail(recovered.damage, can_heal=False)
+    log.unsealed = [entry for entry in recovered.unsealed if entry[0] in segments.segments]
+    # The folder may be half synced.
     log.epochs_changed = log.folder_changed = log.is_new = True
     return log
 
 
-def _start_over(segments: LogFiles, offset: int) -> None:
-    """Remove all segments and begin an empty one, whose file remembers the offset."""
-    for segment in segments.segments:
-        segments.forget(segment)
-        for suffix in (INDEX, TIME_INDEX, LOG):
-            path = segments.path(segment, suffix)
-            if segments.files.exists(path):
-                segments.files.remove(path)
+def _start_over(segments: LogFiles, offset: int, producers: Producers) -> None:
+    """Remove all segments and begin an empty one, whose file remembers the offset. Safe to be cut short."""
+    former = segments.segments
     segment = Segment(offset)
     segment.start_indexes()
     segments.segments = [segment]
     segments.open(segment, create=True)
+    write_snapshot(segments, offset, encode_producers(producers))
+    segments.files.sync_folder(segments.folder)
+    for segment in former:
+        segments.forget(segment)
+        for suffix in (INDEX, TIME_INDEX, LOG):
+            remove_if_there(segments.files, segments.path(segment, suffix))

@@ -2,15 +2,21 @@
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.header import BatchHeader, read_header
+from runnel.disk.atomic import replace_file
 from runnel.disk.log_files import LogFiles
 from runnel.disk.reading import walk_batches
 from runnel.log.names import SNAPSHOT, offset_name, offset_of
-from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers
+from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers, encode_producers
 from runnel.log.producers import Producers
 
 
 def snapshot_path(segments: LogFiles, offset: int) -> str:
     return f"{segments.folder}/{offset_name(offset, SNAPSHOT)}"
+
+
+def write_snapshot(segments: LogFiles, offset: int, snapshot: bytes) -> None:
+    """Durable on return. In one step, since one of the same offset may be all that is known of its producers."""
+    replace_file(segments.files, segments.folder, offset_name(offset, SNAPSHOT), snapshot, sync=True)
 
 
 def snapshot_offsets(names: list[str]) -> list[int]:
@@ -43,12 +49,19 @@ def newest_snapshot(segments: LogFiles, end_offset: int) -> tuple[int, Producers
     return first_offset, Producers()
 
 
-def load_producers(segments: LogFiles, end_offset: int, now_ms: int) -> Producers:
-    """The producers up to `end_offset`: the newest snapshot, and what was written after it."""
+def load_producers(segments: LogFiles, end_offset: int, now_ms: int) -> tuple[Producers, dict[int, bytes]]:
+    """The producers up to `end_offset`: the newest snapshot, and what was written after it.
+
+    Also the snapshots that are due where segments end on the way.
+    """
     start_offset, producers = newest_snapshot(segments, end_offset)
-    for batch in walk_batches(segments, start_offset, end_offset):
-        replay_producer(producers, read_header(batch), batch, now_ms)
-    return producers
+    due: dict[int, bytes] = {}
+    for segment in segments.segments[segments.segment_of(start_offset) :]:
+        for batch in walk_batches(segments, max(start_offset, segment.base_offset), segment.next_offset):
+            replay_producer(producers, read_header(batch), batch, now_ms)
+        if segment.next_offset > start_offset:
+            due[segment.next_offset] = encode_producers(producers)
+    return producers, due
 
 
 def replay_producer(producers: Producers, header: BatchHeader, batch: memoryview, now_ms: int) -> None:

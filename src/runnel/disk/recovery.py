@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import BatchHeader, read_header
+from runnel.disk.atomic import remove_if_there
 from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snapshot_path
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
@@ -22,6 +23,7 @@ from runnel.log.checkpoints import DamagedCheckpoint, decode_epochs
 from runnel.log.epochs import Epochs
 from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import (
+    CLEAN_UP_TO,
     CLEANED,
     COMPACTION_SWAP,
     DELETED,
@@ -49,6 +51,8 @@ class Recovered:
     epochs: Epochs
     producers: Producers
     durable_offset: int
+    unsealed: list[tuple[Segment, bytes | None]]
+    """Closed segments that may lack their indexes, and the snapshots at their ends if these are missing."""
     damage: str | None = None
     """What is wrong with records that were durable once; the log may be read, not written."""
 
@@ -63,6 +67,7 @@ class Recovery:
         self._recovery_point = recovery_point
         self._epochs = Epochs()
         self._damage: str | None = None
+        self._has_removed = False
 
     def run(self, log_start_offset: int, now_ms: int) -> Recovered:
         names = self._tidy()
@@ -72,11 +77,25 @@ class Recovery:
         end_offset = self._segments.active.next_offset
         # An epoch may have begun at the very end, without a record.
         self._epochs.truncate_to(end_offset + 1)
+        if self._damage is None:
+            self._remove_snapshots_behind(end_offset, names)
+        producers, snapshots = load_producers(self._segments, end_offset, now_ms)
+        durable_offset = min(self._recovery_point, end_offset)
+        unsealed = [
+            (segment, snapshots.get(segment.next_offset))
+            for segment in self._segments.segments[:-1]
+            if segment.next_offset > durable_offset
+        ]
+        return Recovered(self._epochs, producers, durable_offset, unsealed, self._damage)
+
+    def _remove_snapshots_behind(self, end_offset: int, names: list[str]) -> None:
         for offset in snapshot_offsets(names):
-            if offset > end_offset and self._damage is None:
-                self._files.remove(snapshot_path(self._segments, offset))
-        producers = load_producers(self._segments, end_offset, now_ms)
-        return Recovered(self._epochs, producers, min(self._recovery_point, end_offset), self._damage)
+            if offset > end_offset:
+                remove_if_there(self._files, snapshot_path(self._segments, offset))
+                self._has_removed = True
+        if self._has_removed:
+            # What came back later would be taken for a part of what is written from now on.
+            self._files.sync_folder(self._segments.folder)
 
     def _tidy(self) -> list[str]:
         """Finish what was decided, remove what was being written or deleted; the names that are left."""
@@ -157,8 +176,18 @@ class Recovery:
                 reason,
             )
             file.truncate(segment.size_bytes)
+            file.datasync()
+            self._forget_what_was_beside(segment)
+            self._has_removed = True
             return False
         return True
+
+    def _forget_what_was_beside(self, segment: Segment) -> None:
+        """Files that may tell of batches which are gone."""
+        folder = self._segments.folder
+        for path in (self._segments.path(segment, INDEX), self._segments.path(segment, TIME_INDEX)):
+            remove_if_there(self._files, path)
+        remove_if_there(self._files, f"{folder}/{CLEAN_UP_TO}")
 
     def _walk_durable(self, segment: Segment, file: File, size_bytes: int) -> int | None:
         """Find the recovery point in the segment without checking sums; None if damage stands before it."""
@@ -230,10 +259,9 @@ class Recovery:
             self._segments.forget(segment)
             if self._damage is None:
                 for suffix in (LOG, INDEX, TIME_INDEX, SNAPSHOT):
-                    path = self._segments.path(segment, suffix)
-                    if self._files.exists(path):
-                        self._files.remove(path)
+                    remove_if_there(self._files, self._segments.path(segment, suffix))
         del self._segments.segments[count:]
+        self._has_removed = True
 
 
 def _follows(earlier: Segment, later: Segment) -> bool:

@@ -42,6 +42,12 @@ class Removal:
         if paths:
             self._arrived.append((delay_ms, paths))
 
+    def finish(self) -> None:
+        """Remove everything now: after a clean start nobody will look for it."""
+        self._remove_all([path for _, paths in self._arrived + self._waiting for path in paths])
+        self._arrived.clear()
+        self._waiting.clear()
+
     def run(self, now_ms: int) -> None:
         """Start removing what is due."""
         self._waiting += [(now_ms + delay_ms, paths) for delay_ms, paths in self._arrived]

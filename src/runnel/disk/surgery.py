@@ -2,11 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.disk.atomic import replace_file
-from runnel.disk.producers_on_disk import snapshot_path
+from runnel.disk.atomic import remove_if_there, replace_file
+from runnel.disk.producers_on_disk import snapshot_path, write_snapshot
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
 from runnel.log.names import (
+    CLEAN_UP_TO,
     CLEANED,
     COMPACTION_SWAP,
     DELETED,
@@ -15,6 +16,7 @@ from runnel.log.names import (
     SNAPSHOT,
     TIME_INDEX,
     offset_name,
+    offset_of,
 )
 from runnel.log.swap import Swap, encode_swap
 from runnel.ports.files import Files
@@ -35,6 +37,7 @@ def drop_below_start(log: "DiskLog") -> int:
 def drop_oldest(log: "DiskLog", count: int) -> int:
     """Let go of the oldest segments. Their files get another name now and are removed after a delay."""
     gone = log.segments.segments[:count]
+    _save_producers(log, gone[-1])
     del log.segments.segments[:count]
     log.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
     log.epochs_changed |= log.epochs.start_at(log.log_start_offset)
@@ -43,6 +46,7 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
     freed = sum(segment.size_bytes for segment in gone)
     log.size_bytes -= freed
     log.folder_changed = True
+    log.drops += 1
     for segment in gone:
         # Oldest first: whatever a crash leaves is still one run of offsets.
         retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
@@ -51,6 +55,13 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
         log.discard([snapshot_path(log.segments, log.loose_snapshot_offset)])
         log.loose_snapshot_offset = -1
     return freed
+
+
+def _save_producers(log: "DiskLog", last_gone: Segment) -> None:
+    """Let the producers of the segments that go be remembered where the rest of the log begins."""
+    for segment, snapshot in log.unsealed:
+        if segment is last_gone and snapshot is not None:
+            write_snapshot(log.segments, segment.next_offset, snapshot)
 
 
 def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
@@ -66,6 +77,66 @@ def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
     log.discard(retired)
 
 
+def truncate_to(log: "DiskLog", offset: int) -> None:
+    """Take out every batch that does not end below `offset`, durably: what is cut must never come back.
+
+    May raise OSError; doing it again is safe.
+    """
+    if offset >= log.written_offset:
+        return
+    segment, position = log.segments.place_of(offset)
+    end_offset = min(offset, log.segments.base_offset_at(segment, position))
+    if log.durable_offset > end_offset:
+        # What will be written here next is not durable yet: no start may believe that it is.
+        log.durable_offset = end_offset
+        log.sync_ceiling = min(log.sync_ceiling, end_offset)
+        log.store_recovery_point()
+    log.log_start_offset = min(log.log_start_offset, end_offset)
+    _cut_segments(log, segment, position, end_offset)
+    log.segments.open(segment).datasync()
+    log.segments.files.sync_folder(log.segments.folder)
+    log.was_cut(end_offset)
+
+
+def _cut_segments(log: "DiskLog", segment: Segment, position: int, end_offset: int) -> None:
+    segments = log.segments.segments
+    count = segments.index(segment) + 1
+    for later in segments[: count - 1 : -1]:
+        # Newest first: whatever a crash leaves is still one run of offsets.
+        retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
+        log.segments.forget(later)
+        segments.pop()
+    log.unsealed = [entry for entry in log.unsealed if entry[0] in segments and entry[0] is not segment]
+    retire(log, segment.base_offset, [INDEX, TIME_INDEX])
+    files, folder = log.segments.files, log.segments.folder
+    for name in files.names(folder):
+        snapshot_offset = offset_of(name, SNAPSHOT)
+        if name == CLEAN_UP_TO or (snapshot_offset is not None and snapshot_offset > end_offset):
+            files.remove(f"{folder}/{name}")
+    log.segments.cut(segment, position, end_offset, log.config.index_interval_bytes)
+    log.size_bytes = sum(one.size_bytes for one in segments)
+    log.folder_changed = True
+
+
+def restart_at(log: "DiskLog", offset: int) -> None:
+    """Give up all records and begin anew at `offset`. May raise OSError; doing it again is safe."""
+    log.durable_offset = min(log.durable_offset, log.segments.segments[0].base_offset)
+    log.sync_ceiling = log.durable_offset
+    log.store_recovery_point()
+    for segment in reversed(log.segments.segments):
+        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
+        log.segments.forget(segment)
+    segment = Segment(offset)
+    segment.start_indexes()
+    log.segments.segments = [segment]
+    log.segments.open(segment, create=True)
+    log.unsealed = []
+    log.size_bytes = 0
+    log.log_start_offset = offset
+    log.segments.files.sync_folder(log.segments.folder)
+    log.was_cut(offset)
+
+
 def replace_segments(log: "DiskLog", old: list[Segment], written: WrittenSegment | None) -> bool:
     """Put a compacted segment in the place of others.
 
@@ -73,6 +144,8 @@ def replace_segments(log: "DiskLog", old: list[Segment], written: WrittenSegment
     completed, now or by recovery. Before that moment, nothing has happened.
     """
     segments = log.segments.segments
+    if log.failure is not None:
+        return False
     first = segments.index(old[0]) if old and old[0] in segments else -1
     if first < 0 or segments[first : first + len(old)] != old or old[-1] is segments[-1]:
         return False
@@ -94,7 +167,7 @@ def finish_swap(files: Files, folder: str, swap: Swap) -> None:
     for base_offset in swap.replaced:
         if base_offset != swap.base_offset:
             for suffix in (LOG, INDEX, TIME_INDEX):
-                _remove_if_there(files, f"{folder}/{offset_name(base_offset, suffix)}")
+                remove_if_there(files, f"{folder}/{offset_name(base_offset, suffix)}")
     if swap.base_offset is not None:
         for suffix in (INDEX, TIME_INDEX, LOG):
             path = f"{folder}/{offset_name(swap.base_offset, suffix)}"
@@ -102,8 +175,3 @@ def finish_swap(files: Files, folder: str, swap: Swap) -> None:
                 files.rename(path + CLEANED, path)
     files.sync_folder(folder)
     files.remove(f"{folder}/{COMPACTION_SWAP}")
-
-
-def _remove_if_there(files: Files, path: str) -> None:
-    if files.exists(path):
-        files.remove(path)

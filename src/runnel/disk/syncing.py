@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import replace_file
-from runnel.disk.producers_on_disk import snapshot_path
+from runnel.disk.producers_on_disk import write_snapshot
 from runnel.disk.segment import Segment
 from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
 from runnel.log.names import EPOCHS, PARTITION_METADATA
@@ -22,9 +22,20 @@ class SyncJob:
     epochs: bytes | None
     folder_changed: bool
     is_new: bool
+    drops: int
+    outcome: bool | OSError | None = None
+    """What `run` came to, for those who cannot wait to be told."""
 
     def run(self) -> bool:
         """In a thread. OSError if the data may not be durable; False if only the files beside it are not."""
+        try:
+            self.outcome = self._run()
+        except OSError as failure:
+            self.outcome = failure
+            raise
+        return self.outcome
+
+    def _run(self) -> bool:
         for _, _, file in self.closed:
             file.datasync()
         if self.active is not None:
@@ -51,7 +62,7 @@ class SyncJob:
             for segment, snapshot, _ in self.closed:
                 segments.write_indexes(segment, sync=True)
                 if snapshot is not None:
-                    segments.files.write(snapshot_path(segments, segment.next_offset), snapshot, sync=True)
+                    write_snapshot(segments, segment.next_offset, snapshot)
             segments.files.sync_folder(segments.folder)
         except OSError:
             return False
@@ -70,6 +81,7 @@ def begin_sync(log: AppendLog, *, with_active: bool) -> SyncJob:
         encode_epochs(log.epochs.entries) if log.epochs_changed else None,
         log.folder_changed,
         log.is_new,
+        log.drops,
     )
     log.epochs_changed = log.folder_changed = log.is_new = False
     log.sync_ceiling = job.end_offset
@@ -79,6 +91,7 @@ def begin_sync(log: AppendLog, *, with_active: bool) -> SyncJob:
 def finish_sync(job: SyncJob, sealed: bool) -> None:
     """The sync is done: note on the log's own thread what is durable now."""
     log = job.log
+    log.drops_durable = job.drops
     log.durable_offset = max(log.durable_offset, min(job.end_offset, log.sync_ceiling))
     if sealed and job.closed:
         done = {segment for segment, _, _ in job.closed}
@@ -91,4 +104,4 @@ def fail_sync(job: SyncJob, failure: BaseException) -> None:
     log.epochs_changed |= job.epochs is not None
     log.folder_changed |= job.folder_changed
     log.is_new |= job.is_new
-    log.failure = f"{log.segments.folder} could not be made durable: {failure}"
+    log.fail(f"{log.segments.folder} could not be made durable: {failure}", can_heal=True)

@@ -1,16 +1,21 @@
 """What a data directory does on the side: timed flushes, retention, checkpoints, removal."""
 
+import logging
 from collections.abc import Mapping
 
 from runnel.disk.append_log import AppendLog
 from runnel.disk.checkpointing import Checkpoints
+from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.group_commit import GroupCommit
+from runnel.disk.healing import start_healing
 from runnel.disk.removal import Removal
 from runnel.disk.retention import apply_retention
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
 from runnel.ports.files import Workers
+
+logger = logging.getLogger(__name__)
 
 LOGS_PER_RUN_MAX = 200
 """Logs looked at in one run: a look costs a few microseconds, and a run must not be felt by a client."""
@@ -36,10 +41,15 @@ class Upkeep:
         self._commit = commit
         self._removal = removal
         self._workers = workers
+        self._cleaner = Cleaner(workers, report=logger.warning)
         self._flush_due: dict[AppendLog, int] = {}
         self._unstamped: list[AppendLog] = []
         self._round: list[DiskLog] = []
         self._checkpoint_due_ms = -1
+
+    def close(self) -> None:
+        """Let background work end soon."""
+        self._cleaner.stop()
 
     def flush_later(self, log: AppendLog) -> None:
         """This log has records that flush.ms wants durable in time; it counts from the next run."""
@@ -50,6 +60,7 @@ class Upkeep:
         self._flush(now_ms)
         self._look_at_some(now_ms)
         self._checkpoint(now_ms)
+        self._cleaner.consider(self._logs.values(), now_ms)
         self._removal.run(now_ms)
 
     def _flush(self, now_ms: int) -> None:
@@ -71,6 +82,8 @@ class Upkeep:
                 apply_retention(log, now_ms)
                 log.expire_producers(now_ms)
                 self._commit.seal(log)
+            elif log.can_heal and not self._commit.is_busy(log):
+                start_healing(log, self._workers)
         del self._round[-LOGS_PER_RUN_MAX:]
 
     def _checkpoint(self, now_ms: int) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 Done = Callable[[Result | None, BaseException | None], None]
@@ -14,6 +14,7 @@ class LoopWorkers:
 
     def __init__(self, thread_count: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(thread_count, thread_name_prefix=name)
+        self._under_way: set[Future[Any]] = set()
 
     def submit(self, work: Callable[[], Result], done: Done[Result]) -> None:
         loop = asyncio.get_running_loop()
@@ -28,11 +29,17 @@ class LoopWorkers:
                 if not loop.is_closed():
                     raise
 
-        self._threads.submit(work).add_done_callback(tell)
+        future = self._threads.submit(work)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        future.add_done_callback(tell)
 
     def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
         futures = [self._threads.submit(work) for work in works]
         return [future.exception() or future.result() for future in futures]
+
+    def drain(self) -> None:
+        wait(set(self._under_way))
 
     def close(self) -> None:
         """Wait for what is under way, and take nothing more."""
@@ -55,6 +62,9 @@ class InlineWorkers:
         for work in works:
             self.submit(work, lambda result, failure: outcomes.append(failure or result))  # type: ignore[arg-type]
         return outcomes
+
+    def drain(self) -> None:
+        return
 
     def close(self) -> None:
         return

@@ -27,6 +27,9 @@ def limits_of(config: LogConfig, base_offset: int, first_timestamp: int, created
     """What a segment that begins so may grow to. Its age counts from its first batch's timestamp."""
     begun_ms = first_timestamp if first_timestamp >= 0 else created_ms
     age_max_ms = config.segment_ms - jitter_ms(config, base_offset)
+    if config.cleanup_compact:
+        # Only closed segments are compacted, so the lag bounds the age of the active one.
+        age_max_ms = min(age_max_ms, config.max_compaction_lag_ms)
     return RollLimits(
         config.segment_bytes,
         begun_ms + age_max_ms if begun_ms >= 0 else FOREVER,

@@ -21,6 +21,4 @@ class TimerHandle(Protocol):
 class Timers(Protocol):
     """Callbacks at a later moment, on the broker's own thread."""
 
-    def call_later(
-        self, delay_ms: int, callback: Callable[[], None]
-    ) -> TimerHandle: ...
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle: ...

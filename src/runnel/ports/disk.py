@@ -152,6 +152,14 @@ class PartitionLog(Protocol):
         """Readers can no longer see anything below `offset`; whole segments below go. Durable on return."""
         ...
 
+    def truncate_to(self, offset: int) -> None:
+        """Take out every batch that does not end below `offset`: a follower agrees with its leader."""
+        ...
+
+    def restart_at(self, offset: int) -> None:
+        """Give up all records and begin anew at `offset`, because the leader has nothing older."""
+        ...
+
     def producers(self) -> Iterable[ProducerView]: ...
 
 

@@ -93,6 +93,10 @@ class Workers(Protocol):
         """Run all of these, side by side if possible, and wait for their results or failures."""
         ...
 
+    def drain(self) -> None:
+        """Wait until nothing is under way. Nobody is told of it here, but later, as always."""
+        ...
+
     def close(self) -> None:
         """Wait for what is under way, and take nothing more."""
         ...

@@ -1,0 +1,267 @@
+"""Random histories of appends, syncs, deletions, restarts and power cuts, held against an obvious model.
+
+The model is the list of batches in the order in which they were written. Whatever happens, the log is a
+prefix of that list, and at least as long as what was promised: by a sync if the power went, by the write if
+only the process did.
+"""
+
+import asyncio
+import errno
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import pytest
+
+from runnel.batch.header import read_header
+from runnel.disk.data_directory import DataDirectory
+from runnel.disk.disk_log import DiskLog
+from runnel.model.errors import Refusal, StorageFailed
+from runnel.model.log_config import FlushPolicy, LogConfig
+from runnel.ports.disk import Origin
+from runnel.sim.files import PowerCut, SimFiles
+from tests.disk.world import EVERYTHING, PARTITION, TOPIC_ID, Place, batch, read_all
+
+PRODUCERS = (7, 8)
+
+
+@dataclass
+class Model:
+    """What was written, what of it is promised, and what the producers have done."""
+
+    batches: list[bytes] = field(default_factory=list)
+    start_offset: int = 0
+    """No record below may be seen, not even after a power cut."""
+    durable_offset: int = 0
+    """Everything below, from the start on, survives a power cut."""
+    sequences: dict[int, int] = field(default_factory=dict)
+    first_offset: int = 0
+    """Where the first of the batches begins, or will."""
+    forgotten: dict[int, int] = field(default_factory=dict)
+    """The sequences before the first of the batches."""
+    undone: list[bytes] = field(default_factory=list)
+    """Written and taken back, which is not durable either: a power cut may bring them back."""
+
+    @property
+    def end_offset(self) -> int:
+        return read_header(self.batches[-1]).next_offset if self.batches else self.first_offset
+
+    def cut(self, end_offset: int) -> None:
+        """What a crash took was never promised; the producers' next sequences are what is left of them."""
+        self.batches = [one for one in self.batches if read_header(one).next_offset <= end_offset]
+        self.sequences = dict(self.forgotten)
+        for one in self.batches:
+            header = read_header(one)
+            if header.producer_id >= 0:
+                self.sequences[header.producer_id] = header.base_sequence + header.record_count
+
+
+class History:
+    """One random history on one simulated disk."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.place = Place(open_files_max=self.random.choice([1, 2, 100]))
+        self.files = self.place.files
+        assert isinstance(self.files, SimFiles)
+        self.config = LogConfig(
+            segment_bytes=self.random.choice([1500, 3000, 10_000]),
+            index_interval_bytes=self.random.choice([0, 100, 1000]),
+            flush_policy=self.random.choice(list(FlushPolicy)),
+            file_delete_delay_ms=self.random.choice([0, 60_000]),
+            retention_ms=-1,
+            retention_bytes=self.random.choice([-1, 6000]),
+        )
+        self.model = Model()
+        self.number = 0
+        self.directory: DataDirectory
+        self.log: DiskLog
+        self.open()
+
+    async def run(self, steps: int) -> None:
+        for _ in range(steps):
+            step = self.random.choice(
+                [self.append, self.append, self.append, self.sync, self.upkeep, self.delete, self.restart,
+                 self.kill, self.check, self.truncate, self.fill_up]
+            )  # fmt: skip
+            if self.random.random() < 0.25:
+                self.files.cut_power_at = self.files.operations + self.random.randint(1, 12)
+            try:
+                await step()
+            except PowerCut:
+                self.power_cut()
+            self.files.cut_power_at = -1
+        await self.kill()
+        await self.check()
+
+    def open(self) -> None:
+        self.directory, self.log = self.place.open_log(self.config)
+
+    async def append(self) -> None:
+        staged: list[bytes] = []
+        for _ in range(self.random.randint(1, 5)):
+            self.number += 1
+            values = [b"%d:" % self.number + bytes(self.random.randint(0, 300))] * self.random.randint(1, 4)
+            producer_id = self.random.choice([-1, *PRODUCERS])
+            sequence = self.model.sequences.get(producer_id, 0)
+            data = batch(
+                *values,
+                producer_id=producer_id,
+                producer_epoch=0 if producer_id >= 0 else -1,
+                base_sequence=sequence if producer_id >= 0 else -1,
+            )
+            if producer_id >= 0:
+                self.model.sequences[producer_id] = sequence + len(values)
+            view = memoryview(data)
+            self.log.stage(
+                view, self.random.choice([self.log.leader_epoch, 3]), self.place.clock.ms, Origin.CLIENT
+            )
+            staged.append(data)
+        # The bytes stand in the file from the first write on, whether or not we hear of it.
+        before = len(self.model.batches)
+        self.model.batches += [bytes(data) for data in staged]
+        try:
+            self.log.write_staged()
+        except StorageFailed:
+            self.model.undone += self.model.batches[before:]
+            del self.model.batches[before:]
+            self.model.cut(self.model.end_offset)
+
+    async def sync(self) -> None:
+        written = self.log.written_offset
+        future = self.directory.sync(self.log)
+        durable = await future
+        assert durable >= written
+        self.model.durable_offset = max(self.model.durable_offset, durable)
+        self.model.undone.clear()
+
+    async def upkeep(self) -> None:
+        self.place.clock.ms += self.random.choice([100, 2000, 70_000])
+        self.directory.upkeep(self.place.clock.ms)
+
+    async def delete(self) -> None:
+        offset = self.random.randint(self.log.log_start_offset, self.log.written_offset)
+        self.log.delete_records_before(offset)
+        self.model.start_offset = max(self.model.start_offset, offset)
+
+    async def truncate(self) -> None:
+        if self.random.random() < 0.7 or not self.model.batches:
+            return
+        batches = [
+            one for one in self.model.batches if read_header(one).base_offset >= self.log.log_start_offset
+        ]
+        if not batches:
+            return
+        offset = read_header(self.random.choice(batches)).base_offset
+        self.model.durable_offset = min(self.model.durable_offset, offset)
+        self.model.start_offset = min(self.model.start_offset, offset)
+        self.log.truncate_to(offset)
+        self.model.cut(offset)
+
+    async def fill_up(self) -> None:
+        failing = self.random.choice(["pwritev", "create", "truncate", "datasync"])
+        countdown = self.random.randint(1, 3)
+
+        def fault(operation: str, path: str) -> None:
+            nonlocal countdown
+            if operation == failing and path.endswith(".log"):
+                countdown -= 1
+                if countdown <= 0:
+                    raise OSError(errno.ENOSPC, "no space left on device", path)
+
+        self.files.fault = fault
+        try:
+            for _ in range(3):
+                try:
+                    await self.random.choice([self.append, self.sync])()
+                except Refusal:
+                    self.model.cut(self.log.end_offset)
+        finally:
+            self.files.fault = None
+        # Room again: the log heals itself.
+        self.directory.upkeep(self.place.clock.ms)
+        assert self.log.failure is None
+        await self.check()
+
+    async def restart(self) -> None:
+        self.directory.close()
+        self.model.durable_offset = self.model.end_offset
+        self.model.undone.clear()
+        self.open()
+        await self.check()
+
+    async def kill(self) -> None:
+        self.model.cut(self.log.written_offset)
+        self.open()
+        await self.check()
+
+    def power_cut(self) -> None:
+        """The machine stops and starts, perhaps to stop again while it recovers."""
+        while True:
+            self.files.lose_power(self.random)
+            if self.random.random() < 0.5:
+                self.files.cut_power_at = self.files.operations + self.random.randint(1, 20)
+            try:
+                self.open()
+            except PowerCut:
+                continue
+            break
+        self.files.cut_power_at = -1
+        end_offset = self.log.written_offset
+        assert end_offset >= min(self.model.durable_offset, self.model.end_offset)
+        assert self.log.log_start_offset >= self.model.start_offset
+        found = read_all(self.log)
+        promised = [
+            one for one in self.expected() if read_header(one).next_offset <= self.model.durable_offset
+        ]
+        assert found[: len(promised)] == promised
+        assert set(found) <= set(self.model.batches + self.model.undone)
+        self.model.batches = [one for one in self.model.batches if one not in self.expected()] + found
+        self.model.cut(end_offset)
+        if end_offset == self.log.log_start_offset:
+            # All records were deleted, durably; that they had been written was not durable.
+            self.model.batches = []
+            self.model.first_offset = end_offset
+            self.model.forgotten = self.known_sequences()
+            self.model.sequences = self.known_sequences()
+        self.compare()
+
+    async def check(self) -> None:
+        self.compare()
+
+    def compare(self) -> None:
+        log = self.log
+        found = read_all(log, self.random.choice([1, 500, 100_000]))
+        expected = self.expected()
+        assert found == expected
+        for one, other in pairwise(found):
+            assert read_header(one).next_offset == read_header(other).base_offset
+        if found:
+            assert log.written_offset == read_header(found[-1]).next_offset
+        assert log.end_offset == log.written_offset
+        assert list(log.batches(log.log_start_offset, EVERYTHING)) == expected
+        assert log.size_bytes == sum(segment.size_bytes for segment in log.segments.segments)
+        assert self.known_sequences() == self.model.sequences
+
+    def expected(self) -> list[bytes]:
+        start_offset = self.log.log_start_offset
+        return [one for one in self.model.batches if read_header(one).next_offset > start_offset]
+
+    def known_sequences(self) -> dict[int, int]:
+        return {producer.producer_id: producer.last_sequence + 1 for producer in self.log.producers()}
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_nothing_promised_is_lost(block: int) -> None:
+    for seed in range(block * 8, block * 8 + 8):
+        try:
+            asyncio.run(History(seed).run(30))
+        except BaseException as failure:
+            raise AssertionError(f"seed {seed}") from failure
+
+
+def test_the_partition_is_known_after_a_crash() -> None:
+    place = Place()
+    place.open_log()
+    assert list(place.open().known_logs()) == [PARTITION]
+    assert place.open().open_log(PARTITION, TOPIC_ID, LogConfig()).end_offset == 0

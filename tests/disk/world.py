@@ -1,0 +1,128 @@
+"""What the tests of this room share: a data directory on simulated or real files, and batches for it."""
+
+from dataclasses import dataclass, field
+
+from runnel.batch.build import build_batch
+from runnel.batch.header import read_header, walk_headers
+from runnel.batch.records import Record
+from runnel.disk.data_directory import DataDirectory
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.workers import InlineWorkers
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+from runnel.ports.disk import FileSlice, Origin, Slice
+from runnel.ports.files import Files, Workers
+from runnel.sim.files import SimFiles
+
+PARTITION = TopicPartition("orders", 0)
+TOPIC_ID = bytes(range(16))
+START_MS = 1_700_000_000_000
+EVERYTHING = 2**62
+
+
+class ManualClock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+
+class CountingEntropy:
+    """Ids that differ and repeat."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def id_bytes(self) -> bytes:
+        self.count += 1
+        return self.count.to_bytes(16, "big")
+
+    def below(self, bound: int) -> int:
+        return 0
+
+
+@dataclass
+class Place:
+    """A folder in which a data directory lives through restarts."""
+
+    files: Files = field(default_factory=SimFiles)
+    path: str = "/data"
+    clock: ManualClock = field(default_factory=ManualClock)
+    workers: Workers = field(default_factory=InlineWorkers)
+    open_files_max: int = 100
+
+    def open(self) -> DataDirectory:
+        return DataDirectory(
+            self.path,
+            files=self.files,
+            clock=self.clock,
+            entropy=CountingEntropy(),
+            sync_workers=self.workers,
+            upkeep_workers=self.workers,
+            open_files_max=self.open_files_max,
+        )
+
+    def open_log(self, config: LogConfig | None = None) -> tuple[DataDirectory, DiskLog]:
+        directory = self.open()
+        return directory, directory.open_log(PARTITION, TOPIC_ID, config or LogConfig())
+
+
+def batch(
+    *values: bytes,
+    timestamp_ms: int = START_MS,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    compression: int = 0,
+) -> bytearray:
+    """A batch as a client sends it; each record is a millisecond younger than the one before."""
+    return build_batch(
+        [Record(0, timestamp_ms + number, b"key", value) for number, value in enumerate(values)],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        compression=compression,
+    )
+
+
+def append(log: DiskLog, data: bytes | bytearray, *, leader_epoch: int = 0, now_ms: int = START_MS) -> int:
+    """Stage and write one batch; its base offset."""
+    staged = log.stage(memoryview(bytearray(data)), leader_epoch, now_ms, Origin.CLIENT)
+    log.write_staged()
+    return staged.base_offset
+
+
+def slice_bytes(found: Slice) -> bytes:
+    """The bytes of a slice, as the network would send them."""
+    parts: list[bytes] = []
+    for part in found.parts:
+        if isinstance(part, FileSlice):
+            parts.append(part.file.pread(part.length, part.position))
+        else:
+            parts.append(bytes(part))
+    data = b"".join(parts)
+    assert len(data) == found.size_bytes
+    return data
+
+
+def read_all(log: DiskLog, max_bytes: int = 100_000) -> list[bytes]:
+    """Every batch that the log holds from its start on, read as a consumer reads."""
+    found: list[bytes] = []
+    offset = log.log_start_offset
+    while offset < log.written_offset:
+        data = slice_bytes(log.read(offset, max_bytes, EVERYTHING, at_least_one=True))
+        assert data, f"nothing at {offset} of {log.written_offset}"
+        for position, header in walk_headers(data):
+            found.append(data[position : position + header.size_bytes])
+            offset = header.next_offset
+    return found
+
+
+def offsets_of(batches: list[bytes]) -> list[int]:
+    return [read_header(one).base_offset for one in batches]
