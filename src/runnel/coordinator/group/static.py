@@ -10,7 +10,7 @@ from typing import Any
 from runnel.coordinator.contract import Decision, Moment
 from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.group import Group, GroupState
-from runnel.coordinator.group.member import NEVER_MS, Member, select_protocol
+from runnel.coordinator.group.member import Member, select_protocol
 from runnel.coordinator.group.rebalance import maybe_complete, prepare, touch
 from runnel.coordinator.group.records import stable_record
 from runnel.coordinator.group.replies import join_accepted, join_refused, sync_refused
@@ -67,7 +67,6 @@ def static_returned(
         return decision
     stored = group.members[then.member.id]
     group.set_protocols(stored, then.member.protocols)
-    stored.timer_ms = NEVER_MS
     touch(group, stored, stored.session_timeout_ms, now, decision)
     decision.cancel_timer(group.session_timer(then.former_id))
     group.unsynced.discard(then.former_id)
