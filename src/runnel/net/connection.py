@@ -10,7 +10,7 @@ import logging
 import socket
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
 from runnel.net.buffers import LargeFrame
@@ -25,6 +25,9 @@ LARGE_FRAME_BYTES = 64 * 1024
 
 RECEIVE_BYTES = 256 * 1024
 """How much is received at once."""
+
+JOINED_BYTES_MAX = 64 * 1024
+"""Small answers up to this much are put together before they are sent."""
 
 HEAD_BYTES = 16 * 1024
 """How much is received at once behind a large frame, so that little of the next one must be moved."""
@@ -283,6 +286,7 @@ class Connection:
     def _flush(self) -> None:
         queue = self._queue
         parts: Parts = []
+        count = memory_bytes = 0
         hangs_up = False
         while queue and queue[0].is_filled:
             reply = queue.popleft()
@@ -290,6 +294,11 @@ class Connection:
                 hangs_up = True
                 break
             parts += reply.parts
+            memory_bytes += reply.size_bytes
+            count += 1
+        if count > 1 and len(parts) == count and memory_bytes <= JOINED_BYTES_MAX:
+            # One part each, so none of a file: a copy is cheaper than a list of buffers for the kernel.
+            parts = [b"".join(cast("list[bytes]", parts))]
         if parts:
             self._send(parts)
         if hangs_up:
