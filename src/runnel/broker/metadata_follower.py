@@ -1,5 +1,6 @@
 """Brings the node in line with its metadata: opens, configures and removes partitions, applies settings."""
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from runnel.schemas.metadata import ConfigRecord, MetadataRecord, PartitionRecor
 
 if TYPE_CHECKING:
     from runnel.broker.broker import Broker
+
+log = logging.getLogger("runnel.broker")
 
 PARTITIONS_PER_STEP = 32
 """How many partitions are opened or changed before requests get their turn."""
@@ -54,30 +57,42 @@ class MetadataFollower:
 
         A log that no record speaks of is left alone: it may be all that is left of somebody's data.
         """
+        strangers = []
         for partition in list(self._broker.disk.known_logs()):
             if partition.topic in removed:
                 self._broker.disk.remove_log(partition)
+            elif self._image.partition(*partition) is None and partition.topic != CLUSTER_METADATA:
+                strangers.append(str(partition))
+        if strangers:
+            log.warning(
+                "the metadata knows nothing of these logs, which are left alone: %s", ", ".join(strangers)
+            )
 
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
         """Carry out what these records, which the image has taken in, mean for this node."""
-        reconfigured: dict[str, None] = {}
-        for count, record in enumerate(records, 1):
-            if type(record) is PartitionRecord:
-                topic = self._image.topics_by_id.get(record.topic_id)
-                if topic is not None:
-                    config = resolve_log_config(self._image, self._settings, topic.name)
-                    self._open(topic, record.partition_id, config)
-                    if count % PARTITIONS_PER_STEP == 0:
-                        yield
-            elif type(record) is ConfigRecord:
-                if record.resource_type == ResourceType.BROKER:
-                    yield from self._apply_broker_settings()
-                elif record.resource_type == ResourceType.TOPIC:
-                    reconfigured[record.resource_name] = None
-        for name in reconfigured:
-            self._configure(name)
+        yield from self._open_new(records)
+        changed = {
+            (record.resource_type, record.resource_name): None
+            for record in records
+            if type(record) is ConfigRecord
+        }
+        if any(resource_type == ResourceType.BROKER for resource_type, _ in changed):
+            yield from self._apply_broker_settings()
+        for resource_type, name in changed:
+            if resource_type == ResourceType.TOPIC:
+                self._configure(name)
         if removed:
             yield from self._remove(removed)
+
+    def _open_new(self, records: list[MetadataRecord]) -> Iterator[None]:
+        created = [record for record in records if type(record) is PartitionRecord]
+        for count, record in enumerate(created, 1):
+            topic = self._image.topics_by_id.get(record.topic_id)
+            if topic is not None:
+                config = resolve_log_config(self._image, self._settings, topic.name)
+                self._open(topic, record.partition_id, config)
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
 
     def _apply_settings(self) -> None:
         image = self._image
@@ -111,7 +126,8 @@ class MetadataFollower:
             return
         try:
             self._broker.open_partition(name, topic.id, state.leader_epoch, config)
-        except (Refusal, OSError):
+        except (Refusal, OSError) as error:
+            log.warning("the log of %s cannot be opened and is tried again: %s", name, error)
             # The topic exists all the same. Clients are told to try again, and so do we.
             if not self._unopened:
                 self._broker.timers.call_later(RETRY_DELAY_MS, self._retry)

@@ -10,6 +10,7 @@ before it is dropped. A batch counts as a whole or not at all, so a crash leaves
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -35,6 +36,8 @@ from runnel.schemas.metadata import (
     decode_metadata_record,
     encode_metadata_record,
 )
+
+log = logging.getLogger("runnel.broker")
 
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
@@ -190,6 +193,7 @@ class MetadataLog:
             self._committing = None
 
     def _fail(self, reason: str) -> None:
+        log.error("the metadata log takes no more changes until the broker is restarted: %s", reason)
         self._failure = reason
         while self._pending:
             done = self._pending.popleft().done

@@ -44,6 +44,9 @@ from runnel.schemas.metadata import (
     UserScramCredentialRecord,
 )
 
+STATES_MIN = 1000
+"""Partition states that are kept to be shared, however few partitions there are."""
+
 UNCHANGED = -2
 """How a PartitionChangeRecord says that the leader stayed."""
 
@@ -217,6 +220,9 @@ class MetadataImage:
             # Naming a leader begins a new epoch also when it is the old one again.
             changes.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
         state = replace(old, **changes)
+        if len(self._states) > 2 * self.partition_count + STATES_MIN:
+            # Mostly states that no partition is in any more. Sharing begins anew, and nothing else is lost.
+            self._states.clear()
         topic.partitions[record.partition_id] = self._states.setdefault(astuple(state), state)
 
     def _config_changed(self, record: ConfigRecord) -> None:
