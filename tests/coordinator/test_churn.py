@@ -9,6 +9,12 @@ import pytest
 
 from runnel.coordinator.group.group import GroupState
 from runnel.coordinator.group.settings import GroupSettings
+from runnel.coordinator.group.shard import GROUPS_PER_EXPIRY
+from runnel.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from runnel.model.errors import ErrorCode
 from runnel.schemas.coordinator import CoordinatorRecord
 from runnel.schemas.group import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -151,3 +157,17 @@ def test_what_holds_whatever_members_do(seed: int) -> None:
     for _ in range(STEPS):
         churn.step()
     churn.settle()
+
+
+def test_expiry_comes_to_every_group_a_few_at_a_time() -> None:
+    retention_ms, interval_ms = 60_000, 10_000
+    world = World(GroupSettings(offsets_retention_ms=retention_ms, offsets_check_interval_ms=interval_ms))
+    for number in range(3 * GROUPS_PER_EXPIRY + 1):
+        topic = OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1)])
+        request = OffsetCommitRequest(f"g{number}", topics=[topic])
+        world.carry_out(world.shard.commit(request, 8, world.now()))
+    world.wait(retention_ms - 1)
+    assert len(world.shard.groups) == 3 * GROUPS_PER_EXPIRY + 1
+    due_ms = world.queue[0][0]
+    world.wait(due_ms - world.now_ms)
+    assert world.shard.groups == {}

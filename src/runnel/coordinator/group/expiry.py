@@ -8,7 +8,7 @@ The retention of an offset begins
 * in a group that rebalances, or of another protocol type: never.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from runnel.coordinator.contract import Decision, Moment, NewRecord
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL, CommittedOffset, Group, GroupState
@@ -19,10 +19,10 @@ from runnel.messages.delete_groups import DeletableGroupResult
 from runnel.model.errors import ErrorCode
 
 
-def expire(groups: dict[str, Group], settings: GroupSettings, now: Moment) -> Decision[None]:
-    """Remove everything whose time has come."""
+def expire(groups: Iterable[Group], settings: GroupSettings, now: Moment) -> Decision[None]:
+    """Remove everything of these groups whose time has come."""
     records: list[NewRecord] = []
-    for group in groups.values():
+    for group in groups:
         expired = list(_expired(group, settings, now.wall_ms))
         records += expired
         is_bare = len(expired) == sum(len(partitions) for partitions in group.offsets.values())

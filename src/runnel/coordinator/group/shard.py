@@ -32,6 +32,9 @@ from runnel.wire import Data
 
 _EXPIRY = Timer("expiry", "")
 
+GROUPS_PER_EXPIRY = 100
+"""How many groups are looked over before requests get their turn."""
+
 
 class GroupShard:
     """The door to a set of groups; each request has its own file."""
@@ -41,6 +44,8 @@ class GroupShard:
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.groups: dict[str, Group] = {}
+        self._unexamined: list[str] = []
+        """Groups that the expiry under way has not looked at yet."""
 
     def join(self, request: JoinGroupRequest, caller: Caller, now: Moment) -> Decision[JoinGroupResponse]:
         return join(self.groups, self.settings, request, caller, now)
@@ -105,9 +110,7 @@ class GroupShard:
     def fired(self, timer: Timer, now: Moment) -> Decision[None]:
         """A timer that was set has run out."""
         if timer.kind == _EXPIRY.kind:
-            decision = expiry.expire(self.groups, self.settings, now)
-            decision.set_timer(_EXPIRY, self.settings.offsets_check_interval_ms)
-            return decision
+            return self._expire(now)
         decision = Decision[None]()
         group = self.groups.get(timer.subject)
         if group is None:
@@ -119,6 +122,18 @@ class GroupShard:
                 join_timer_fired(group, self.settings, now, decision)
             case "sync":
                 sync_timer_fired(group, self.settings, now, decision)
+        return decision
+
+    def _expire(self, now: Moment) -> Decision[None]:
+        if not self._unexamined:
+            self._unexamined = list(self.groups)
+        examined, self._unexamined = (
+            self._unexamined[:GROUPS_PER_EXPIRY],
+            self._unexamined[GROUPS_PER_EXPIRY:],
+        )
+        known = [self.groups[group_id] for group_id in examined if group_id in self.groups]
+        decision = expiry.expire(known, self.settings, now)
+        decision.set_timer(_EXPIRY, 0 if self._unexamined else self.settings.offsets_check_interval_ms)
         return decision
 
     def loaded(self, now: Moment) -> Decision[None]:
