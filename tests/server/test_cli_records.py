@@ -87,6 +87,14 @@ def test_json_that_is_none(run, name, line, expected):
     assert outcome.code == 1 and expected in outcome.err
 
 
+def test_a_copy_goes_where_its_keys_belong(run, name):
+    run.ok("topic", "create", name, "--partitions", "8")
+    run.ok("topic", "create", f"{name}-copy", "--partitions", "2")
+    run.ok("produce", name, "-K", ":", stdin="".join(f"{key}:{key}\n" for key in "abcdefgh"))
+    run.ok("produce", f"{name}-copy", "--json", stdin=run.ok("consume", name, "--json").out)
+    assert sorted(run.ok("consume", f"{name}-copy").lines) == list("abcdefgh")
+
+
 def test_places_to_read_from(run, name):
     now_ms = int(time.time() * 1000)
     run.ok("topic", "create", name)

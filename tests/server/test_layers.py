@@ -9,7 +9,9 @@ from runnel.server.layers import BadSettings, static_settings
 
 def test_later_layers_win(tmp_path: Path) -> None:
     file = tmp_path / "runnel.toml"
-    file.write_text("num.partitions = 4\nauto.create.topics.enable = false\n[log]\nsegment.bytes = 7\nretention.hours = 1\n")
+    file.write_text(
+        "num.partitions = 4\nauto.create.topics.enable = false\n[log]\nsegment.bytes = 7\nretention.hours = 1\n"
+    )
     settings = static_settings(
         file,
         {"RUNNEL_SET_LOG_RETENTION_HOURS": "2", "RUNNEL_SET_NUM_PARTITIONS": "5", "HOME": "/"},

@@ -197,7 +197,11 @@ class Admin:
         request = DescribeConfigsRequest(resources=[resource], include_documentation=documentation)
         answer = await self._ask_owner(kind, name, request, DescribeConfigsResponse)
         result = answer.results[0]
-        check(result.error_code, f"reading the settings of {kind.name.lower()} {name}", result.error_message)
+        check(
+            result.error_code,
+            f"reading the settings of {kind.name.lower()} {name or 'default'}",
+            result.error_message,
+        )
         return [
             Setting(
                 view.name,
@@ -227,7 +231,11 @@ class Admin:
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
         answer = await self._ask_owner(kind, name, request, IncrementalAlterConfigsResponse)
         result = answer.responses[0]
-        check(result.error_code, f"changing the settings of {kind.name.lower()} {name}", result.error_message)
+        check(
+            result.error_code,
+            f"changing the settings of {kind.name.lower()} {name or 'default'}",
+            result.error_message,
+        )
 
     async def _ask_owner(self, kind: ResourceType, name: str, request: Request, answer: type[A]) -> A:
         # A broker's static settings are known to that broker only.

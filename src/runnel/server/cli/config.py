@@ -74,14 +74,15 @@ def describe(
             ]
         )
         return
-    columns = ["setting", "value", "source", *(["meaning"] if docs else [])]
-    rows = []
-    for setting in shown:
-        value = "(hidden)" if setting.is_sensitive else setting.value
-        meaning = [setting.documentation or ""] if docs else []
-        rows.append([setting.name, value, setting.source.name.lower().replace("_", " "), *meaning])
-    print_table(columns, rows, empty="all settings are at their default")
-    if rows and len(shown) < len(settings):
+    if docs:
+        _print_with_meanings(shown)
+    else:
+        print_table(
+            ["setting", "value", "source"],
+            [(setting.name, _value(setting), _source(setting)) for setting in shown],
+            empty="all settings are at their default",
+        )
+    if shown and len(shown) < len(settings):
         note(f"{len(settings) - len(shown)} more at their default: --all shows them")
 
 
@@ -108,7 +109,7 @@ def alter(
 
     Example: runnel config alter topic orders --set retention.ms=86400000 --unset cleanup.policy
 
-    Example: runnel config alter broker default --set log.retention.hours=24
+    Example: runnel config alter broker default --set log.retention.ms=86400000
     """
     from runnel.client.admin import Admin, AlterOperation
     from runnel.server.cli.output import note
@@ -129,6 +130,26 @@ def alter(
         ),
     )
     note("the broker would agree" if check_only else f"altered {kind.value} {name}")
+
+
+def _print_with_meanings(settings: "list[Setting]") -> None:
+    import shutil
+    import textwrap
+
+    width = min(shutil.get_terminal_size().columns, 100)
+    for setting in settings:
+        print(f"{setting.name} = {_value(setting)}  ({_source(setting)})")
+        print(
+            textwrap.fill(setting.documentation or "", width, initial_indent="    ", subsequent_indent="    ")
+        )
+
+
+def _value(setting: "Setting") -> str | None:
+    return "(hidden)" if setting.is_sensitive else setting.value
+
+
+def _source(setting: "Setting") -> str:
+    return setting.source.name.lower().replace("_", " ")
 
 
 def _owner(kind: Kind) -> "ResourceType":

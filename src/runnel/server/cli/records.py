@@ -44,7 +44,8 @@ def from_json(line: bytes) -> Outgoing:
         _bytes(document, "value"),
         _bytes(document, "key"),
         _headers(document.get("headers") or []),
-        _number(document, "partition"),
+        # With an offset it tells where the record was, perhaps in another topic, not where it should go.
+        None if "offset" in document else _number(document, "partition"),
         _number(document, "timestamp_ms"),
     )
 

@@ -1,0 +1,55 @@
+"""What the pages say can be done is done."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runnel.testing import Broker
+
+DOCS = Path(__file__).parents[2] / "docs"
+_BLOCK = re.compile(r"^```(.+?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    found = [body for kind, body in _BLOCK.findall((DOCS / page).read_text()) if kind == language]
+    assert found, f"{page} has no {language} blocks"
+    return found
+
+
+def test_the_page_of_the_command_line_runs_from_top_to_bottom(tmp_path):
+    program = f'runnel() {{ {sys.executable} -m runnel.server.cli "$@"; }}\nset -eu\n'
+    with Broker() as broker:
+        ended = subprocess.run(
+            ["bash", "-c", program + "\n".join(blocks("CLI.md", "bash"))],
+            cwd=tmp_path,
+            env={**os.environ, "RUNNEL_BOOTSTRAP": broker.bootstrap_servers},
+            capture_output=True,
+            text=True,
+            timeout=110,
+        )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stderr == ""
+    assert "a cup of tea" in ended.stdout
+
+
+def test_every_command_is_on_the_page():
+    from tests.server.test_cli_help import ALL
+
+    page = (DOCS / "CLI.md").read_text()
+    assert [path for path in ALL if f"runnel {' '.join(path)}" not in page] == [("version",)]
+
+
+@pytest.mark.parametrize("block", blocks("TESTING.md", "python"))
+def test_programs_of_the_testing_page(block, tmp_path):
+    (tmp_path / "program.py").write_text(block)
+    subprocess.run([sys.executable, "-W", "error", "program.py"], cwd=tmp_path, check=True, timeout=60)
+
+
+def test_tests_of_the_testing_page(tmp_path):
+    (tmp_path / "test_page.py").write_text("\n".join(blocks("TESTING.md", "python pytest")))
+    command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", str(tmp_path)]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
