@@ -14,7 +14,7 @@ from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text
 TOPIC = "fuzz"
 GONE = "gone"
 # Their samples change the cluster for all later frames: they name what does not exist, or only try.
-DESTRUCTIVE = {20, 42, 64}
+DESTRUCTIVE = {20, 37, 42, 64}
 
 
 # Numbers that lead into a handler instead of to its door.
