@@ -20,6 +20,7 @@ def blocks(page: str, language: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_page_of_the_command_line_runs_from_top_to_bottom(tmp_path):
     program = f'runnel() {{ {sys.executable} -m runnel.server.cli "$@"; }}\nset -eu\n'
     with Broker() as broker:

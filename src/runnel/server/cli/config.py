@@ -8,7 +8,7 @@ import typer
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settings, parse_settings
 
 if TYPE_CHECKING:
-    from runnel.client.admin import ResourceType
+    from runnel.client.admin import ResourceType, Setting
 
 app = typer.Typer(help="Read and change the settings of topics, brokers and groups.", no_args_is_help=True)
 
