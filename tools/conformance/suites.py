@@ -51,7 +51,7 @@ def franz_go(kit: Path, bootstrap: str, records: int, scratch: Path, only: str =
     what = f"the integration tests of the Go client franz-go, {records} records per test"
     verdict = Verdict("franz-go", what)
     events = scratch / "franz-go.json"
-    # Tests that wait for a feature that is not there end with the time limit; all others are done long before.
+    # Tests that wait for a missing feature end with the time limit; all others are done long before.
     environment = {"LIMIT": "600", **os.environ, "OUT": str(events), "RUN": only}
     subprocess.run([str(kit / "franz-go.sh"), bootstrap, str(records)], env=environment, check=False)
     last: dict[str, str] = {}
