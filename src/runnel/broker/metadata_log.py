@@ -86,6 +86,7 @@ class MetadataLog:
         self.image = MetadataImage()
         self.removed: set[str] = set()
         """Topics whose removal was replayed at start: their logs may have outlived them."""
+        self._snapshot_records = 0
         self._records_since_snapshot = 0
         self._bytes_since_snapshot = 0
         self._load()
@@ -214,8 +215,8 @@ class MetadataLog:
             pending.done.set_result(None)
 
     def _is_snapshot_due(self) -> bool:
-        image_size = len(self.image.topics) + self.image.partition_count
-        return self._records_since_snapshot > max(SNAPSHOT_RECORDS_MIN, 2 * image_size) or (
+        # At least twice what the last one took, so that snapshots cost no more than what they stand for.
+        return self._records_since_snapshot > max(SNAPSHOT_RECORDS_MIN, 2 * self._snapshot_records) or (
             self._bytes_since_snapshot > self.settings.int("metadata.log.max.record.bytes.between.snapshots")
         )
 
@@ -235,6 +236,7 @@ class MetadataLog:
                 # No room: the log is longer than it need be, and nothing worse. It is tried again later.
                 return
             await self._disk.sync(self.log)
+            self._snapshot_records = len(values)
             self.image.version = self._ahead.version = end_offset
             with suppress(StorageFailed):
                 self.log.delete_records_before(base_offset)
@@ -259,13 +261,15 @@ class MetadataLog:
         self.removed -= self.image.topics.keys()
 
     def _note(self, records: list[MetadataRecord], size_bytes: int) -> None:
+        if type(records[0]) is SnapshotRecord:
+            self._snapshot_records = len(records)
+            self._records_since_snapshot = self._bytes_since_snapshot = 0
+            return
+        self._records_since_snapshot += len(records)
+        self._bytes_since_snapshot += size_bytes
         for record in records:
             if type(record) is RemoveTopicRecord and record.topic_id in self.image.topics_by_id:
                 self.removed.add(self.image.topics_by_id[record.topic_id].name)
-            elif type(record) is SnapshotRecord:
-                self._records_since_snapshot = self._bytes_since_snapshot = 0
-        self._records_since_snapshot += len(records)
-        self._bytes_since_snapshot += size_bytes
 
 
 def _log_config(settings: Settings) -> LogConfig:
