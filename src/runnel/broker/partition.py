@@ -6,7 +6,7 @@ from typing import Protocol
 
 from runnel.broker.turn import Turn, Watcher
 from runnel.controller.values import INTERNAL_TOPICS
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ErrorCode, Refusal, Refused, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk, Origin, PartitionLog, Staged
@@ -21,25 +21,6 @@ class Ack(Protocol):
     def committed(self) -> None: ...
 
     def failed(self, refusal: Refusal) -> None: ...
-
-
-class FutureAck:
-    """A coordinator's append: a future that resolves with the base offset."""
-
-    __slots__ = ("base_offset", "end_offset", "future")
-
-    def __init__(self, staged: Staged, future: "Future[int]") -> None:
-        self.base_offset = staged.base_offset
-        self.end_offset = staged.last_offset + 1
-        self.future = future
-
-    def committed(self) -> None:
-        if not self.future.done():
-            self.future.set_result(self.base_offset)
-
-    def failed(self, refusal: Refusal) -> None:
-        if not self.future.done():
-            self.future.set_exception(refusal)
 
 
 class Partition:
@@ -114,20 +95,19 @@ class Partition:
         else:
             self._acks.append(ack)
 
-    def append_internal(self, records: bytes) -> "Future[int]":
-        """A coordinator's own batch; resolves with its base offset once committed, or raises the Refusal."""
-        future: Future[int] = Future()
-        try:
-            # Staging patches offsets in place, so the caller's bytes are copied.
-            staged = self.stage(memoryview(bytearray(records)), self._clock.now_ms(), Origin.COORDINATOR)
-        except Refusal as refusal:
-            future.set_exception(refusal)
-        else:
-            self.when_committed(FutureAck(staged, future))
-        return future
+    def append_now(self, records: bytearray) -> Staged:
+        """A coordinator's own batch: in the file on return, committed some time later. Raises Refusal."""
+        staged = self.stage(memoryview(records), self._clock.now_ms(), Origin.COORDINATOR)
+        self.write()
+        if self.log.written_offset <= staged.last_offset:
+            raise StorageFailed(f"{self.name} could not be written")
+        return staged
 
     def write(self) -> None:
         """The end of the turn: put what is staged into the file; commit it if the flush policy lets us."""
+        if not self._is_touched:
+            # A coordinator did not wait for the end of the turn; a second sync would be for nothing.
+            return
         self._is_touched = False
         try:
             self.log.write_staged()

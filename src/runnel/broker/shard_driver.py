@@ -29,7 +29,6 @@ from runnel.coordinator.contract import (
 )
 from runnel.model.errors import ErrorCode, Refusal
 from runnel.ports.clock import Clock, TimerHandle, Timers
-from runnel.ports.disk import Origin
 from runnel.schemas.coordinator import encode_key, encode_value
 
 AnyShard = TypeVar("AnyShard", bound=Shard)
@@ -180,12 +179,9 @@ class ShardDriver(Generic[AnyShard]):
                 (_record(record, now_ms) for record in records), compression=self._compression
             )
             try:
-                staged = self.partition.stage(memoryview(batch), now_ms, Origin.COORDINATOR)
+                staged = self.partition.append_now(batch)
             except Refusal as refusal:
                 return refusal.error
-            self.partition.write()
-            if self.partition.log.written_offset <= staged.last_offset:
-                return ErrorCode.KAFKA_STORAGE_ERROR
             self._end_offset = staged.last_offset + 1
             for record in records:
                 self.shard.replay(record.key, record.value)
