@@ -5,6 +5,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runnel.batch.build import encode_record
 from runnel.batch.header import read_header
 from runnel.batch.records import Record, iterate_records
 from runnel.client.accumulator import Accumulator, Delivery, Identity, record_size_bytes
@@ -83,7 +84,5 @@ def test_a_new_identity_counts_from_zero():
 
 @given(st.binary(max_size=200), st.none() | st.binary(max_size=200), st.text(max_size=20))
 def test_the_size_is_never_guessed_too_small(value, key, header):
-    from runnel.batch.build import encode_record
-
     item = Record(0, 1, key, value, [(header, value)])
     assert record_size_bytes(item) >= len(encode_record(2**40, 2**20, key, value, item.headers))

@@ -34,7 +34,7 @@ def marker(base_offset: int, producer_id: int, committed: bool) -> bytearray:
 
 def chunk(*batches: bytearray, from_offset: int = 0, aborted: tuple[tuple[int, int], ...] = ()) -> Chunk:
     records = memoryview(b"".join(batches))
-    return Chunk(HERE, records, from_offset, end_of(records, from_offset), 0, aborted)
+    return Chunk(HERE, records, from_offset, end_of(HERE, records, from_offset), 0, aborted)
 
 
 def seen(view: Chunk) -> list[tuple[int, bytes | None]]:
@@ -81,5 +81,12 @@ def test_markers_are_nobodys_message():
 def test_damage_on_the_way_is_noticed():
     damaged = batch(0, b"a")
     damaged[-1] ^= 1
-    with pytest.raises(BrokerRefused, match="checksum"):
+    with pytest.raises(
+        BrokerRefused, match="reading t-3: the checksum of the batch at offset 0 does not match"
+    ):
         seen(chunk(damaged))
+
+
+def test_garbage_is_an_error_of_the_client_too():
+    with pytest.raises(BrokerRefused, match="reading t-3"):
+        chunk(bytearray(100))

@@ -1,13 +1,14 @@
 """A stretch of fetched batches, and the messages in it. No I/O."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from runnel.batch.control import read_end_marker
+from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import BatchHeader, crc_is_valid, walk_headers
 from runnel.batch.records import Headers, iterate_records
 from runnel.client.errors import BrokerRefused
-from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 
@@ -40,19 +41,20 @@ class Chunk:
     def messages(self) -> Iterator[Message]:
         """The messages from `from_offset` on; not those that control transactions or were aborted."""
         topic, number = self.partition
-        for position, header in visible_batches(self):
-            batch = self.records[position : position + header.size_bytes]
-            for record in iterate_records(batch):
-                if record.offset >= self.from_offset:
-                    yield Message(
-                        topic,
-                        number,
-                        record.offset,
-                        record.timestamp,
-                        record.key,
-                        record.value,
-                        record.headers,
-                    )
+        with _told_of(self.partition):
+            for position, header in visible_batches(self):
+                batch = self.records[position : position + header.size_bytes]
+                for record in iterate_records(batch):
+                    if record.offset >= self.from_offset:
+                        yield Message(
+                            topic,
+                            number,
+                            record.offset,
+                            record.timestamp,
+                            record.key,
+                            record.value,
+                            record.headers,
+                        )
 
 
 def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:
@@ -61,8 +63,7 @@ def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:
     aborted_producers: set[int] = set()
     for position, header in walk_headers(chunk.records):
         if not crc_is_valid(chunk.records, position, header):
-            about = f"reading {chunk.partition} at offset {header.base_offset}"
-            raise BrokerRefused(ErrorCode.CORRUPT_MESSAGE, about)
+            raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not match")
         while aborted and aborted[0][1] <= header.last_offset:
             aborted_producers.add(aborted.pop(0)[0])
         if header.is_control:
@@ -75,8 +76,18 @@ def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:
             yield position, header
 
 
-def end_of(records: memoryview, offset: int) -> int:
+def end_of(partition: TopicPartition, records: memoryview, offset: int) -> int:
     """One past the last offset of the whole batches in `records`, or `offset` if there is none."""
-    for _, header in walk_headers(records):
-        offset = max(offset, header.next_offset)
+    with _told_of(partition):
+        for _, header in walk_headers(records):
+            offset = max(offset, header.next_offset)
     return offset
+
+
+@contextmanager
+def _told_of(partition: TopicPartition) -> Iterator[None]:
+    """Damaged records are an error like any other that a broker can give."""
+    try:
+        yield
+    except CorruptBatch as error:
+        raise BrokerRefused(error.error, f"reading {partition}", str(error)) from error

@@ -168,6 +168,10 @@ class Producer:
                 await self._dispatch()
         except ClientError as error:
             self._stop(error)
+        except Exception as error:
+            # A bug: whoever waits for a record must not wait for ever.
+            self._stop(ClientError(f"the producer stopped: {error!r}"))
+            raise
 
     async def _wait_for_work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -227,9 +231,11 @@ class Producer:
         except ClientError as error:
             for batch in batches:
                 self._retry_or_fail(batch, error)
-        except asyncio.CancelledError:
+        except BaseException as error:
+            # The producer was closed, or this is a bug; nobody may wait for these records any more.
             for batch in batches:
-                batch.failed(ClientError("the producer was closed before the broker answered"))
+                self._batches.settle(batch)
+                batch.failed(ClientError(f"not known whether the broker has the record: {error!r}"))
             raise
         finally:
             self._busy_leaders.discard(leader)

@@ -131,6 +131,14 @@ class Reader:
     # Fetching ahead.
 
     async def _fetch_forever(self) -> None:
+        try:
+            await self._fetch_rounds()
+        except Exception as error:
+            # A bug: whoever waits for a chunk must not wait for ever.
+            await self._chunks.put(ClientError(f"the reader stopped: {error!r}"))
+            raise
+
+    async def _fetch_rounds(self) -> None:
         patience = Patience(self._cluster.timeout_s)
         while True:
             try:
@@ -187,7 +195,7 @@ class Reader:
         offset = self._ahead[partition]
         check(view.error_code, f"reading {partition} from offset {offset}")
         records = view.records if isinstance(view.records, memoryview) else memoryview(view.records or b"")
-        next_offset = end_of(records, offset)
+        next_offset = end_of(partition, records, offset)
         if next_offset == offset:
             return
         aborted = [

@@ -1,6 +1,5 @@
 """What `runnel consume` reads, from where to where, and how it prints it."""
 
-import asyncio
 import time
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -24,8 +23,8 @@ from runnel.server.cli.output import time_text
 from runnel.server.cli.records import headers_text, to_json
 from runnel.server.cli.reset import check_partitions
 
-FLUSH_EVERY_S = 0.2
-"""A follower prints at least this often, however little there is."""
+POLL_S = 0.2
+"""How long a member of a group waits for records before it looks whether it has reached the end."""
 
 
 @dataclass(slots=True)
@@ -89,24 +88,27 @@ async def read(cluster: Cluster, wanted: Wanted, writer: LineWriter) -> int:
     count = 0
     async with Reader(cluster, isolation=wanted.isolation) as reader:
         await reader.assign(positions)
-        messages = reader.messages() if wanted.follow else reader.messages_to_end()
-        flushing = asyncio.create_task(_flush_forever(writer)) if wanted.follow else None
-        try:
-            async for message in messages:
-                writer.write(message)
-                count += 1
-                if count == wanted.count_max:
-                    break
-        finally:
-            if flushing is not None:
-                flushing.cancel()
+        if wanted.follow:
+            return await _follow(reader, wanted, writer)
+        async for message in reader.messages_to_end():
+            writer.write(message)
+            count += 1
+            if count == wanted.count_max:
+                break
     return count
 
 
-async def _flush_forever(writer: LineWriter) -> None:
-    while True:
-        await asyncio.sleep(FLUSH_EVERY_S)
+async def _follow(reader: Reader, wanted: Wanted, writer: LineWriter) -> int:
+    count = 0
+    while chunk := await reader.next_chunk():
+        for message in chunk.messages():
+            writer.write(message)
+            count += 1
+            if count == wanted.count_max:
+                return count
+        # Whoever watches sees each chunk as it comes.
         writer.flush()
+    return count
 
 
 async def _partitions(cluster: Cluster, wanted: Wanted) -> list[TopicPartition]:
@@ -157,7 +159,7 @@ async def _read_in_group(cluster: Cluster, wanted: Wanted, group: str, writer: L
         ends: dict[TopicPartition, int] = {}
         while wanted.count_max is None or count < wanted.count_max:
             left = None if wanted.count_max is None else wanted.count_max - count
-            for message in await consumer.poll(FLUSH_EVERY_S, left):
+            for message in await consumer.poll(POLL_S, left):
                 writer.write(message)
                 count += 1
             writer.flush()
