@@ -9,6 +9,7 @@ LISTEN ?= 127.0.0.1:9092
 DATA ?= .runnel
 WORKERS ?= 2
 ROUNDS ?= 200
+SEEDS ?= 200
 FRAMES ?= 1000000
 
 .DEFAULT_GOAL := help
@@ -49,8 +50,8 @@ format: $(STAMP) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(STAMP) ## long simulated histories of crashes and disk faults (ARGS for pytest)
-	$(BIN)/pytest tests/sim $(ARGS)
+sim: $(STAMP) ## made-up worlds of crashes, power cuts and full disks, each repeated by its seed (SEEDS=200)
+	$(BIN)/python -m runnel.sim --seeds $(SEEDS) $(ARGS)
 
 bench: $(STAMP) ## Runnel and Apache Kafka side by side; writes docs/BENCHMARKS.md (QUICK=1 for a short look)
 	$(BIN)/python -m tools.bench $(if $(QUICK),--quick) $(ARGS)
