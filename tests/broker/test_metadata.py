@@ -134,7 +134,12 @@ def test_answers_follow_the_image(tell):
         client = await world.connect()
         await world.create("a")
         assert (await client.ask(asking("a", create=False), 12)).topics[0].error_code == 0
+        for _ in range(2):
+            assert [topic.name for topic in (await client.ask(MetadataRequest(None), 12)).topics] == ["a"]
         await world.create("b", 2)
         assert len((await client.ask(asking("b", create=False), 12)).topics[0].partitions) == 2
+        for version in (12, 5):
+            listing = await client.ask(MetadataRequest(None), version)
+            assert {topic.name: len(topic.partitions) for topic in listing.topics} == {"a": 1, "b": 2}
 
     tell(story)

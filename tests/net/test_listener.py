@@ -256,6 +256,22 @@ def test_silent_connections_are_closed(run):
     run(story())
 
 
+def test_requests_that_never_end_are_given_up(run, monkeypatch):
+    monkeypatch.setattr("runnel.net.listener.STALLED_REQUEST_SECONDS", 0.1)
+
+    async def story() -> None:
+        async with World(ListenerLimits(idle_max_ms=400)) as world:
+            small, large = await world.connect(), await world.connect()
+            small.writer.write(struct.pack(">i", 100) + b"e")
+            large.writer.write(struct.pack(">i", 1_000_000) + b"e")
+            async with asyncio.timeout(10):
+                assert await small.is_closed()
+                assert await large.is_closed()
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(story())
+
+
 def test_goodbye_waits_for_answers_that_are_due(run):
     async def story() -> None:
         world = World()

@@ -10,6 +10,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
+class Encoded:
+    """A response that was encoded before, for this very version."""
+
+    body: bytes
+
+
+@dataclass(slots=True)
 class Context:
     """The broker that answers, the connection that asked, and how it asked."""
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from runnel.broker.api_versions import unsupported
 from runnel.broker.broker import Broker
-from runnel.broker.context import Context
+from runnel.broker.context import Context, Encoded
 from runnel.broker.deferred import Deferred
 from runnel.broker.fetch_again import FetchShapes
 from runnel.broker.handlers import APIS, Handler, handler_of
@@ -66,12 +66,15 @@ class Call(Context):
     route: Route
     reply: Reply
 
-    def answer(self, outcome: Response | Exception) -> None:
+    def answer(self, outcome: Response | Encoded | Exception) -> None:
         """Put the response, or what can be said of a failure, into its place in the connection's queue."""
         try:
-            if isinstance(outcome, Exception):
+            if isinstance(outcome, Response):
+                parts = encode(outcome, self.api_version)
+            elif isinstance(outcome, Encoded):
+                parts = [outcome.body]
+            else:
                 raise outcome
-            parts = encode(outcome, self.api_version)
         except Exception as error:  # noqa: BLE001 - _fail logs it
             self._fail(error)
             return

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from runnel.broker.context import Context
+from runnel.broker.context import Context, Encoded
 from runnel.broker.handlers import handles
 from runnel.broker.topic_cards import TopicCards
 from runnel.broker.topic_creation import create_missing_topics
@@ -17,12 +17,13 @@ from runnel.messages.metadata import (
 )
 from runnel.model.errors import ErrorCode, Refusal
 from runnel.model.ids import NO_ID
+from runnel.wire import encoded
 
 # What everybody may do while there is no security: bits by Kafka's numbers of operations.
 TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 
-Answer = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
+Answer = MetadataResponse | Encoded | Coroutine[Any, Any, MetadataResponse]
 
 
 @handles(MetadataRequest)
@@ -33,8 +34,30 @@ def metadata(request: MetadataRequest, ctx: Context) -> Answer:
     v5 offline replicas · v7 leader epoch · v8 authorized operations · v9 flexible · v10 topic ids ·
     v12 topics by id · v13 top-level error
     """
+    ctx.broker.topic_cards.refresh(ctx.broker.metadata.image)
+    if _wants_all(request, ctx):
+        return _listing(request, ctx)
     missing = _to_create(request, ctx)
     return _create_and_answer(missing, request, ctx) if missing else _answer(request, ctx, {})
+
+
+def _wants_all(request: MetadataRequest, ctx: Context) -> bool:
+    return request.topics is None or (ctx.api_version == 0 and not request.topics)
+
+
+def _listing(request: MetadataRequest, ctx: Context) -> Encoded:
+    """All topics: with thousands of them, worth encoding only once per image."""
+    listings = ctx.broker.topic_cards.listings
+    key = (
+        ctx.api_version,
+        ctx.listener,
+        request.include_cluster_authorized_operations,
+        request.include_topic_authorized_operations,
+    )
+    body = listings.get(key)
+    if body is None:
+        body = listings[key] = encoded(_answer(request, ctx, {}), ctx.api_version)
+    return Encoded(body)
 
 
 def _to_create(request: MetadataRequest, ctx: Context) -> list[str]:
@@ -78,8 +101,9 @@ def _topics(
     request: MetadataRequest, ctx: Context, failures: dict[str, ErrorCode]
 ) -> list[MetadataResponseTopic]:
     cards = ctx.broker.topic_cards
+    # The image may have changed while topics were made.
     cards.refresh(ctx.broker.metadata.image)
-    if request.topics is None or (ctx.api_version == 0 and not request.topics):
+    if request.topics is None or _wants_all(request, ctx):
         return cards.all()
     return [_topic(asked, cards, ctx, failures) for asked in request.topics]
 

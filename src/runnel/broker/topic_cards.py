@@ -13,6 +13,8 @@ class TopicCards:
         self._image = MetadataImage()
         self._version = -1
         self._cards: dict[str, MetadataResponseTopic] = {}
+        self.listings: dict[tuple[object, ...], bytes] = {}
+        """Encoded answers about all topics, by what else was asked."""
 
     def refresh(self, image: MetadataImage) -> None:
         """Forget what an older image said."""
@@ -20,6 +22,7 @@ class TopicCards:
             self._image = image
             self._version = image.version
             self._cards = {}
+            self.listings = {}
 
     def named(self, name: str) -> MetadataResponseTopic | None:
         """The card of a topic, if there is such a topic."""

@@ -90,8 +90,10 @@ class Connection:
         return not self._queue and self._outbox.is_empty
 
     @property
-    def is_receiving_large(self) -> bool:
-        return self._large is not None
+    def is_mid_request(self) -> bool:
+        """Part of a request is here, and the rest is what we wait for."""
+        is_ours_to_solve = self._is_stalled or self._is_waiting_for_memory
+        return self._large is not None or (bool(self._rest) and not is_ours_to_solve)
 
     def readable(self) -> None:
         """The event loop's callback: the socket has bytes, or its end."""

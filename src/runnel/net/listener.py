@@ -19,7 +19,7 @@ ACCEPT_PAUSE_SECONDS = 0.5
 """How long accepting rests when the process is out of file descriptors."""
 
 STALLED_REQUEST_SECONDS = 60
-"""A large request that makes no progress for so long gives its memory back."""
+"""A request that makes no progress for so long gives its memory back."""
 
 log = logging.getLogger("runnel.net")
 
@@ -197,6 +197,6 @@ class Listener:
         for connection in list(self.connections):
             if self.limits.idle_max_ms > 0 and connection.active_at < idle_before:
                 connection.close("idle")
-            elif connection.is_receiving_large and connection.active_at < stalled_before:
+            elif connection.is_mid_request and connection.active_at < stalled_before:
                 connection.close("a request that never ends", warn=True)
         self._sweep_later()
