@@ -126,7 +126,8 @@ def test_impossible_sizes_close_the_connection(run, size, caplog):
     async def story() -> None:
         async with World(ListenerLimits(request_bytes_max=100)) as world:
             client = await world.connect()
-            client.writer.write(struct.pack(">i", size) + b"e")
+            client.writer.write(frame(b"ebefore") + struct.pack(">i", size) + b"e")
+            assert await client.receive() == b"before"
             assert await client.is_closed()
             assert await (await world.connect()).ask(b"estill here") == b"still here"
 

@@ -98,6 +98,8 @@ class Connection:
     def readable(self) -> None:
         """The event loop's callback: the socket has bytes, or its end."""
         self.active_at = self._listener.now
+        if self._is_paused:
+            return
         try:
             if self._is_full():
                 self._wait_or_close()
@@ -123,18 +125,17 @@ class Connection:
 
     def _receive(self) -> None:
         buffer = self._listener.buffer
-        start = len(self._rest)
+        start = end = len(self._rest)
+        if not self._is_stalled:
+            received = self._socket.recv_into(buffer[start : start + self._receive_bytes])
+            if not received:
+                self.close("")
+                return
+            end += received
         if start:
             buffer[:start] = self._rest
             self._rest = b""
-        if self._is_stalled:
-            self._serve(buffer, start)
-            return
-        received = self._socket.recv_into(buffer[start : start + self._receive_bytes])
-        if not received:
-            self.close("")
-        else:
-            self._serve(buffer, start + received)
+        self._serve(buffer, end)
 
     def _receive_large(self, large: LargeFrame) -> None:
         received = self._socket.recv_into(large.room())
@@ -158,13 +159,14 @@ class Connection:
         frames: list[memoryview] = []
         position = 0
         limit = self._listener.request_bytes_max
+        impossible = ""
         self._receive_bytes = RECEIVE_BYTES
         self._is_stalled = False
         while end - position >= 4:
             (size_bytes,) = _SIZE(buffer, position)
             if not 0 < size_bytes <= limit:
-                self.close(f"a request of {size_bytes} bytes, the limit is {limit}", warn=True)
-                return
+                impossible = f"a request of {size_bytes} bytes, the limit is {limit}"
+                break
             after = position + 4 + size_bytes
             if after > end:
                 break
@@ -174,16 +176,14 @@ class Connection:
         if self.is_closed:
             return
         if served < len(frames):
-            position = self._position_of(frames, served)
+            position = sum(4 + len(frame) for frame in frames[:served])
             self._rest = bytes(buffer[position:end])
             self._is_stalled = True
-        elif position < end:
+        elif position < end and not impossible:
             self._keep_incomplete(buffer[position:end])
         self._flush()
-
-    @staticmethod
-    def _position_of(frames: list[memoryview], index: int) -> int:
-        return sum(4 + len(frame) for frame in frames[:index])
+        if impossible and not self._is_stalled:
+            self.close(impossible, warn=True)
 
     def _serve_frames(self, frames: list[memoryview]) -> int:
         """Hand frames to the service until one holds the line; returns how many were taken."""
@@ -192,6 +192,7 @@ class Connection:
         replies: list[Reply] = []
         unsent_bytes = self._outbox.memory_bytes
         count = 0
+        goodbye: str | None = None
         try:
             for frame in frames:
                 count += 1
@@ -208,17 +209,17 @@ class Connection:
                 if unsent_bytes >= ANSWER_BYTES_PENDING_MAX:
                     break
         except CloseConnection as reason:
-            # What came before in the same turn is still written and answered by finish_turn; then we hang up.
+            goodbye = str(reason)
+        finally:
+            # Whatever ended the turn, what came before is written and answered.
             service.finish_turn()
-            self._queue.extend(replies)
-            self._flush()
-            self.close(str(reason), warn=True)
-            return count
-        service.finish_turn()
         for reply in replies:
             if not reply.is_filled:
                 reply.on_filled = self._answer_ready
         self._queue.extend(replies)
+        if goodbye is not None:
+            self._flush()
+            self.close(goodbye, warn=True)
         return count
 
     def _keep_incomplete(self, piece: memoryview) -> None:
