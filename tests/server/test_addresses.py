@@ -23,7 +23,7 @@ def test_addresses_are_read_as_kafka_writes_them(text: str, address: Address) ->
 
 @pytest.mark.parametrize("text", ["127.0.0.1:9092", "PLAINTEXT://host", "PLAINTEXT://host:70000", "A://h:x"])
 def test_anything_else_is_refused_with_an_example(text: str) -> None:
-    with pytest.raises(BadSettings, match="PLAINTEXT://127.0.0.1:9092"):
+    with pytest.raises(BadSettings, match=r"PLAINTEXT://127\.0\.0\.1:9092"):
         parse_address(text)
 
 

@@ -10,7 +10,8 @@ from runnel.server.layers import BadSettings, static_settings
 def test_later_layers_win(tmp_path: Path) -> None:
     file = tmp_path / "runnel.toml"
     file.write_text(
-        "num.partitions = 4\nauto.create.topics.enable = false\n[log]\nsegment.bytes = 7\nretention.hours = 1\n"
+        "num.partitions = 4\nauto.create.topics.enable = false\n"
+        "[log]\nsegment.bytes = 7\nretention.hours = 1\n"
     )
     settings = static_settings(
         file,

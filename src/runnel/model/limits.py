@@ -8,11 +8,11 @@ REQUEST_ELEMENTS_MAX = 1_000_000
 and fifty, so a full frame of them would take gigabytes. Sensible requests name some hundred thousand."""
 
 RECEIVE_MEMORY_BYTES_MAX = 512 * 1024 * 1024
-"""All half-received requests together; beyond it, connections wait their turn instead of growing the process."""
+"""All half-received requests together; beyond it, connections wait their turn."""
 
 REQUESTS_IN_FLIGHT_MAX = 512
-"""Unanswered requests of one connection; reading pauses above. Java sends 5 and librdkafka up to 1 000 000 by default,
-but a pipeline this deep already hides every latency."""
+"""Unanswered requests of one connection; reading pauses above. Java sends 5 and librdkafka up to 1 000 000 by
+default, but a pipeline this deep already hides every latency."""
 
 ANSWER_BYTES_PENDING_MAX = 8 * 1024 * 1024
 """Answer bytes held in memory for one slow reader before its requests stop being read."""
@@ -24,7 +24,7 @@ FETCH_SESSIONS_MAX = 1000
 """Kafka's max.incremental.fetch.session.cache.slots; the least recently used one makes room."""
 
 GROUP_MEMBERS_MAX = 2**31 - 1
-"""Kafka's group.max.size default: no limit of its own, memory is bounded by the connections that members need."""
+"""Kafka's group.max.size default: no limit of its own; members need connections, which are bounded."""
 
 TOPIC_NAME_CHARACTERS_MAX = 249
 """Kafka's limit: the name and the partition number must fit a file name."""

@@ -26,7 +26,7 @@ def parse_address(text: str) -> Address:
     name, separator, place = text.partition("://")
     host, colon, port = place.rpartition(":")
     if not separator or not colon or not port.isdecimal() or int(port) > 65535:
-        raise BadSettings(f"{text!r} is not a listener address: write NAME://host:port, for example {EXAMPLE}")
+        raise BadSettings(f"{text!r} is not a listener address: write NAME://host:port, such as {EXAMPLE}")
     return Address(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
 
 
@@ -38,12 +38,12 @@ def listen_address(listeners: list[str], protocol_map: str) -> Address:
     protocols = dict(pair.split(":", 1) for pair in protocol_map.split(",") if ":" in pair)
     protocol = protocols.get(address.name, address.name)
     if protocol != SUPPORTED_PROTOCOL:
-        raise BadSettings(f"the listener {address} asks for {protocol}, only {SUPPORTED_PROTOCOL} is supported")
+        raise BadSettings(f"{address} asks for {protocol}, only {SUPPORTED_PROTOCOL} is supported")
     return address
 
 
 def advertised_address(advertised: list[str], listening: Address, machine_name: str) -> Address:
-    """Where clients are told to connect. A wildcard is no place to connect to, so it becomes this machine's name."""
+    """Where clients are told to connect; a wildcard is no such place, so it becomes this machine's name."""
     if advertised:
         chosen = [address for text in advertised if (address := parse_address(text)).name == listening.name]
         if not chosen:
@@ -52,5 +52,3 @@ def advertised_address(advertised: list[str], listening: Address, machine_name: 
         return Address(address.name, address.host, address.port or listening.port)
     host = machine_name if listening.host in ("", "0.0.0.0", "::") else listening.host
     return Address(listening.name, host, listening.port)
-
-

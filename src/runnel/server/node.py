@@ -43,7 +43,7 @@ class Node:
             log.warning("%s is a Kafka setting without effect here", name)
         folders = self.settings.words("log.dirs") or [self.settings.text("log.dir") or ""]
         if len(folders) != 1:
-            raise BadSettings(f"exactly one data folder is supported, not {len(folders)}: {','.join(folders)}")
+            raise BadSettings(f"exactly one data folder is supported, not {','.join(folders)}")
         self.data_folder = os.path.abspath(folders[0])
         protocols = self.settings.text("listener.security.protocol.map") or ""
         self._listen = listen_address(self.settings.words("listeners"), protocols)
@@ -98,7 +98,7 @@ class Node:
         await start_broker(broker, stack)
         stack.push_async_callback(_ended, asyncio.create_task(_keep_up(disk, clock)))
         stack.push_async_callback(listener.close)
-        # Members that wait for a rebalance are told to look elsewhere before the listener waits for their answers.
+        # Members that wait for a rebalance are answered before the listener waits for that.
         stack.callback(broker.groups.stop)
         listener.accept()
 

@@ -77,8 +77,8 @@ class Life:
                 await self._start(stack)
                 await story(self)
             except (Death, PowerCut, GeneratorExit):
-                # No clean-up of any kind: a dead process does not close its files. The last one comes when the
-                # death was met by a callback, and this coroutine is dropped where it waits.
+                # No clean-up of any kind: a dead process does not close its files. The last of these comes
+                # when a callback met the death, and this coroutine is dropped where it waits.
                 stack.pop_all()
                 raise
 
