@@ -1,0 +1,35 @@
+"""A little of what `make fuzz` does at length, and proof that it would notice."""
+
+import random
+
+from runnel.model.ids import NO_ID
+from tools.fuzz.mutate import mutated
+from tools.fuzz.samples import sample_frames
+from tools.fuzz.story import bugs, fuzz
+
+
+def test_a_broker_outlives_mutated_frames(tmp_path) -> None:
+    outcome = fuzz(tmp_path, count=3000, seed=11)
+    assert outcome.complaints == []
+    assert outcome.fates.total() == 3000
+    assert set(outcome.fates) >= {"answered", "refused"}
+
+
+def test_a_seed_breaks_the_same_frames_again() -> None:
+    pool = sample_frames(NO_ID)
+    first, second = (
+        [mutated(chance, pool) for _ in range(200)] for chance in (random.Random(5), random.Random(5))
+    )
+    assert first == second
+    assert sum(frame in pool for frame in first) < 20
+
+
+def test_an_exception_in_the_log_is_a_finding() -> None:
+    log = (
+        "12:00 ERROR runnel.broker: FetchRequest v4 failed\n"
+        "Traceback (most recent call last):\n"
+        "KeyError: 'x'\n"
+        "runnel.model.errors.OddError: y\n"
+        "12:01 WARNING runnel.net: closed 127.0.0.1:1: malformed request: Error in header\n"
+    )
+    assert bugs(log) == ["KeyError: 'x'", "runnel.model.errors.OddError: y"]

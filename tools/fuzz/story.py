@@ -1,0 +1,103 @@
+"""A broker under mutated frames: does it stay alive, small and useful, and does it meet a bug?"""
+
+import asyncio
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from runnel.model.ids import id_from_text
+from tools.broker_process import BrokerProcess, answers
+from tools.crash.ledger import Ledger
+from tools.crash.load import Sender, read_log
+from tools.fuzz.attack import Attack
+from tools.fuzz.mutate import mutated
+from tools.fuzz.samples import TOPIC, sample_frames
+from tools.processes import memory_bytes
+
+MEMORY_GROWTH_BYTES_MAX = 256 * 1024 * 1024
+SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "4"}
+BUGS_SHOWN_MAX = 20
+
+Note = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the frames did to the broker."""
+
+    fates: Counter[str]
+    seconds: float
+    memory_before_bytes: int
+    memory_largest_bytes: int
+    complaints: list[str]
+
+
+def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Outcome:
+    """Throw `count` broken frames at a fresh broker."""
+    with BrokerProcess(folder / "data", SETTINGS) as broker:
+        frames = broken_frames(count, seed, create(broker.bootstrap, TOPIC))
+        before = memory_bytes(broker.pid)
+        began = time.monotonic()
+        fates, largest = asyncio.run(attack(broker, frames, note))
+        seconds = time.monotonic() - began
+        complaints = still_works(broker.bootstrap) if answers(broker.port) else ["the broker is gone"]
+    complaints += [f"in the broker's log: {line}" for line in bugs(broker.log_tail(10**9))]
+    if largest - before > MEMORY_GROWTH_BYTES_MAX:
+        complaints.append(f"memory grew from {before >> 20} MB to {largest >> 20} MB")
+    return Outcome(fates, seconds, before, largest, complaints)
+
+
+def broken_frames(count: int, seed: int, topic_id: bytes) -> Iterator[bytes]:
+    chance = random.Random(seed)
+    pool = sample_frames(topic_id)
+    for _ in range(count):
+        yield mutated(chance, pool)
+
+
+def create(bootstrap: str, topic: str) -> bytes:
+    """Make a topic; its id."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
+    described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
+    return id_from_text(str(described.topic_id))
+
+
+async def attack(broker: BrokerProcess, frames: Iterator[bytes], note: Note) -> tuple[Counter[str], int]:
+    """Fire all frames; what became of them, and the largest memory seen."""
+    running = Attack(broker.port, frames)
+    task = asyncio.create_task(running.run())
+    largest = 0
+    while not task.done():
+        await asyncio.wait([task], timeout=2)
+        largest = max(largest, memory_bytes(broker.pid))
+        note(f"{running.sent} frames, {largest >> 20} MB, {dict(running.fates)}")
+    task.result()
+    return running.fates, largest
+
+
+def still_works(bootstrap: str) -> list[str]:
+    """Produce and read back on a fresh topic; what went wrong."""
+    create(bootstrap, "after")
+    place = ("after", 0)
+    ledger = Ledger(idempotent=frozenset([0]))
+    sender = Sender(0, bootstrap, [place], ledger, {"enable.idempotence": True})
+    sender.start()
+    deadline = time.monotonic() + 30
+    while sender.acknowledged < 100 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    sender.end()
+    ledger.settle(place, read_log(bootstrap, place, ledger))
+    return ledger.violations if sender.acknowledged >= 100 else ["nothing can be produced any more"]
+
+
+def bugs(log: str) -> list[str]:
+    """The distinct exceptions that the broker's log tells of."""
+    raised = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*$", log, re.MULTILINE)
+    return sorted(set(raised))[:BUGS_SHOWN_MAX]
