@@ -1,0 +1,65 @@
+"""The benchmark's page says what was measured, and tells a missed floor from a reached goal."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tools.bench import charts, page
+from tools.bench.table import ROWS, Compared, Row, compare
+
+MORE = Row("rate", "rate", "req/s", True, goal=4, floor=2)
+LESS = Row("cost", "cost", "µs", False, goal=0.2, floor=0.5)
+
+
+@pytest.mark.parametrize(
+    ("row", "ours", "theirs", "verdict", "advantage"),
+    [
+        (MORE, 400, 100, "goal", 4),
+        (MORE, 300, 100, "floor", 3),
+        (MORE, 100, 100, "**below the floor**", 1),
+        (LESS, 10, 100, "goal", 10),
+        (LESS, 40, 100, "floor", 2.5),
+        (LESS, 90, 100, "**below the floor**", 100 / 90),
+    ],
+)
+def test_verdicts(row: Row, ours: float, theirs: float, verdict: str, advantage: float) -> None:
+    compared = Compared(row, ours, theirs)
+    assert compared.verdict == verdict
+    assert compared.advantage == pytest.approx(advantage)
+    assert compared.reaches(row.floor) == (verdict != "**below the floor**")
+
+
+def test_medians_are_compared() -> None:
+    key = ROWS[0].key
+    rounds = {"Runnel": [{key: value} for value in (1.0, 300.0, 200.0)], "Kafka": [{key: 100.0}]}
+    (compared,) = compare(rounds, "Runnel", "Kafka")
+    assert (compared.ours, compared.theirs, compared.ratio) == (200.0, 100.0, 2.0)
+
+
+def test_alone_there_is_nothing_to_judge() -> None:
+    (compared,) = compare({"Runnel": [{ROWS[0].key: 5.0}]}, "Runnel", "Kafka")
+    assert (compared.ratio, compared.verdict, compared.reaches(2)) == (None, "", True)
+
+
+def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
+    rounds = {
+        "Runnel": [{row.key: 2.0 for row in ROWS}],
+        "Kafka": [{row.key: 1.0 for row in ROWS}],
+    }
+    sizes = [{"partitions": count, "memory_mb": count / 10, "restart_s": 1.0} for count in (10, 1000)]
+    results = {"rounds": rounds, "partitions": {"Runnel": sizes}, "settings": {"Runnel": "defaults"}}
+    reasons = tmp_path / "reasons.toml"
+    reasons.write_text('[miss]\nstart_s = "it is cold"\n')
+    page.write(results, tmp_path, reasons)
+    text = (tmp_path / "BENCHMARKS.md").read_text()
+    assert all(row.label in text for row in ROWS)
+    assert "* **start to first answer** (2x): it is cold" in text
+    assert "Runnel, 1,000" in text
+    for name in ("advantage.svg", "memory.svg", "restart.svg"):
+        assert f"bench/{name}" in text
+        ElementTree.parse(tmp_path / "bench" / name)
+
+
+def test_a_chart_of_nothing_is_still_a_chart() -> None:
+    ElementTree.fromstring(charts.advantage([]))
