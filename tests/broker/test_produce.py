@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 
+from runnel.batch.build import build_batch
 from runnel.batch.header import read_header
+from runnel.batch.records import Record
 from runnel.messages.produce import ProduceRequest
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
-from tests.broker.requests import batch, fetch_from, only, produce_to, values
+from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, values
 
 
 @pytest.mark.parametrize("version", range(3, 13))
@@ -87,6 +89,25 @@ def test_refusals(tell, version, acks, records, error):
         assert (ErrorCode.from_code(answer.error_code), answer.base_offset) == (error, -1)
         # Nothing was stored, and the next one is taken.
         assert only(await client.ask(produce_to("events", (0, batch(b"fine"))), version)).base_offset == 0
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 12])
+def test_the_records_to_blame_are_named(tell, version):
+    async def story(world) -> None:
+        await world.create("latest", cleanup_policy="compact")
+        client = await world.connect()
+        keys = [b"k", None, b"k", None]
+        records = build_batch([Record(i, NOW_MS, key, b"v") for i, key in enumerate(keys)])
+        # The second time goes the short way of repeated requests.
+        for _ in range(2):
+            answer = only(await client.ask(produce_to("latest", (0, bytes(records))), version))
+            assert answer.error_code == ErrorCode.INVALID_RECORD.code
+            named = [
+                (error.batch_index, bool(error.batch_index_error_message)) for error in answer.record_errors
+            ]
+            assert named == ([(1, True), (3, True)] if version >= 8 else [])
 
     tell(story)
 

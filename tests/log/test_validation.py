@@ -9,8 +9,8 @@ from runnel.batch.compression import Compression
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import crc_is_valid, read_header, seal
 from runnel.batch.records import Record, iterate_records
-from runnel.log.validation import ValidBatch, validate, validate_copies
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.log.validation import CULPRITS_MAX, ValidBatch, validate, validate_copies
+from runnel.model.errors import ErrorCode, RecordsRefused, Refusal
 from runnel.model.log_config import HOUR_MS, LogConfig, TimestampType
 from tests.batch.strategies import compressions, record_lists
 
@@ -128,6 +128,29 @@ def test_a_compacted_topic_needs_keys(compression):
     check(build_batch(whole, compression=compression), COMPACTED)
     lacking = [*whole, Record(2, NOW_MS, None, b"v")]
     assert refusal(build_batch(lacking, compression=compression), COMPACTED) is ErrorCode.INVALID_RECORD
+
+
+def culprits(batch: bytearray, config: LogConfig = PLAIN) -> list[int]:
+    with pytest.raises(RecordsRefused) as caught:
+        check(batch, config)
+    return caught.value.culprits
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_the_records_to_blame_are_named_by_their_place(compression):
+    keys = [b"k", None, b"", None]
+    sent = [Record(i, NOW_MS, key, b"v") for i, key in enumerate(keys)]
+    assert culprits(build_batch(sent, compression=compression), COMPACTED) == [1, 3]
+    ahead = [Record(i, NOW_MS + i * HOUR_MS, None, b"v") for i in range(4)]
+    assert culprits(build_batch(ahead, compression=compression)) == [2, 3]
+    behind = [Record(i, NOW_MS - i * HOUR_MS, None, b"v") for i in range(4)]
+    config = LogConfig(message_timestamp_before_max_ms=HOUR_MS)
+    assert culprits(build_batch(behind, compression=compression), config) == [2, 3]
+
+
+def test_a_refusal_does_not_grow_with_its_batch():
+    sent = [Record(i, NOW_MS, None, b"v") for i in range(2 * CULPRITS_MAX)]
+    assert culprits(build_batch(sent), COMPACTED) == list(range(CULPRITS_MAX))
 
 
 def test_malformed_records_for_a_compacted_topic_are_corrupt():

@@ -5,13 +5,14 @@ from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
 from runnel.broker.partition import Partition
 from runnel.messages.produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ErrorCode, RecordsRefused, Refusal, Refused
 from runnel.ports.service import CloseConnection
 
 ACKS_ALL = -1
@@ -55,7 +56,7 @@ class PartitionAck:
         self.answer.settle_one()
 
     def failed(self, refusal: Refusal) -> None:
-        _refuse(self.result, refusal)
+        refuse(self.result, refusal)
         self.answer.settle_one()
 
 
@@ -81,7 +82,7 @@ def produce(request: ProduceRequest, ctx: Context) -> ProduceAnswer | None:
                     partition = _unusual_partition(topic, data.index, ctx)
                 staged = partition.stage(checked_records(data.records, partition, acks, api_version), now_ms)
             except Refusal as refusal:
-                _refuse(result, refusal)
+                refuse(result, refusal)
                 continue
             result.base_offset = staged.base_offset
             result.log_append_time_ms = staged.log_append_time_ms
@@ -131,8 +132,11 @@ def checked_records(
     return records
 
 
-def _refuse(result: PartitionProduceResponse, refusal: Refusal) -> None:
+def refuse(result: PartitionProduceResponse, refusal: Refusal) -> None:
+    """Make a partition's part of the answer say no, and which records are to blame if the log knows."""
     result.error_code = refusal.code
+    if isinstance(refusal, RecordsRefused):
+        result.record_errors = [BatchIndexAndErrorMessage(index, str(refusal)) for index in refusal.culprits]
     result.error_message = str(refusal)
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from runnel.broker.broker import Broker
 from runnel.broker.partition import Partition
-from runnel.broker.produce import checked_records
+from runnel.broker.produce import checked_records, refuse
 from runnel.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -115,7 +115,8 @@ class ProduceShape:
 
     def failure(self, correlation_id: int, index: int, refusal: Refusal) -> list[Any]:
         """The response frame of a refusal."""
-        result = PartitionProduceResponse(index, refusal.code, -1, -1, -1, error_message=str(refusal))
+        result = PartitionProduceResponse(index)
+        refuse(result, refusal)
         return response_frame(self._response(result), self.version, correlation_id)
 
     def _response(self, result: PartitionProduceResponse) -> ProduceResponse:

@@ -5,7 +5,9 @@ its header and checksum alone. Only three topic settings make us look at records
 on old timestamps, and a compression other than the producer's; the last repacks them without walking them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from crc32c import crc32c
 
@@ -29,8 +31,11 @@ from runnel.batch.header import (
     seal,
 )
 from runnel.batch.records import unpack_records, walk_records
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ErrorCode, RecordsRefused, Refused
 from runnel.model.log_config import FOREVER, LogConfig, TimestampType
+
+CULPRITS_MAX = 1_000
+"""Records that one refusal names; a batch can hold millions, and its answer stays small."""
 
 _CREATE_TIME = TimestampType.CREATE_TIME
 
@@ -145,37 +150,39 @@ def _refuse_what_clients_may_not_send(header: BatchHeader) -> None:
 
 def _refuse_missing_keys(records: memoryview, header: BatchHeader) -> None:
     raw = unpack_records(records, header)
-    for _, _, _, offset_delta, _, key_length, _, _ in walk_records(raw, header.record_count):
-        if key_length < 0:
-            raise Refused(
-                ErrorCode.INVALID_RECORD,
-                f"record {offset_delta} has no key, which a compacted topic cannot do without",
-            )
+    spans = enumerate(walk_records(raw, header.record_count))
+    keyless = (index for index, (_, _, _, _, _, key_length, _, _) in spans if key_length < 0)
+    culprits = list(islice(keyless, CULPRITS_MAX))
+    if culprits:
+        why = f"record {culprits[0]} has no key, which a compacted topic cannot do without"
+        raise RecordsRefused(ErrorCode.INVALID_RECORD, why, culprits)
 
 
 def _refuse_strange_timestamps(
     records: memoryview, header: BatchHeader, config: LogConfig, now_ms: int
 ) -> None:
-    newest = header.max_timestamp
-    if newest - now_ms > config.message_timestamp_after_max_ms:
-        raise Refused(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"timestamp {newest} is more than message.timestamp.after.max.ms ahead of {now_ms}",
+    latest = now_ms + config.message_timestamp_after_max_ms
+    if header.max_timestamp > latest:
+        why = (
+            f"timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms ahead of {now_ms}"
         )
+        ahead = (index for index, moment in _timestamps(records, header) if moment > latest)
+        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, why, list(islice(ahead, CULPRITS_MAX)))
     if config.message_timestamp_before_max_ms < FOREVER:
-        oldest = _oldest_timestamp(records, header)
-        if oldest != NO_TIMESTAMP and now_ms - oldest > config.message_timestamp_before_max_ms:
-            raise Refused(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"timestamp {oldest} is more than message.timestamp.before.max.ms behind {now_ms}",
-            )
+        earliest = now_ms - config.message_timestamp_before_max_ms
+        moments = _timestamps(records, header)
+        behind = (index for index, moment in moments if moment < earliest and moment != NO_TIMESTAMP)
+        culprits = list(islice(behind, CULPRITS_MAX))
+        if culprits:
+            why = f"a timestamp is more than message.timestamp.before.max.ms behind {now_ms}"
+            raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, why, culprits)
 
 
-def _oldest_timestamp(records: memoryview, header: BatchHeader) -> int:
-    # Later records may be older than the first one, whose timestamp the header carries.
+def _timestamps(records: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """(place in the batch, timestamp) of each record; later ones may well be older than the first."""
     raw = unpack_records(records, header)
-    oldest_delta = min(span[2] for span in walk_records(raw, header.record_count))
-    return header.base_timestamp + oldest_delta
+    for index, (_, _, delta, _, _, _, _, _) in enumerate(walk_records(raw, header.record_count)):
+        yield index, header.base_timestamp + delta
 
 
 def _repack(records: memoryview, header: BatchHeader, config: LogConfig) -> memoryview:

@@ -183,6 +183,14 @@ class Refused(Refusal):
         self.error = error
 
 
+class RecordsRefused(Refused):
+    """No to a whole batch because of some of its records, each named by its place in it (KIP-467)."""
+
+    def __init__(self, error: ErrorCode, why: str, culprits: list[int]) -> None:
+        super().__init__(error, why)
+        self.culprits = culprits
+
+
 class StorageFailed(Refusal):
     """The disk would not take or give the bytes."""
 
