@@ -21,6 +21,7 @@ from runnel.messages.list_config_resources import ListConfigResourcesRequest
 from runnel.messages.unregister_broker import UnregisterBrokerRequest
 from runnel.model.errors import ErrorCode, StorageFailed
 from runnel.model.ids import NO_ID
+from runnel.wire import Request
 from tests.broker.world import BrokerWorld
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -186,7 +187,7 @@ def test_the_quorum_is_one_voter(tell, version: int) -> None:
     ],
 )
 @pytest.mark.parametrize("version", range(1, 4))
-def test_there_is_no_security_to_rule(tell, request_of: Callable[[], object], version: int) -> None:
+def test_there_is_no_security_to_rule(tell, request_of: Callable[[], Request], version: int) -> None:
     async def story(world: BrokerWorld) -> None:
         answer = await (await world.connect()).ask(request_of(), version)
         results = getattr(answer, "results", None) or getattr(answer, "filter_results", None) or [answer]

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_settings_reach_the_logs_of_their_topic_at_once(tell) -> None:
 
 
 def test_a_restart_brings_back_partitions_and_settings(tell) -> None:
-    known = {}
+    known: dict[str, Any] = {}
 
     async def write(world: BrokerWorld) -> None:
         await world.create("kept", 3, cleanup_policy="compact")

@@ -5,6 +5,7 @@ import errno
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from random import Random
 from typing import TypeVar
@@ -143,7 +144,7 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_is_cut(monkeypatch: pyt
         files, acknowledged = SimFiles(), list[int]()
         files.cut_power_at = operation
         with suppress(PowerCut):
-            play(files, lambda opened, known=acknowledged: submit_all(opened, 0, 14, known))
+            play(files, partial(submit_all, first=0, last=14, acknowledged=acknowledged))
         files.lose_power(Random(operation))
 
         async def look(opened: Opened, known: list[int] = acknowledged) -> int:

@@ -4,18 +4,20 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 import pytest
 
 from runnel.broker.dispatch import Dispatch
 from runnel.ports.disk import FileSlice
+from runnel.ports.files import File
 from runnel.ports.service import CloseConnection, Session
 from runnel.wire import Request
 from runnel.wire.frame import request_frame
 from tests.broker.requests import batch, fetch_from, produce_to
 from tests.broker.world import BrokerWorld
 
-CLOSED = "closed"
+CLOSED = b"closed"
 
 
 class Twins:
@@ -25,13 +27,13 @@ class Twins:
         self.dispatch = Dispatch(world.broker)
         self.remembering = Session("host", 1, "PLAINTEXT", 1)
 
-    def long_way(self, frame: bytes) -> object:
+    def long_way(self, frame: bytes) -> bytes | None:
         return self.answer(frame, Session("host", 2, "PLAINTEXT", 2))
 
-    def short_way(self, frame: bytes) -> object:
+    def short_way(self, frame: bytes) -> bytes | None:
         return self.answer(frame, self.remembering)
 
-    def answer(self, frame: bytes, session: Session) -> object:
+    def answer(self, frame: bytes, session: Session) -> bytes | None:
         """The answer's bytes, None if there is none, or that the connection was closed."""
         try:
             reply = self.dispatch.serve(memoryview(bytearray(frame)), session)
@@ -43,7 +45,7 @@ class Twins:
             return None
         self.dispatch.closed(session)
         return b"".join(
-            bytes(part.file.pread(part.length, part.position)) if isinstance(part, FileSlice) else part  # type: ignore[attr-defined]
+            cast("File", part.file).pread(part.length, part.position) if isinstance(part, FileSlice) else part
             for part in reply.parts
         )
 
@@ -158,7 +160,8 @@ def test_a_topic_that_was_made_anew_is_another_topic(tmp_path):
             partition.topic_id = bytes(15) + b"\x01"
             world.broker.partitions[partition.name] = partition
         for _ in range(2):
-            assert b"\x00\x64" in twins.short_way(by_id)[:60], "UNKNOWN_TOPIC_ID"
-            assert b"\x00\x64" not in twins.short_way(by_name)[:60]
+            refused, taken = twins.short_way(by_id), twins.short_way(by_name)
+            assert refused is not None and b"\x00\x64" in refused[:60], "UNKNOWN_TOPIC_ID"
+            assert taken is not None and b"\x00\x64" not in taken[:60]
 
     run(tmp_path, story)

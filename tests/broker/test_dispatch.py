@@ -10,7 +10,7 @@ from runnel.broker import handlers
 from runnel.broker.handlers import APIS
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.registry import api
-from runnel.messages.sasl_authenticate import SaslAuthenticateRequest
+from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
 from runnel.model.errors import ErrorCode, Refused
 from runnel.wire import decode
@@ -195,7 +195,7 @@ def test_async_answers_keep_their_order(tell, monkeypatch):
         gate = asyncio.Event()
         gates.append(gate)
         await gate.wait()
-        return api(36).response(error_code=77)
+        return SaslAuthenticateResponse(error_code=77)
 
     _replace(monkeypatch, 36, wait)
 

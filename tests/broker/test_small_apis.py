@@ -121,7 +121,8 @@ def test_producer_ids_are_not_repeated_by_the_next_life(tmp_path):
     async def take() -> int:
         async with BrokerWorld(tmp_path) as world:
             client = await world.connect()
-            return (await client.ask(InitProducerIdRequest(None, 60_000), 4)).producer_id
+            producer_id: int = (await client.ask(InitProducerIdRequest(None, 60_000), 4)).producer_id
+            return producer_id
 
     lives = [asyncio.run(take()) for _ in range(3)]
     assert lives == [lives[0], lives[0] + BLOCK_SIZE, lives[0] + 2 * BLOCK_SIZE]

@@ -1,6 +1,7 @@
 """What the tests of this room share: a data directory on simulated or real files, and batches for it."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
 from runnel.batch.build import build_batch
 from runnel.batch.header import read_header, walk_headers
@@ -11,7 +12,7 @@ from runnel.disk.workers import InlineWorkers
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import FileSlice, Origin, Slice
-from runnel.ports.files import Files, Workers
+from runnel.ports.files import File, Files, Workers
 from runnel.sim.files import SimFiles
 
 PARTITION = TopicPartition("orders", 0)
@@ -103,7 +104,7 @@ def slice_bytes(found: Slice) -> bytes:
     parts: list[bytes] = []
     for part in found.parts:
         if isinstance(part, FileSlice):
-            parts.append(part.file.pread(part.length, part.position))
+            parts.append(cast("File", part.file).pread(part.length, part.position))
         else:
             parts.append(bytes(part))
     data = b"".join(parts)

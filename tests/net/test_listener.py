@@ -5,6 +5,7 @@ import resource
 import socket
 import struct
 from pathlib import Path
+from typing import cast
 
 import pytest
 import uvloop
@@ -156,7 +157,8 @@ def test_a_reader_that_never_reads_stops_being_served(run):
     async def story() -> None:
         async with World() as world:
             client = await world.connect()
-            client.writer.transport.pause_reading()
+            transport = cast("asyncio.Transport", client.writer.transport)
+            transport.pause_reading()
             client.send(*[b"b1000000"] * 200)
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             await asyncio.sleep(0.3)
@@ -164,7 +166,7 @@ def test_a_reader_that_never_reads_stops_being_served(run):
             # What is unsent stays below the bound, give or take one answer and the socket buffers.
             assert served < 2 * ANSWER_BYTES_PENDING_MAX // 1_000_000 + 10
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
-            client.writer.transport.resume_reading()
+            transport.resume_reading()
             for _ in range(200):
                 assert len(await client.receive()) == 1_000_000
 

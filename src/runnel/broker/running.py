@@ -1,4 +1,4 @@
-"""Bringing a broker to life over its ports, and down again: the part that a simulation shares with the real thing."""
+"""Bringing a broker to life over its ports, and down again: what a simulation shares with the real thing."""
 
 from contextlib import AsyncExitStack
 

@@ -60,7 +60,7 @@ class LongPoll(Deferred):
             return
         try:
             outcome = self._attempt(is_last_chance)
-        except Exception as error:  # noqa: BLE001 - whatever it is, dispatch will log it and answer this client
+        except Exception as error:  # noqa: BLE001 - dispatch logs whatever it is and answers this client
             outcome = error
         if outcome is not None:
             self.leave()

@@ -60,7 +60,10 @@ class InlineWorkers:
     def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
         outcomes: list[Result | BaseException] = []
         for work in works:
-            self.submit(work, lambda result, failure: outcomes.append(failure or result))  # type: ignore[arg-type]
+            try:
+                outcomes.append(work())
+            except Exception as failure:  # noqa: BLE001 - every failure is the caller's to judge
+                outcomes.append(failure)
         return outcomes
 
     def drain(self) -> None:

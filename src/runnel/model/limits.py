@@ -4,8 +4,8 @@ REQUEST_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's socket.request.max.bytes: a larger frame is an attack or a bug, and closes the connection."""
 
 REQUEST_ELEMENTS_MAX = 1_000_000
-"""Array elements of one request, all arrays together: an element of three bytes becomes an object of a hundred
-and fifty, so a full frame of them would take gigabytes. Sensible requests name some hundred thousand."""
+"""Array elements of one request, all arrays together: an element of three bytes becomes an object of about
+150, so a full frame of them would take gigabytes. Sensible requests name some hundred thousand."""
 
 RECEIVE_MEMORY_BYTES_MAX = 512 * 1024 * 1024
 """All half-received requests together; beyond it, connections wait their turn."""
