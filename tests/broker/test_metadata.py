@@ -59,8 +59,24 @@ def test_topics_by_id(tell):
             None,
             unknown,
         )
+        # Somebody who names a topic twice over means the id: the name may have gone to another topic.
+        both = (await client.ask(MetadataRequest([MetadataRequestTopic(unknown, "other")]), 12)).topics[0]
+        assert (both.error_code, both.name) == (ErrorCode.UNKNOWN_TOPIC_ID.code, None)
+        assert "other" not in world.broker.metadata.image.topics
         early = (await client.ask(MetadataRequest([MetadataRequestTopic(known, "events")]), 11)).topics[0]
         assert early.error_code == ErrorCode.INVALID_REQUEST.code
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [0, 5, 12])
+def test_a_topic_that_is_named_often_is_described_once(tell, version):
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        names = ["events", "missing", "events", "missing", "events"]
+        request = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
+        assert [topic.name for topic in (await client.ask(request, version)).topics] == ["events", "missing"]
 
     tell(story)
 

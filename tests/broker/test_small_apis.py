@@ -133,7 +133,24 @@ def test_transactions_are_refused_clearly(tell):
         client = await world.connect()
         response = await client.ask(InitProducerIdRequest("transfer", 60_000), 4)
         assert (response.error_code, response.producer_id) == (ErrorCode.UNSUPPORTED_VERSION.code, -1)
-        empty = await client.ask(InitProducerIdRequest("", 60_000), 4)
-        assert empty.error_code == ErrorCode.INVALID_REQUEST.code
+        assert response.producer_epoch == -1
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        InitProducerIdRequest("", 60_000),
+        InitProducerIdRequest(None, 60_000, producer_id=5),
+        InitProducerIdRequest(None, 60_000, producer_epoch=5),
+    ],
+)
+def test_half_an_identity_is_none(tell, request_):
+    async def story(world) -> None:
+        client = await world.connect()
+        answer = await client.ask(request_, 4)
+        assert answer.error_code == ErrorCode.INVALID_REQUEST.code
+        assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
     tell(story)

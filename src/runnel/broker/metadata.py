@@ -65,7 +65,11 @@ def _to_create(request: MetadataRequest, ctx: Context) -> list[str]:
     if not request.topics or not request.allow_auto_topic_creation:
         return []
     known = ctx.broker.metadata.image.topics
-    missing = [topic.name for topic in request.topics if topic.name is not None and topic.name not in known]
+    missing = [
+        asked.name
+        for asked in request.topics
+        if asked.name is not None and asked.name not in known and asked.topic_id == NO_ID
+    ]
     if not missing or not ctx.broker.settings["auto.create.topics.enable"]:
         return []
     return [name for name in missing if _is_legal(name)]
@@ -105,7 +109,9 @@ def _topics(
     cards.refresh(ctx.broker.metadata.image)
     if request.topics is None or _wants_all(request, ctx):
         return cards.all()
-    return [_topic(asked, cards, ctx, failures) for asked in request.topics]
+    # Each topic once, however often it is named: an answer cannot be blown up by repeating a short name.
+    different = {(asked.topic_id, asked.name): asked for asked in request.topics}
+    return [_topic(asked, cards, ctx, failures) for asked in different.values()]
 
 
 def _topic(
@@ -114,7 +120,7 @@ def _topic(
     name, topic_id = asked.name, asked.topic_id
     if ctx.api_version < 12 and (name is None or topic_id != NO_ID):
         return MetadataResponseTopic(ErrorCode.INVALID_REQUEST.code, name or "", topic_id)
-    if name is None:
+    if name is None or topic_id != NO_ID:
         topic = ctx.broker.metadata.image.topics_by_id.get(topic_id)
         if topic is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id)
