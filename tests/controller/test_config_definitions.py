@@ -8,7 +8,7 @@ import pytest
 from runnel.controller.config_broker import BROKER_CONFIGS, is_ignored, unknown_setting
 from runnel.controller.config_group import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from runnel.controller.config_topic import TOPIC_CONFIGS
-from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope
+from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope, parse_address_counts
 
 TABLES = {
     "topic": TOPIC_CONFIGS,
@@ -114,6 +114,22 @@ def test_bad_values_are_refused_with_the_reason(name: str, text: str, complaint:
         TOPIC_CONFIGS[name].parse(text)
     assert str(refused.value).startswith(f"Invalid value {text} for configuration {name}: ")
     assert complaint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["192.0.2.1", "192.0.2.1:", "192.0.2.1:-1", "192.0.2.1:٣", "example.org:5", ":5"]
+)
+def test_limits_of_addresses_name_addresses(text: str) -> None:
+    with pytest.raises(BadConfig, match="address:count pairs"):
+        BROKER_CONFIGS["max.connections.per.ip.overrides"].parse(text)
+
+
+def test_addresses_are_known_however_they_are_written() -> None:
+    assert parse_address_counts("192.0.2.1:5, 2001:DB8:0::1:7,,[::1]:0") == {
+        "192.0.2.1": 5,
+        "2001:db8::1": 7,
+        "::1": 0,
+    }
 
 
 @pytest.mark.parametrize(

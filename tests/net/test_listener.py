@@ -249,6 +249,88 @@ def test_one_address_has_a_limit_of_its_own(run):
     run(story())
 
 
+def test_single_addresses_may_have_other_limits(run):
+    async def story() -> None:
+        limits = ListenerLimits(connections_per_host_max=0, connections_of_host_max={"127.0.0.1": 2})
+        async with World(limits) as world:
+            for _ in range(2):
+                assert await (await world.connect()).ask(b"e1") == b"1"
+            assert await (await world.connect()).is_closed()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"), [("::ffff:192.0.2.1", 3), ("fe80::1%eth0", 4), ("2001:db8::9", 7), ("192.0.2.2", 7)]
+)
+def test_an_address_is_known_in_all_its_clothes(run, host, allowed):
+    async def story() -> None:
+        others = {"192.0.2.1": 3, "fe80::1": 4}
+        limits = ListenerLimits(connections_per_host_max=7, connections_of_host_max=others)
+        async with World(limits) as world:
+            assert world.listener._host_max(host) == allowed
+
+    run(story())
+
+
+def test_new_connections_beyond_the_rate_wait_for_their_turn(run):
+    async def story() -> None:
+        async with World(ListenerLimits(connections_per_second_max=5)) as world:
+            clients = [await world.connect() for _ in range(8)]
+            for client in clients:
+                client.send(b"e1")
+            await world.until(lambda: len(world.listener.connections) >= 5)
+            # The rest comes all by itself: nobody leaves and nobody else knocks.
+            for client in clients:
+                assert await client.receive() == b"1"
+
+    run(story())
+
+
+def test_a_rate_of_nothing_lets_nobody_in_until_it_changes(run):
+    async def story() -> None:
+        async with World(ListenerLimits(connections_per_second_max=0)) as world:
+            client = await world.connect()
+            client.send(b"e1")
+            await asyncio.sleep(0.05)
+            assert not world.listener.connections
+            world.listener.change_limits(ListenerLimits())
+            assert await client.receive() == b"1"
+
+    run(story())
+
+
+def test_raised_limits_let_in_who_waits(run):
+    async def story() -> None:
+        async with World(ListenerLimits(connections_max=1)) as world:
+            assert await (await world.connect()).ask(b"e1") == b"1"
+            second = await world.connect()
+            second.send(b"e2")
+            await asyncio.sleep(0.05)
+            assert len(world.listener.connections) == 1
+            world.listener.change_limits(ListenerLimits(connections_max=2))
+            assert await second.receive() == b"2"
+
+    run(story())
+
+
+def test_lowered_limits_close_connections_that_nothing_is_owed_to(run):
+    async def story() -> None:
+        async with World() as world:
+            busy, *idle = [await world.connect() for _ in range(4)]
+            busy.send(b"l1")
+            for client in idle:
+                assert await client.ask(b"e2") == b"2"
+            await world.until(lambda: world.service.later)
+            world.listener.change_limits(ListenerLimits(connections_max=1))
+            for client in idle:
+                assert await client.is_closed()
+            world.service.release()
+            assert await busy.receive() == b"1"
+
+    run(story())
+
+
 def test_silent_connections_are_closed(run):
     async def story() -> None:
         async with World(ListenerLimits(idle_max_ms=200)) as world:

@@ -47,7 +47,7 @@ IGNORED_NAMES = frozenset({
     "num.io.threads",
     "num.network.threads", "num.replica.alter.log.dirs.threads", "num.replica.fetchers",
     "principal.builder.class",
-    "process.roles", "producer.purgatory.purge.interval.requests",
+    "process.roles", "producer.purgatory.purge.interval.requests", "queued.max.requests",
     "share.fetch.purgatory.purge.interval.requests",
     "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms", "super.users",
     "telemetry.max.bytes", "transaction.state.log.load.buffer.size", "transaction.two.phase.commit.enable",

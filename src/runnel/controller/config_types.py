@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from ipaddress import ip_address
 from typing import TypeAlias
 
 ConfigValue: TypeAlias = bool | int | float | str | list[str] | None
@@ -214,6 +215,27 @@ def throttled_replicas(value: ConfigValue) -> str | None:
         partition, _, broker = item.partition(":")
         if not (partition.isdecimal() and broker.isdecimal()):
             return "Must be the literal '*' or a list of replicas in the form [partitionId]:[brokerId]"
+    return None
+
+
+def parse_address_counts(text: str) -> dict[str, int]:
+    """Addresses and numbers, from `192.0.2.1:5,2001:db8::1:7`; ValueError unless it is such a list."""
+    counts = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        address, _, count = item.rpartition(":")
+        if not (count.isascii() and count.isdecimal()):
+            raise ValueError(f"{item} does not end in a colon and a number")
+        counts[str(ip_address(address.strip("[]")))] = int(count)
+    return counts
+
+
+def address_counts(value: ConfigValue) -> str | None:
+    """A list of address:count pairs."""
+    assert isinstance(value, str)
+    try:
+        parse_address_counts(value)
+    except ValueError as error:
+        return f"Must be a list of address:count pairs ({error})"
     return None
 
 

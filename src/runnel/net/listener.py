@@ -5,11 +5,15 @@ import errno
 import logging
 import socket
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address
+from math import inf
 
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX, REQUEST_BYTES_MAX
 from runnel.net.buffers import ReceiveMemory
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
+from runnel.net.pace import Pace
 from runnel.ports.service import Service, Session
 
 ACCEPTS_PER_EVENT = 64
@@ -30,6 +34,8 @@ class ListenerLimits:
 
     connections_max: int = 2**31 - 1
     connections_per_host_max: int = 2**31 - 1
+    connections_of_host_max: Mapping[str, int] = field(default_factory=dict)
+    connections_per_second_max: int = 2**31 - 1
     idle_max_ms: int = 10 * 60 * 1000
     request_bytes_max: int = REQUEST_BYTES_MAX
     receive_memory_bytes_max: int = RECEIVE_MEMORY_BYTES_MAX
@@ -54,10 +60,12 @@ class Listener:
         self.now = self.loop.time()
         """The coarse time of the last sweep: exact enough for idleness, and free to read."""
         self._hosts: Counter[str] = Counter()
+        self._pace = Pace(self.limits.connections_per_second_max, self.now)
         self._dirty: list[Connection] = []
         self._next_connection_id = 0
         self._is_accepting = False
         self._socket: socket.socket | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._sweep: asyncio.TimerHandle | None = None
 
     def listen(self, host: str, port: int) -> int:
@@ -91,6 +99,16 @@ class Listener:
         self._accept_again()
         self._sweep_later()
 
+    def change_limits(self, limits: ListenerLimits) -> None:
+        """Obey these from now on; what the listening socket was made with stays."""
+        if limits.connections_per_second_max != self.limits.connections_per_second_max:
+            self._pace = Pace(limits.connections_per_second_max, self.loop.time())
+        self.limits = limits
+        if self._sweep is not None:
+            self._accept_again()
+        # Not at once: the change may come from the middle of a connection's turn.
+        self.loop.call_soon(self._shed)
+
     def dirty(self, connection: Connection) -> None:
         """An answer of this connection was filled outside of its own turn."""
         if not self._dirty:
@@ -113,6 +131,8 @@ class Listener:
             self._stop_accepting()
             self._socket.close()
             self._socket = None
+        if self._pause is not None:
+            self._pause.cancel()
         if self._sweep is not None:
             self._sweep.cancel()
         for connection in self.connections:
@@ -140,6 +160,21 @@ class Listener:
             self._is_accepting = False
             self.loop.remove_reader(self._socket.fileno())
 
+    def _rest(self, seconds: float) -> None:
+        self._stop_accepting()
+        if self._pause is not None:
+            self._pause.cancel()
+        self._pause = self.loop.call_later(seconds, self._accept_again) if seconds < inf else None
+
+    def _shed(self) -> None:
+        """Close the longest silent connections if there are more than there may be, as Kafka does."""
+        excess = len(self.connections) - self.limits.connections_max
+        if excess > 0:
+            log.warning("%s: closing %d connections, max.connections was lowered", self.name, excess)
+            by_silence = sorted(self.connections, key=lambda one: (not one.is_idle, one.active_at))
+            for connection in by_silence[:excess]:
+                connection.close("one connection too many")
+
     def _acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_EVENT):
             if self._socket is None:
@@ -153,6 +188,10 @@ class Listener:
                 )
                 self._stop_accepting()
                 return
+            wait_seconds = self._pace.wait_seconds(self.loop.time())
+            if wait_seconds > 0:
+                self._rest(wait_seconds)
+                return
             try:
                 connected, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -161,14 +200,14 @@ class Listener:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
                 log.error("%s: cannot accept a connection: %s", self.name, error.strerror)
-                self._stop_accepting()
-                self.loop.call_later(ACCEPT_PAUSE_SECONDS, self._accept_again)
+                self._rest(ACCEPT_PAUSE_SECONDS)
                 return
+            self._pace.take()
             self._accepted(connected, address)
 
     def _accepted(self, connected: socket.socket, address: tuple[str, int]) -> None:
         host, port = address[0], address[1]
-        if self._hosts[host] >= self.limits.connections_per_host_max:
+        if self._hosts[host] >= self._host_max(host):
             log.warning("%s: refused %s, it has as many connections as one address may", self.name, host)
             connected.close()
             return
@@ -185,6 +224,14 @@ class Listener:
         session = Session(host, port, self.name, self._next_connection_id)
         self._hosts[host] += 1
         self.connections.add(Connection(connected, session, self))
+
+    def _host_max(self, host: str) -> int:
+        limits = self.limits
+        if limits.connections_of_host_max and ":" in host:
+            # A socket of both families shows IPv4 clients in IPv6 clothes; a scope may hang at the end.
+            address = IPv6Address(host.partition("%")[0])
+            host = str(address.ipv4_mapped or address)
+        return limits.connections_of_host_max.get(host, limits.connections_per_host_max)
 
     def _sweep_later(self) -> None:
         idle_seconds = self.limits.idle_max_ms / 1000 if self.limits.idle_max_ms > 0 else 60

@@ -14,6 +14,7 @@ from types import TracebackType
 from runnel.broker.broker import Broker
 from runnel.broker.dispatch import Dispatch
 from runnel.broker.running import start_broker
+from runnel.controller.config_types import parse_address_counts
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.os_files import OsFiles
@@ -50,6 +51,8 @@ class Node:
         self.address = self._listen
         """Where clients are told to connect; complete once started."""
         self._stack = AsyncExitStack()
+        self._listener: Listener | None = None
+        self.settings.subscribe(self._settings_changed)
 
     @property
     def port(self) -> int:
@@ -92,7 +95,7 @@ class Node:
             rack=self.settings.text("broker.rack"),
             listener=self._listen.name,
         )
-        listener = Listener(Dispatch(broker), self._listen.name, self._limits())
+        self._listener = listener = Listener(Dispatch(broker), self._listen.name, self._limits())
         self._bind(listener, broker)
         stack.push_async_callback(listener.close)
         await start_broker(broker, stack)
@@ -120,6 +123,10 @@ class Node:
         return ListenerLimits(
             connections_max=settings.int("max.connections"),
             connections_per_host_max=settings.int("max.connections.per.ip"),
+            connections_of_host_max=parse_address_counts(
+                settings.text("max.connections.per.ip.overrides") or ""
+            ),
+            connections_per_second_max=settings.int("max.connection.creation.rate"),
             idle_max_ms=settings.int("connections.max.idle.ms"),
             request_bytes_max=settings.int("socket.request.max.bytes"),
             receive_memory_bytes_max=queued_bytes_max if queued_bytes_max > 0 else RECEIVE_MEMORY_BYTES_MAX,
@@ -127,6 +134,10 @@ class Node:
             receive_buffer_bytes=settings.int("socket.receive.buffer.bytes"),
             backlog=settings.int("socket.listen.backlog.size"),
         )
+
+    def _settings_changed(self, names: frozenset[str]) -> None:
+        if self._listener is not None:
+            self._listener.change_limits(self._limits())
 
     async def stop(self) -> None:
         """Answer what is under way, make everything durable, let go of the folder."""

@@ -1,0 +1,60 @@
+"""A whole node obeys settings that change while it runs."""
+
+import asyncio
+from pathlib import Path
+
+from runnel.client.admin import Admin, AlterOperation, ResourceType
+from runnel.client.cluster import Cluster
+from runnel.client.connection import Connection
+from runnel.client.errors import ClientError
+from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from runnel.server.node import Node
+
+
+async def answers(connection: Connection) -> bool:
+    """Whether the node still talks to this connection."""
+    try:
+        await connection.ask(ApiVersionsRequest("test", "1"), ApiVersionsResponse, timeout_s=10)
+    except ClientError:
+        return False
+    return True
+
+
+async def allow(admin: Admin, connections: int) -> None:
+    change = ("max.connections", AlterOperation.SET, str(connections))
+    await admin.alter_settings(ResourceType.BROKER, "1", [change])
+
+
+def test_max_connections_changes_at_once_and_outlives_a_restart(tmp_path: Path) -> None:
+    settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+
+    async def change() -> None:
+        async with Node(settings) as node, Cluster(node.bootstrap_servers) as cluster:
+            admin = Admin(cluster)
+            silent = [await Connection.open("127.0.0.1", node.port) for _ in range(3)]
+            await allow(admin, 2)
+            # The connection that asked for the change is the one that is still in use.
+            await admin.settings(ResourceType.BROKER, "1")
+            assert [await answers(connection) for connection in silent].count(True) <= 1
+            waiting = asyncio.create_task(Connection.open("127.0.0.1", node.port, timeout_s=30))
+            await asyncio.sleep(0.1)
+            assert not waiting.done()
+            await allow(admin, 9)
+            late = await waiting
+            assert await answers(late)
+            await allow(admin, 1)
+            for connection in (late, *silent):
+                await connection.close()
+
+    async def see() -> None:
+        async with Node(settings) as node:
+            only = await Connection.open("127.0.0.1", node.port)
+            waiting = asyncio.create_task(Connection.open("127.0.0.1", node.port, timeout_s=30))
+            await asyncio.sleep(0.1)
+            assert await answers(only) and not waiting.done()
+            await only.close()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    asyncio.run(change())
+    asyncio.run(see())
