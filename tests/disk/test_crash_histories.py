@@ -61,9 +61,8 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.place = Place(open_files_max=self.random.choice([1, 2, 100]))
-        self.files = self.place.files
-        assert isinstance(self.files, SimFiles)
+        self.files = SimFiles()
+        self.place = Place(self.files, open_files_max=self.random.choice([1, 2, 100]))
         self.config = LogConfig(
             segment_bytes=self.random.choice([1500, 3000, 10_000]),
             index_interval_bytes=self.random.choice([0, 100, 1000]),
@@ -98,7 +97,7 @@ class History:
         self.directory, self.log = self.place.open_log(self.config)
 
     async def append(self) -> None:
-        staged: list[bytes] = []
+        staged: list[bytearray] = []
         for _ in range(self.random.randint(1, 5)):
             self.number += 1
             values = [b"%d:" % self.number + bytes(self.random.randint(0, 300))] * self.random.randint(1, 4)

@@ -173,6 +173,8 @@ class AppendLog:
         """Take nothing more, for this reason; reading goes on."""
         self.failure = reason
         self.can_heal = can_heal
+        if can_heal:
+            self._home.heal_later(self)
 
     def heal(self) -> None:
         """The files are as they should be again."""
@@ -298,6 +300,15 @@ class AppendLog:
     def store_recovery_point(self) -> None:
         """Write down that less is durable than was; durable on return."""
         self._home.store_recovery_points()
+
+    def closed_durably(self) -> None:
+        """All that there is has reached the disk, with a snapshot of the producers at the end."""
+        if self.has_unsaved_producers:
+            self.loose_snapshot_offset = self.written_offset
+        self.durable_offset = self.written_offset
+        self.drops_durable = self.drops
+        self.unsealed = []
+        self.epochs_changed = self.folder_changed = self.is_new = False
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have not been heard of for long."""

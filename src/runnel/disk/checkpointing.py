@@ -43,6 +43,10 @@ class OffsetFile:
         """Durable on return."""
         self.prepare(offsets)()
 
+    def is_stored(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Does the file say just this?"""
+        return self._newest == self._version and offsets == self.stored
+
     def prepare(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """The work of storing these, for any thread. An older one that comes late does nothing."""
         self.stored = dict(offsets)

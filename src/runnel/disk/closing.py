@@ -1,64 +1,100 @@
 """Closing logs so cleanly that the next start need not look at their files."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from runnel.disk.append_log import AppendLog
+from runnel.disk.atomic import remove_if_there, replace_file
 from runnel.disk.producers_on_disk import snapshot_path, write_snapshot
-from runnel.disk.syncing import SyncJob, begin_sync, finish_sync
+from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
 from runnel.log.manifest import LogEntry, SegmentEntry
+from runnel.log.names import EPOCHS, LOG, PARTITION_METADATA
 from runnel.log.producer_snapshot import encode_producers
 from runnel.model.ids import TopicPartition
-from runnel.ports.files import Workers
+from runnel.ports.files import Files, Workers
 
 logger = logging.getLogger(__name__)
 
+FEW_LOGS_MAX = 100
+"""Up to so many changed logs are synced file by file; for more, one sync of the whole volume is faster."""
+LOGS_AT_ONCE_MAX = 200
+"""Logs whose files are opened for their last sync together: descriptors are scarce."""
 
-def close_logs(logs: Iterable[AppendLog], workers: Workers) -> dict[TopicPartition, LogEntry]:
+
+def close_logs(
+    logs: Iterable[AppendLog], files: Files, folder: str, workers: Workers
+) -> dict[TopicPartition, LogEntry]:
     """Make all logs durable; the entries of those for which it worked. The others are recovered at start."""
-    entries: dict[TopicPartition, LogEntry] = {}
-    jobs: list[SyncJob] = []
-    for log in logs:
+    sound = [log for log in logs if log.failure is None]
+    changed = [log for log in sound if _has_changed(log)]
+    are_few = len(changed) <= FEW_LOGS_MAX
+    written = _run_all(workers, changed, partial(_write_beside, sync=are_few))
+    if not are_few:
         try:
-            if log.failure is None and _has_changed(log):
-                jobs.append(begin_sync(log, with_active=True))
-            elif log.failure is None:
-                entries[log.name] = entry_of(log)
+            files.sync_volume(folder)
         except OSError as failure:
-            logger.warning("%s is not closed cleanly: %s", log.segments.folder, failure)
-    outcomes = workers.run_all([_Closing(job).run for job in jobs])
-    for job, sealed in zip(jobs, outcomes, strict=True):
-        if sealed is True:
-            finish_sync(job, sealed=True)
-            entries[job.log.name] = entry_of(job.log)
-        else:
-            logger.warning("%s is not closed cleanly: %s", job.log.segments.folder, sealed)
-    return entries
+            logger.warning("%s is not closed cleanly: %s", folder, failure)
+            written = []
+    durable = _run_all(workers, written, partial(_sync_data, with_folders=are_few))
+    lost = set(changed).difference(durable)
+    return {log.name: entry_of(log) for log in sound if log not in lost}
 
 
-class _Closing:
-    """The last sync of one log, with the indexes of its active segment and its producers."""
+def _run_all(workers: Workers, logs: Sequence[AppendLog], step: "partial[None]") -> list[AppendLog]:
+    """Take this step for all logs; those for which it worked."""
+    done: list[AppendLog] = []
+    for some in _chunks(logs):
+        outcomes = workers.run_all([partial(step, log) for log in some])
+        for log, failure in zip(some, outcomes, strict=True):
+            if failure is None:
+                done.append(log)
+            else:
+                logger.warning("%s is not closed cleanly: %s", log.segments.folder, failure)
+    return done
 
-    def __init__(self, job: SyncJob) -> None:
-        self._job = job
-        self._snapshot = encode_producers(job.log.producer_state())
-        job.log.segments.active.close_time_index()
 
-    def run(self) -> bool:
-        log = self._job.log
-        segments = log.segments
-        if not self._job.run():
-            return False
-        segments.write_indexes(segments.active, sync=True)
-        former = log.loose_snapshot_offset
-        if len(log.producer_state()):
-            write_snapshot(segments, log.written_offset, self._snapshot)
-            log.loose_snapshot_offset = log.written_offset
+def _chunks(logs: Sequence[AppendLog]) -> Iterator[Sequence[AppendLog]]:
+    for start in range(0, len(logs), LOGS_AT_ONCE_MAX):
+        yield logs[start : start + LOGS_AT_ONCE_MAX]
+
+
+def _write_beside(log: AppendLog, *, sync: bool) -> None:
+    """Write everything that belongs to a log but its batches."""
+    segments = log.segments
+    files, folder = segments.files, segments.folder
+    if log.is_new and sync:
+        data = encode_partition_metadata(log.topic_id)
+        files.write(f"{folder}/{PARTITION_METADATA}", data, sync=True)
+    if log.epochs_changed:
+        replace_file(files, folder, EPOCHS, encode_epochs(log.epochs.entries), sync=sync)
+    for segment, snapshot in log.unsealed:
+        segments.write_indexes(segment, sync=sync)
+        if snapshot is not None:
+            write_snapshot(segments, segment.next_offset, snapshot, sync=sync)
+    segments.active.close_time_index()
+    segments.write_indexes(segments.active, sync=sync)
+    if log.has_unsaved_producers:
+        producers = log.producer_state()
+        write_snapshot(segments, log.written_offset, encode_producers(producers), sync=sync)
+
+
+def _sync_data(log: AppendLog, *, with_folders: bool) -> None:
+    """Sync the batches, and note on the log that all of it is durable."""
+    segments = log.segments
+    for segment in [*(segment for segment, _ in log.unsealed), segments.active]:
+        if segment.size_bytes:
+            # Not the log's own open file: this runs in a thread.
+            segments.files.open(segments.path(segment, LOG)).datasync()
+    if with_folders:
         segments.files.sync_folder(segments.folder)
-        is_loose = all(segment.base_offset != former for segment in segments.segments)
-        if 0 <= former != log.loose_snapshot_offset and is_loose:
-            segments.files.remove(snapshot_path(segments, former))
-        return True
+        if log.is_new:
+            segments.files.sync_folder(segments.folder.rpartition("/")[0])
+    former = log.loose_snapshot_offset
+    log.closed_durably()
+    is_loose = all(segment.base_offset != former for segment in segments.segments)
+    if 0 <= former != log.loose_snapshot_offset and is_loose:
+        remove_if_there(segments.files, snapshot_path(segments, former))
 
 
 def entry_of(log: AppendLog) -> LogEntry:

@@ -28,9 +28,6 @@ from runnel.ports.files import Files, Workers
 
 logger = logging.getLogger(__name__)
 
-OPEN_FILES_MAX = 4000
-"""Segment files held open: enough for the busy ones, and far below what a process may open."""
-
 
 class DataDirectory:
     """All logs of this node. Opened and closed once; between that it holds the folder's lock."""
@@ -44,14 +41,14 @@ class DataDirectory:
         entropy: Entropy,
         sync_workers: Workers,
         upkeep_workers: Workers,
-        open_files_max: int = OPEN_FILES_MAX,
+        open_files_max: int | None = None,
     ) -> None:
         self._path = path.rstrip("/")
         self._files = files
         self._clock = clock
         self._sync_workers = sync_workers
         self._upkeep_workers = upkeep_workers
-        self._open_files = OpenFiles(files, open_files_max)
+        self._open_files = OpenFiles(files, open_files_max or files.open_files_max())
         self._logs: dict[TopicPartition, DiskLog] = {}
         make_durable_folder(files, self._path)
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
@@ -160,7 +157,7 @@ class DataDirectory:
             return
         self._upkeep.close()
         self._commit.close()
-        entries = close_logs(self._logs.values(), self._sync_workers)
+        entries = close_logs(self._logs.values(), self._files, self._path, self._sync_workers)
         self._removal.finish()
         self._sync_workers.close()
         self._upkeep_workers.close()
@@ -189,6 +186,9 @@ class DataDirectory:
 
     def flush_later(self, log: AppendLog) -> None:
         self._upkeep.flush_later(log)
+
+    def heal_later(self, log: AppendLog) -> None:
+        self._upkeep.heal_later(log)
 
     def store_log_starts(self) -> None:
         self._checkpoints.log_starts.store(self._checkpoints.log_starts_of(self._logs.values()))

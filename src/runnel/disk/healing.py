@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from runnel.batch.errors import CorruptBatch
+from runnel.disk.append_log import AppendLog
 from runnel.disk.appending import write_all
-from runnel.disk.disk_log import DiskLog
 from runnel.disk.surgery import truncate_to
 from runnel.disk.walk import walk_sound_batches
 from runnel.ports.files import File, Workers
@@ -29,18 +29,18 @@ class Stretch:
     start_offset: int
 
 
-def start_healing(log: DiskLog, workers: Workers) -> None:
+def start_healing(log: AppendLog, workers: Workers) -> None:
     """Try to bring the log back, in a thread; it goes on refusing writes until that has worked."""
     log.can_heal = False
     try:
         stretches = _stretches(log)
-    except (OSError, CorruptBatch):
-        log.can_heal = True
+    except (OSError, CorruptBatch) as failure:
+        log.fail(f"{log.segments.folder}: {failure}", can_heal=True)
         return
     workers.submit(partial(_write_again, stretches), partial(_healed, log, log.failure))
 
 
-def _stretches(log: DiskLog) -> list[Stretch]:
+def _stretches(log: AppendLog) -> list[Stretch]:
     segments = log.segments
     found: list[Stretch] = []
     for segment in segments.segments[segments.segment_of(log.durable_offset) :]:
@@ -69,7 +69,9 @@ def _write_again(stretches: list[Stretch]) -> int | None:
     return None
 
 
-def _healed(log: DiskLog, reason: str | None, end_offset: int | None, failure: BaseException | None) -> None:
+def _healed(
+    log: AppendLog, reason: str | None, end_offset: int | None, failure: BaseException | None
+) -> None:
     if log.failure is not reason:
         # It was removed or closed in the meantime.
         return
@@ -80,7 +82,7 @@ def _healed(log: DiskLog, reason: str | None, end_offset: int | None, failure: B
         except OSError as second:
             failure = second
     if failure is not None:
-        log.can_heal = True
+        log.fail(f"{log.segments.folder}: {failure}", can_heal=True)
         return
     log.heal()
     logger.warning("%s takes writes again", log.segments.folder)

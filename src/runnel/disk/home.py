@@ -21,6 +21,10 @@ class Home(Protocol):
         """Something is written that `flush.ms` wants durable in time."""
         ...
 
+    def heal_later(self, log: "AppendLog") -> None:
+        """The log takes no writes until its files have been looked at: do that in a while."""
+        ...
+
     def now_ms(self) -> int:
         """The wall clock."""
         ...

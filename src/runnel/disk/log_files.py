@@ -108,6 +108,7 @@ class LogFiles:
             return
         segment.offsets, segment.times = offsets, times
         segment.has_index_files = True
+        self._open_files.indexes_loaded(segment)
         last = times.last
         if segment.max_timestamp == UNKNOWN_TIMESTAMP:
             segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
@@ -128,10 +129,14 @@ class LogFiles:
 
     def write_indexes(self, segment: Segment, *, sync: bool) -> None:
         """Put the indexes that are in memory beside the segment. Any thread may, once it is closed."""
-        if segment.offsets is not None and segment.times is not None:
-            self.files.write(self.path(segment, INDEX), segment.offsets.encode(), sync=sync)
-            self.files.write(self.path(segment, TIME_INDEX), segment.times.encode(), sync=sync)
-            segment.has_index_files = True
+        offsets, times = segment.offsets, segment.times
+        if offsets is None or times is None:
+            return
+        # A segment too small to have an entry is quicker walked than two files are opened.
+        if len(offsets):
+            self.files.write(self.path(segment, INDEX), offsets.encode(), sync=sync)
+            self.files.write(self.path(segment, TIME_INDEX), times.encode(), sync=sync)
+        segment.has_index_files = True
 
 
 def _base_offset(segment: Segment) -> int:

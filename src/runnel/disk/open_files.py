@@ -1,17 +1,23 @@
-"""The segment files that are open: as many as the process may have, the rest opened when wanted."""
+"""The segment files that are open and the indexes that are loaded: a bounded set, the rest when wanted."""
 
 from runnel.disk.segment import Segment
 from runnel.ports.files import File, Files
+
+INDEX_BYTES_MAX = 64 * 1024 * 1024
+"""Indexes of closed segments held in memory: a gigabyte of records has up to five megabytes of index."""
 
 
 class OpenFiles:
     """A bounded set of open segment files. Dropping one closes it once no reader holds it any more."""
 
-    __slots__ = ("_files", "_open", "limit")
+    __slots__ = ("_files", "_index_bytes", "_indexed", "_open", "limit")
 
     def __init__(self, files: Files, limit: int) -> None:
         self._files = files
         self._open: dict[Segment, None] = {}
+        self._indexed: dict[Segment, int] = {}
+        """Segments whose indexes came from their files, oldest first, and what they take."""
+        self._index_bytes = 0
         self.limit = limit
 
     def __len__(self) -> int:
@@ -33,15 +39,30 @@ class OpenFiles:
         self._open.pop(segment, None)
         segment.file = None
 
+    def indexes_loaded(self, segment: Segment) -> None:
+        """The indexes of this segment were read from their files; others may make room for them."""
+        size_bytes = segment.index_bytes
+        self._index_bytes += size_bytes - self._indexed.pop(segment, 0)
+        self._indexed[segment] = size_bytes
+        while self._index_bytes > INDEX_BYTES_MAX and len(self._indexed) > 1:
+            oldest = next(iter(self._indexed))
+            self._index_bytes -= self._indexed.pop(oldest)
+            _drop_indexes(oldest)
+
     def _drop_a_cold_one(self) -> None:
         # Second chance: a warm file is cooled and goes to the back of the queue, so the loop ends.
         while True:
             segment = next(iter(self._open))
             if not segment.is_warm:
                 self.forget(segment)
-                if segment.has_index_files:
-                    segment.offsets = segment.times = None
+                self._index_bytes -= self._indexed.pop(segment, 0)
+                _drop_indexes(segment)
                 return
             segment.is_warm = False
             del self._open[segment]
             self._open[segment] = None
+
+
+def _drop_indexes(segment: Segment) -> None:
+    if segment.has_index_files:
+        segment.offsets = segment.times = None

@@ -2,11 +2,15 @@
 
 import fcntl
 import os
-from collections.abc import Callable, Sequence
-from functools import partial
+import resource
+from collections.abc import Sequence
 
 from runnel.ports.files import Bytes
 
+OPEN_FILES_MAX = 4000
+"""Segment files held open: enough for the busy ones. Sockets need the other half of a process's limit."""
+
+_pread = os.pread
 _datasync = getattr(os, "fdatasync", os.fsync)
 _BUFFERS_PER_CALL_MAX = 1024
 """IOV_MAX on Linux: one call takes no more buffers."""
@@ -15,20 +19,23 @@ _BUFFERS_PER_CALL_MAX = 1024
 class OsFile:
     """A descriptor that closes itself when the last holder lets go of it."""
 
-    __slots__ = ("_descriptor", "datasync", "fileno", "pread", "truncate")
-
-    pread: Callable[[int, int], bytes]
-    truncate: Callable[[int], None]
-    datasync: Callable[[], None]
-    fileno: Callable[[], int]
+    # The calls go through methods, not through functions bound to the number: a call holds the file open.
+    __slots__ = ("_descriptor",)
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        # Bound in C: a read costs no Python frame of its own.
-        self.pread = partial(os.pread, descriptor)
-        self.truncate = partial(os.ftruncate, descriptor)
-        self.datasync = partial(_datasync, descriptor)
-        self.fileno = partial(int, descriptor)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def pread(self, length: int, position: int) -> bytes:
+        return _pread(self._descriptor, length, position)
+
+    def truncate(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def datasync(self) -> None:
+        _datasync(self._descriptor)
 
     def pwritev(self, buffers: Sequence[Bytes], position: int) -> int:
         if len(buffers) <= _BUFFERS_PER_CALL_MAX:
@@ -91,6 +98,13 @@ class OsFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def sync_volume(self, path: str) -> None:
+        os.sync()
+
+    def open_files_max(self) -> int:
+        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return max(min(OPEN_FILES_MAX, soft_limit // 2), 1)
 
     def space_bytes(self, path: str) -> tuple[int, int]:
         usage = os.statvfs(path)

@@ -14,9 +14,9 @@ def snapshot_path(segments: LogFiles, offset: int) -> str:
     return f"{segments.folder}/{offset_name(offset, SNAPSHOT)}"
 
 
-def write_snapshot(segments: LogFiles, offset: int, snapshot: bytes) -> None:
-    """Durable on return. In one step, since one of the same offset may be all that is known of its producers."""
-    replace_file(segments.files, segments.folder, offset_name(offset, SNAPSHOT), snapshot, sync=True)
+def write_snapshot(segments: LogFiles, offset: int, snapshot: bytes, *, sync: bool = True) -> None:
+    """Durable on return, in one step: one of the same offset may be all that is known of its producers."""
+    replace_file(segments.files, segments.folder, offset_name(offset, SNAPSHOT), snapshot, sync=sync)
 
 
 def snapshot_offsets(names: list[str]) -> list[int]:

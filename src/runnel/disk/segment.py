@@ -47,6 +47,11 @@ class Segment:
         self.is_warm = False
         """Was it used since the cache of open files last looked?"""
 
+    @property
+    def index_bytes(self) -> int:
+        """What the indexes take in memory, roughly."""
+        return 8 * len(self.offsets or ()) + 12 * len(self.times or ())
+
     def start_indexes(self) -> None:
         """Begin with empty indexes, to be filled batch by batch."""
         self.offsets = OffsetIndex(self.base_offset)

@@ -22,10 +22,10 @@ from runnel.log.swap import Swap, encode_swap
 from runnel.ports.files import Files
 
 if TYPE_CHECKING:
-    from runnel.disk.disk_log import DiskLog
+    from runnel.disk.append_log import AppendLog
 
 
-def drop_below_start(log: "DiskLog") -> int:
+def drop_below_start(log: "AppendLog") -> int:
     """Let go of the segments that lie wholly below the log start; how many bytes that frees."""
     segments = log.segments.segments
     count = 0
@@ -34,7 +34,7 @@ def drop_below_start(log: "DiskLog") -> int:
     return drop_oldest(log, count) if count else 0
 
 
-def drop_oldest(log: "DiskLog", count: int) -> int:
+def drop_oldest(log: "AppendLog", count: int) -> int:
     """Let go of the oldest segments. Their files get another name now and are removed after a delay."""
     gone = log.segments.segments[:count]
     _save_producers(log, gone[-1])
@@ -57,14 +57,14 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
     return freed
 
 
-def _save_producers(log: "DiskLog", last_gone: Segment) -> None:
+def _save_producers(log: "AppendLog", last_gone: Segment) -> None:
     """Let the producers of the segments that go be remembered where the rest of the log begins."""
     for segment, snapshot in log.unsealed:
         if segment is last_gone and snapshot is not None:
             write_snapshot(log.segments, segment.next_offset, snapshot)
 
 
-def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
+def retire(log: "AppendLog", offset: int, suffixes: list[str]) -> None:
     """Rename the files of this offset so that no start takes them for the log's, and remove them later."""
     retired: list[str] = []
     for suffix in suffixes:
@@ -77,7 +77,7 @@ def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
     log.discard(retired)
 
 
-def truncate_to(log: "DiskLog", offset: int) -> None:
+def truncate_to(log: "AppendLog", offset: int) -> None:
     """Take out every batch that does not end below `offset`, durably: what is cut must never come back.
 
     May raise OSError; doing it again is safe.
@@ -98,7 +98,7 @@ def truncate_to(log: "DiskLog", offset: int) -> None:
     log.was_cut(end_offset)
 
 
-def _cut_segments(log: "DiskLog", segment: Segment, position: int, end_offset: int) -> None:
+def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset: int) -> None:
     segments = log.segments.segments
     count = segments.index(segment) + 1
     for later in segments[: count - 1 : -1]:
@@ -118,7 +118,7 @@ def _cut_segments(log: "DiskLog", segment: Segment, position: int, end_offset: i
     log.folder_changed = True
 
 
-def restart_at(log: "DiskLog", offset: int) -> None:
+def restart_at(log: "AppendLog", offset: int) -> None:
     """Give up all records and begin anew at `offset`. May raise OSError; doing it again is safe."""
     log.durable_offset = min(log.durable_offset, log.segments.segments[0].base_offset)
     log.sync_ceiling = log.durable_offset
@@ -137,7 +137,7 @@ def restart_at(log: "DiskLog", offset: int) -> None:
     log.was_cut(offset)
 
 
-def replace_segments(log: "DiskLog", old: list[Segment], written: WrittenSegment | None) -> bool:
+def replace_segments(log: "AppendLog", old: list[Segment], written: WrittenSegment | None) -> bool:
     """Put a compacted segment in the place of others.
 
     One file names the new segment and those it replaces; from the moment it is durable, the swap will be

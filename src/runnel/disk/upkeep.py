@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 
+from runnel.batch.errors import CorruptBatch
 from runnel.disk.append_log import AppendLog
 from runnel.disk.checkpointing import Checkpoints
 from runnel.disk.cleaner import Cleaner
@@ -45,6 +46,7 @@ class Upkeep:
         self._flush_due: dict[AppendLog, int] = {}
         self._unstamped: list[AppendLog] = []
         self._round: list[DiskLog] = []
+        self._failed: set[AppendLog] = set()
         self._checkpoint_due_ms = -1
 
     def close(self) -> None:
@@ -55,9 +57,14 @@ class Upkeep:
         """This log has records that flush.ms wants durable in time; it counts from the next run."""
         self._unstamped.append(log)
 
+    def heal_later(self, log: AppendLog) -> None:
+        """This log takes no writes until its files have been looked at."""
+        self._failed.add(log)
+
     def run(self, now_ms: int) -> None:
         """Start whatever is due."""
         self._flush(now_ms)
+        self._heal()
         self._look_at_some(now_ms)
         self._checkpoint(now_ms)
         self._cleaner.consider(self._logs.values(), now_ms)
@@ -79,12 +86,23 @@ class Upkeep:
             self._round = list(self._logs.values())
         for log in self._round[-LOGS_PER_RUN_MAX:]:
             if self._logs.get(log.name) is log and log.failure is None:
-                apply_retention(log, now_ms)
-                log.expire_producers(now_ms)
-                self._commit.seal(log)
-            elif log.can_heal and not self._commit.is_busy(log):
-                start_healing(log, self._workers)
+                self._look_at(log, now_ms)
         del self._round[-LOGS_PER_RUN_MAX:]
+
+    def _look_at(self, log: DiskLog, now_ms: int) -> None:
+        try:
+            apply_retention(log, now_ms)
+        except (OSError, CorruptBatch) as failure:
+            logger.warning("%s: old segments could not be let go: %s", log.segments.folder, failure)
+        log.expire_producers(now_ms)
+        self._commit.seal(log)
+
+    def _heal(self) -> None:
+        for log in list(self._failed):
+            if not log.can_heal:
+                self._failed.discard(log)
+            elif not self._commit.is_busy(log):
+                start_healing(log, self._workers)
 
     def _checkpoint(self, now_ms: int) -> None:
         if self._checkpoint_due_ms < 0:
@@ -92,10 +110,15 @@ class Upkeep:
         if now_ms < self._checkpoint_due_ms:
             return
         self._checkpoint_due_ms = now_ms + CHECKPOINT_INTERVAL_MS
-        logs = self._logs.values()
-        points = self._checkpoints.recovery_points_of(logs)
-        if points != self._checkpoints.recovery_points.stored:
-            self._workers.submit(self._checkpoints.recovery_points.prepare(points), lambda _, __: None)
-        starts = self._checkpoints.log_starts_of(logs)
-        if starts != self._checkpoints.log_starts.stored:
-            self._workers.submit(self._checkpoints.log_starts.prepare(starts), lambda _, __: None)
+        checkpoints, logs = self._checkpoints, self._logs.values()
+        for file, offsets in (
+            (checkpoints.recovery_points, checkpoints.recovery_points_of(logs)),
+            (checkpoints.log_starts, checkpoints.log_starts_of(logs)),
+        ):
+            if not file.is_stored(offsets):
+                self._workers.submit(file.prepare(offsets), _report_failure)
+
+
+def _report_failure(_: object, failure: BaseException | None) -> None:
+    if failure is not None:
+        logger.warning("a checkpoint could not be stored: %s", failure)

@@ -71,6 +71,17 @@ class Files(Protocol):
         """The names in this folder, as they are now, survive a power cut."""
         ...
 
+    def sync_volume(self, path: str) -> None:
+        """Everything written so far to the volume of this path reaches it before this returns.
+
+        Failures of single files are told by their own `datasync` only.
+        """
+        ...
+
+    def open_files_max(self) -> int:
+        """How many files may reasonably be held open."""
+        ...
+
     def space_bytes(self, path: str) -> tuple[int, int]:
         """(total, usable) bytes of the volume."""
         ...

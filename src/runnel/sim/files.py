@@ -90,6 +90,14 @@ class _Folder:
             _apply(self.durable, names)
         self.pending.clear()
 
+    def sync_all(self) -> None:
+        self.sync()
+        for node in self.durable.values():
+            if isinstance(node, _Folder):
+                node.sync_all()
+            else:
+                node.sync()
+
     def lose_power(self, random: Random) -> None:
         for names in self.pending[: random.randint(0, len(self.pending))]:
             _apply(self.durable, names)
@@ -233,6 +241,13 @@ class SimFiles:
     def sync_folder(self, path: str) -> None:
         self.meet_faults("sync_folder", path)
         self._folder(path).sync()
+
+    def sync_volume(self, path: str) -> None:
+        self.meet_faults("sync_volume", path)
+        self._root.sync_all()
+
+    def open_files_max(self) -> int:
+        return 100
 
     def space_bytes(self, path: str) -> tuple[int, int]:
         return self.capacity_bytes, max(self.capacity_bytes - _used_bytes(self._root), 0)
