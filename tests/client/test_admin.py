@@ -5,13 +5,14 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from runnel.client.admin import Admin, AlterOperation, ConfigSource, ResourceType
+from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.errors import BrokerRefused, ClientError
 from runnel.client.groups import Commit, Groups
 from runnel.client.offsets import start_offsets
 from runnel.client.producer import Producer
 from runnel.client.sync import SyncClient
+from runnel.model.configs import AlterOperation, ConfigSource, ResourceType
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.controller.config_types import BadConfig, ConfigSource
+from runnel.controller.config_types import BadConfig
 from runnel.controller.log_settings import log_config, topic_default
 from runnel.controller.settings import Settings
+from runnel.model.configs import ConfigSource
 from runnel.model.log_config import FlushPolicy, LogConfig, TimestampType
 
 
@@ -44,10 +45,10 @@ def test_dynamic_settings_win_and_are_announced() -> None:
     assert settings["message.max.bytes"] == 3000
     settings.apply_dynamic({"message.max.bytes": "4000"}, {"message.max.bytes": "3000"})
     assert [layer.source for layer in settings.layers("message.max.bytes")] == [
-        ConfigSource.DYNAMIC_BROKER_CONFIG,
-        ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
-        ConfigSource.STATIC_BROKER_CONFIG,
-        ConfigSource.DEFAULT_CONFIG,
+        ConfigSource.DYNAMIC_BROKER,
+        ConfigSource.DYNAMIC_DEFAULT_BROKER,
+        ConfigSource.STATIC_BROKER,
+        ConfigSource.DEFAULT,
     ]
     settings.apply_dynamic({}, {})
     assert settings["message.max.bytes"] == 1000

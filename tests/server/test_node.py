@@ -3,11 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from runnel.client.admin import Admin, AlterOperation, ResourceType
+from runnel.client.admin import Admin
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
 from runnel.client.errors import ClientError
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from runnel.model.configs import AlterOperation, ResourceType
 from runnel.server.node import Node
 
 

@@ -3,12 +3,12 @@
 from runnel.broker.context import Context
 from runnel.broker.handlers import handles
 from runnel.controller.image import MetadataImage
-from runnel.controller.values import ResourceType
 from runnel.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode, Refused
 
 LISTED = (

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from runnel.controller.image import MetadataImage
 from runnel.controller.log_settings import log_config, resolve_log_config
 from runnel.controller.settings import Settings
-from runnel.controller.values import CLUSTER_METADATA, ResourceType, Topic
+from runnel.controller.values import CLUSTER_METADATA, Topic
+from runnel.model.configs import ResourceType
 from runnel.model.errors import Refusal
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeVar
 
 from runnel.client.cluster import Cluster, TopicView
@@ -37,6 +36,7 @@ from runnel.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from runnel.model.configs import AlterOperation, ConfigSource, ResourceType
 from runnel.model.ids import TopicPartition
 from runnel.wire import Request, Response
 
@@ -44,39 +44,6 @@ A = TypeVar("A", bound=Response)
 
 BROKER_DEFAULT = -1
 """As a number of partitions or replicas: let the broker decide (KIP-464)."""
-
-
-class ResourceType(IntEnum):
-    """What a setting can belong to; the value is Kafka's."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigSource(IntEnum):
-    """Who said a setting has the value it has; the value is Kafka's."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
-
-class AlterOperation(IntEnum):
-    """How a setting is changed; the value is Kafka's."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(slots=True)

@@ -3,16 +3,14 @@
 import re
 
 from runnel.controller.config_types import (
-    ConfigDefinition,
     ConfigType,
     ConfigValue,
-    Scope,
-    Validator,
     at_least,
     between,
     one_of,
     table,
 )
+from runnel.controller.config_types import inherited_config as _entry
 
 INT, STRING, LIST, BOOLEAN = ConfigType.INT, ConfigType.STRING, ConfigType.LIST, ConfigType.BOOLEAN
 
@@ -43,25 +41,6 @@ def _client_matches(value: ConfigValue) -> str | None:
             names = ", ".join(CLIENT_MATCHES)
             return f"Illegal client matching pattern: {item}. Use name=pattern with {names}"
     return None
-
-
-def _entry(
-    name: str,
-    type_: ConfigType,
-    default: object,
-    validator: Validator | None,
-    synonym: str,
-    documentation: str,
-) -> ConfigDefinition:
-    return ConfigDefinition(
-        name=name,
-        type=type_,
-        default=str(default),
-        documentation=documentation,
-        validator=validator,
-        scope=Scope.CLUSTER_WIDE,
-        synonyms=(synonym,) if synonym else (),
-    )
 
 
 GROUP_CONFIGS = table(

@@ -6,7 +6,7 @@ from runnel.controller.config_broker import BROKER_CONFIGS, unknown_setting
 from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope
 from runnel.controller.log_settings import topic_default
 from runnel.controller.settings import Settings
-from runnel.controller.values import ResourceType
+from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode, Refused
 
 

@@ -2,10 +2,7 @@
 
 from runnel.controller.config_types import (
     LONG_MAX,
-    ConfigDefinition,
     ConfigType,
-    Scope,
-    Validator,
     at_least,
     between,
     between_or,
@@ -14,31 +11,13 @@ from runnel.controller.config_types import (
     table,
     throttled_replicas,
 )
+from runnel.controller.config_types import inherited_config as _topic
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST = ConfigType.DOUBLE, ConfigType.LIST
 
 COMPRESSIONS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 FLUSH_POLICIES = ("never", "interval", "commit")
-
-
-def _topic(
-    name: str,
-    type_: ConfigType,
-    default: object,
-    validator: Validator | None,
-    synonyms: str,
-    documentation: str,
-) -> ConfigDefinition:
-    return ConfigDefinition(
-        name=name,
-        type=type_,
-        default=str(default),
-        documentation=documentation,
-        validator=validator,
-        scope=Scope.CLUSTER_WIDE,
-        synonyms=tuple(synonyms.split()),
-    )
 
 
 TOPIC_CONFIGS = table(

@@ -27,19 +27,6 @@ class ConfigType(IntEnum):
     PASSWORD = 9
 
 
-class ConfigSource(IntEnum):
-    """Which layer a value came from, with the numbers that DescribeConfigs shows."""
-
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    GROUP_CONFIG = 8
-
-
 class Importance(Enum):
     """How likely it is that somebody has to think about a setting."""
 
@@ -264,4 +251,24 @@ def broker_config(
         validator=validator,
         importance=importance,
         scope=scope,
+    )
+
+
+def inherited_config(
+    name: str,
+    type_: ConfigType,
+    default: object,
+    validator: Validator | None,
+    synonyms: str,
+    documentation: str,
+) -> ConfigDefinition:
+    """A row of the tables of topics and groups, whose defaults broker settings may give."""
+    return ConfigDefinition(
+        name=name,
+        type=type_,
+        default=str(default),
+        documentation=documentation,
+        validator=validator,
+        scope=Scope.CLUSTER_WIDE,
+        synonyms=tuple(synonyms.split()),
     )

@@ -1,7 +1,7 @@
 """Deciding on settings: set one, take one back, add to a list; or replace all that a resource has."""
 
-from collections.abc import Iterable
-from enum import IntEnum
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from runnel.controller.config_rules import check_broker_scope, check_configs, definition_of
 from runnel.controller.config_types import BadConfig, ConfigType
@@ -9,7 +9,7 @@ from runnel.controller.decision import Decision, repeated_in
 from runnel.controller.image import MetadataImage
 from runnel.controller.log_settings import topic_default
 from runnel.controller.settings import Settings
-from runnel.controller.values import ConfigResource, ResourceType
+from runnel.controller.values import ConfigResource
 from runnel.messages import alter_configs, incremental_alter_configs
 from runnel.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from runnel.messages.incremental_alter_configs import (
@@ -17,67 +17,64 @@ from runnel.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from runnel.model.configs import AlterOperation, ResourceType
 from runnel.model.errors import ErrorCode, Refusal, Refused
 from runnel.schemas.metadata import ConfigRecord, MetadataRecord
-
-
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs can do to one setting."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 def decide_incremental_alter_configs(
     image: MetadataImage, settings: Settings, request: IncrementalAlterConfigsRequest
 ) -> Decision[IncrementalAlterConfigsResponse]:
     """Change single settings of each resource; a resource changes as a whole or not at all."""
-    repeated = repeated_in((asked.resource_type, asked.resource_name) for asked in request.resources)
-    decision = Decision[IncrementalAlterConfigsResponse]([], IncrementalAlterConfigsResponse())
-    for asked in request.resources:
-        resource = ConfigResource(asked.resource_type, asked.resource_name)
-        result = incremental_alter_configs.AlterConfigsResourceResponse(0, None, *resource)
-        try:
-            if resource in repeated:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
-            _check_resource(image, resource)
-            _check_keys(config.name for config in asked.configs)
-            new = image.configs.get(resource, {}).copy()
-            for config in asked.configs:
-                _alter(new, settings, resource, config)
-            records = _difference(image, settings, resource, new)
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
-        else:
-            decision.records += [] if request.validate_only else records
-        decision.reply.responses.append(result)
-    return decision
+
+    def change(resource: ConfigResource, configs: list[AlterableConfig]) -> dict[str, str]:
+        new = image.configs.get(resource, {}).copy()
+        for config in configs:
+            _alter(new, settings, resource, config)
+        return new
+
+    records, results = _decide_each(image, settings, request, change)
+    responses = [incremental_alter_configs.AlterConfigsResourceResponse(*result) for result in results]
+    return Decision(records, IncrementalAlterConfigsResponse(responses=responses))
 
 
 def decide_alter_configs(
     image: MetadataImage, settings: Settings, request: AlterConfigsRequest
 ) -> Decision[AlterConfigsResponse]:
     """Make each resource have exactly the settings that are given."""
+
+    def change(_: ConfigResource, configs: list[alter_configs.AlterableConfig]) -> dict[str, str]:
+        return {config.name: _not_null(config.name, config.value) for config in configs}
+
+    records, results = _decide_each(image, settings, request, change)
+    responses = [alter_configs.AlterConfigsResourceResponse(*result) for result in results]
+    return Decision(records, AlterConfigsResponse(responses=responses))
+
+
+def _decide_each(
+    image: MetadataImage,
+    settings: Settings,
+    request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
+    change: Callable[[ConfigResource, list[Any]], dict[str, str]],
+) -> tuple[list[MetadataRecord], list[tuple[int, str | None, int, str]]]:
+    """Records for the resources whose `change` is fine, and (code, message, type, name) for each of them."""
     repeated = repeated_in((asked.resource_type, asked.resource_name) for asked in request.resources)
-    decision = Decision[AlterConfigsResponse]([], AlterConfigsResponse())
+    records: list[MetadataRecord] = []
+    results: list[tuple[int, str | None, int, str]] = []
     for asked in request.resources:
         resource = ConfigResource(asked.resource_type, asked.resource_name)
-        result = alter_configs.AlterConfigsResourceResponse(0, None, *resource)
         try:
             if resource in repeated:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_resource(image, resource)
             _check_keys(config.name for config in asked.configs)
-            new = {config.name: _not_null(config.name, config.value) for config in asked.configs}
-            records = _difference(image, settings, resource, new)
+            difference = _difference(image, settings, resource, change(resource, asked.configs))
         except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
+            results.append((refusal.code, str(refusal), *resource))
         else:
-            decision.records += [] if request.validate_only else records
-        decision.reply.responses.append(result)
-    return decision
+            records += [] if request.validate_only else difference
+            results.append((0, None, *resource))
+    return records, results
 
 
 def _alter(
@@ -85,14 +82,14 @@ def _alter(
 ) -> None:
     name = config.name
     match config.config_operation:
-        case Operation.SET:
+        case AlterOperation.SET:
             new[name] = _not_null(name, config.value)
-        case Operation.DELETE:
+        case AlterOperation.DELETE:
             new.pop(name, None)
-        case Operation.APPEND | Operation.SUBTRACT as operation:
+        case AlterOperation.APPEND | AlterOperation.SUBTRACT as operation:
             change = _words(_not_null(name, config.value))
-            present = _list_before(new, settings, resource, name, Operation(operation).name)
-            if operation == Operation.APPEND:
+            present = _list_before(new, settings, resource, name, AlterOperation(operation).name)
+            if operation == AlterOperation.APPEND:
                 words = [*present, *(word for word in change if word not in present)]
             else:
                 words = [word for word in present if word not in change]

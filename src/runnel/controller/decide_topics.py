@@ -10,7 +10,7 @@ from runnel.controller.placement import place, place_by_hand
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import partition_record
 from runnel.controller.topic_names import check_new_topic_name
-from runnel.controller.values import PartitionState, ResourceType, Topic
+from runnel.controller.values import PartitionState, Topic
 from runnel.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -30,6 +30,7 @@ from runnel.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode, Refusal, Refused
 from runnel.model.ids import NO_ID
 from runnel.model.limits import PARTITIONS_PER_TOPIC_MAX

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from runnel.controller.config_broker import BROKER_CONFIGS
 from runnel.controller.config_rules import definitions_of
 from runnel.controller.config_topic import DURATIONS_MS, TOPIC_CONFIGS
-from runnel.controller.config_types import ConfigDefinition, ConfigSource, Scope
+from runnel.controller.config_types import ConfigDefinition, Scope
 from runnel.controller.image import MetadataImage
 from runnel.controller.settings import FALLBACKS, Layered, Settings
 from runnel.controller.topic_names import check_topic_name
-from runnel.controller.values import ConfigResource, ResourceType
+from runnel.controller.values import ConfigResource
 from runnel.messages.create_topics import CreatableTopicConfigs
 from runnel.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -20,6 +20,7 @@ from runnel.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from runnel.model.configs import ConfigSource, ResourceType
 from runnel.model.errors import ErrorCode, Refusal, Refused
 
 Entry = DescribeConfigsResourceResult
@@ -112,7 +113,7 @@ def _topic_entries(settings: Settings, configs: Mapping[str, str], depth: Depth)
 
 def _topic_entry(settings: Settings, name: str, depth: Depth, own: str | None = None) -> Entry:
     definition = TOPIC_CONFIGS[name]
-    layers = [] if own is None else [Layered(name, own, ConfigSource.DYNAMIC_TOPIC_CONFIG)]
+    layers = [] if own is None else [Layered(name, own, ConfigSource.TOPIC)]
     layers += _inherited(settings, definition)
     return _entry(definition, layers, depth)
 
@@ -121,7 +122,7 @@ def _inherited(settings: Settings, definition: ConfigDefinition) -> list[Layered
     """What the broker's settings say where a topic or group does not, the strongest first."""
     if not definition.synonyms:
         default = definition.default or ""
-        return [Layered(definition.name, default, ConfigSource.DEFAULT_CONFIG)]
+        return [Layered(definition.name, default, ConfigSource.DEFAULT)]
     return [layer for synonym in definition.synonyms for layer in settings.layers(synonym)]
 
 
@@ -130,7 +131,7 @@ def _overridable_entries(
 ) -> list[Entry]:
     configs = image.configs.get(ConfigResource(resource_type, name), {})
     is_group = resource_type == ResourceType.GROUP
-    source = ConfigSource.GROUP_CONFIG if is_group else ConfigSource.CLIENT_METRICS_CONFIG
+    source = ConfigSource.GROUP if is_group else ConfigSource.CLIENT_METRICS
     entries = []
     for definition in definitions_of(resource_type).values():
         own = configs.get(definition.name)
@@ -145,7 +146,7 @@ def _broker_entries(
     if name:
         _check_broker_name(name, node_id)
         return [_broker_entry(definition, settings, depth) for definition in BROKER_CONFIGS.values()]
-    source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    source = ConfigSource.DYNAMIC_DEFAULT_BROKER
     return [
         _entry(BROKER_CONFIGS[key], [Layered(key, value, source)], depth)
         for key, value in image.broker_configs(None).items()
@@ -176,7 +177,7 @@ def _check_broker_name(name: str, node_id: int) -> None:
 
 def _entry(definition: ConfigDefinition, layers: list[Layered], depth: Depth) -> Entry:
     value: str | None = None
-    source = ConfigSource.DEFAULT_CONFIG
+    source = ConfigSource.DEFAULT
     if layers:
         value, source = _in_units_of(definition, layers[0]), layers[0].source
     return Entry(

@@ -20,10 +20,10 @@ from runnel.controller.values import (
     Endpoint,
     PartitionState,
     QuotaEntity,
-    ResourceType,
     ScramCredential,
     Topic,
 )
+from runnel.model.configs import ResourceType
 from runnel.schemas.metadata import (
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,

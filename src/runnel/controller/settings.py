@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from runnel.controller.config_broker import BROKER_CONFIGS, is_ignored, unknown_setting
 from runnel.controller.config_topic import DURATIONS_MS
-from runnel.controller.config_types import BadConfig, ConfigSource, ConfigValue
+from runnel.controller.config_types import BadConfig, ConfigValue
+from runnel.model.configs import ConfigSource
 
 Integer: TypeAlias = int
 Flag: TypeAlias = bool
@@ -96,13 +97,13 @@ class Settings(Mapping[str, Any]):
         found = [
             Layered(name, layer[name], source)
             for source, layer in (
-                (ConfigSource.DYNAMIC_BROKER_CONFIG, self._dynamic),
-                (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, self._dynamic_default),
-                (ConfigSource.STATIC_BROKER_CONFIG, self._static),
+                (ConfigSource.DYNAMIC_BROKER, self._dynamic),
+                (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._dynamic_default),
+                (ConfigSource.STATIC_BROKER, self._static),
             )
             if name in layer
         ]
-        return found if default is None else [*found, Layered(name, default, ConfigSource.DEFAULT_CONFIG)]
+        return found if default is None else [*found, Layered(name, default, ConfigSource.DEFAULT)]
 
     def first_of(self, names: Iterable[str]) -> ConfigValue:
         """The value of the first of these settings that has one; hours and minutes become milliseconds."""

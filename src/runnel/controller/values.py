@@ -1,8 +1,9 @@
 """What an image is made of: topics, partitions, brokers, credentials, and the owners of settings."""
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
+
+from runnel.model.configs import ResourceType
 
 NO_LEADER = -1
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -12,16 +13,6 @@ CLUSTER_METADATA = "__cluster_metadata"
 """The metadata log's own name. No topic may have it: its partition would take the place of the log."""
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
-
-
-class ResourceType(IntEnum):
-    """What a setting can belong to."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class ConfigResource(NamedTuple):

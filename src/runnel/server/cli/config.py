@@ -8,7 +8,8 @@ import typer
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settings, parse_settings
 
 if TYPE_CHECKING:
-    from runnel.client.admin import ResourceType, Setting
+    from runnel.client.admin import Setting
+    from runnel.model.configs import ResourceType
 
 app = typer.Typer(help="Read and change the settings of topics, brokers and groups.", no_args_is_help=True)
 
@@ -49,7 +50,8 @@ def describe(
 
     Example: runnel config describe topic orders --all
     """
-    from runnel.client.admin import Admin, ConfigSource
+    from runnel.client.admin import Admin
+    from runnel.model.configs import ConfigSource
     from runnel.server.cli.output import note, print_json, print_table
     from runnel.server.cli.session import with_cluster
 
@@ -111,7 +113,8 @@ def alter(
 
     Example: runnel config alter broker default --set log.retention.ms=86400000
     """
-    from runnel.client.admin import Admin, AlterOperation
+    from runnel.client.admin import Admin
+    from runnel.model.configs import AlterOperation
     from runnel.server.cli.output import note
     from runnel.server.cli.session import with_cluster
 
@@ -153,7 +156,7 @@ def _source(setting: "Setting") -> str:
 
 
 def _owner(kind: Kind) -> "ResourceType":
-    from runnel.client.admin import ResourceType
+    from runnel.model.configs import ResourceType
 
     return ResourceType[kind.name]
 

@@ -102,7 +102,8 @@ def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
 
 
 async def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
-    from runnel.client.admin import Admin, ConfigSource, ResourceType
+    from runnel.client.admin import Admin
+    from runnel.model.configs import ConfigSource, ResourceType
     from runnel.model.ids import TopicPartition, id_text
 
     admin = Admin(cluster)
@@ -233,7 +234,8 @@ def alter(
         raise typer.BadParameter("say what to change: --partitions, --set or --unset")
 
     async def work(cluster: "Cluster") -> None:
-        from runnel.client.admin import Admin, AlterOperation, ResourceType
+        from runnel.client.admin import Admin
+        from runnel.model.configs import AlterOperation, ResourceType
 
         admin = Admin(cluster)
         changes: list[tuple[str, AlterOperation, str | None]] = []
