@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -29,12 +28,12 @@ from runnel.messages.offset_fetch import (
 )
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from runnel.model.errors import ErrorCode
-from runnel.sim.actors import Actor
+from runnel.sim.actors import TOPIC, Actor, found_topic
 from runnel.sim.files import PowerCut
-from runnel.sim.network import Line, LineCut
+from runnel.sim.network import Line
 from runnel.sim.world import Death, Life, World
 
-TOPIC, GROUP = "orders", "workers"
+GROUP = "workers"
 PARTITIONS = range(5)
 MEMBERS = 4
 LIVES = 5
@@ -164,17 +163,6 @@ class Member(Actor):
             self.positions[partition] = found
 
 
-async def found_topic(life: Life) -> None:
-    request = CreateTopicsRequest([CreatableTopic(TOPIC, len(PARTITIONS), 1)])
-    while True:
-        try:
-            answer = await (await life.line()).ask(request, CreateTopicsResponse)
-        except LineCut:
-            continue
-        if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS.code):
-            return
-
-
 async def act(life: Life, members: list[Member], is_over: Any) -> None:
     tasks = [asyncio.ensure_future(member.act(life)) for member in members]
     files = life.world.files
@@ -225,7 +213,7 @@ def test_groups_keep_their_promises_through_crashes(seed: int) -> None:
     world = World(luck.getrandbits(64), settings=settings)
     ledger = Ledger()
     members = [Member(f"m{number}", ledger) for number in range(MEMBERS)]
-    world.live(found_topic)
+    world.live(lambda life: found_topic(life, len(PARTITIONS)))
     # Without a sync before each acknowledgement a power cut may take what was acknowledged, as with Kafka.
     ways_to_die = ["kill", "stop", "power"] if policy == "commit" else ["kill", "stop"]
     for _ in range(LIVES):

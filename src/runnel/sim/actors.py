@@ -39,6 +39,18 @@ TOPIC = "orders"
 PAUSE_SECONDS = 0.02
 
 
+async def found_topic(life: Life, partitions: int) -> None:
+    """Create the topic that everybody talks about, however often lines break meanwhile."""
+    request = CreateTopicsRequest([CreatableTopic(TOPIC, num_partitions=partitions, replication_factor=1)])
+    while True:
+        try:
+            answer = await (await life.line()).ask(request, CreateTopicsResponse)
+        except LineCut:
+            continue
+        if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS.code):
+            return
+
+
 class Actor(ABC):
     """Somebody who talks to the broker in every one of its lives."""
 

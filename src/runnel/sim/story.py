@@ -4,15 +4,13 @@ import asyncio
 from dataclasses import dataclass
 from random import Random
 
-from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from runnel.model.errors import ErrorCode
-from runnel.sim.actors import TOPIC, Actor, Administrator, Committer, Producer, Reader
+from runnel.sim.actors import TOPIC, Actor, Administrator, Committer, Producer, Reader, found_topic
 from runnel.sim.files import PowerCut
 from runnel.sim.history import Anomaly, History
 from runnel.sim.network import Line, LineCut
@@ -46,7 +44,7 @@ def tell(seed: int) -> Verdict:
     world = World(luck.getrandbits(64), settings={"log.flush.policy": policy})
     history = History()
     actors = _actors(history)
-    world.live(_found)
+    world.live(lambda life: found_topic(life, PARTITIONS))
     deaths = []
     for _ in range(luck.randint(2, LIVES)):
         death = luck.choice(ways_to_die)
@@ -68,17 +66,6 @@ def _actors(history: History) -> list[Actor]:
     ]
     readers = [Reader(partition, history) for partition in range(PARTITIONS)]
     return [*producers, *readers, Committer("first", history), Committer("second", history), Administrator()]
-
-
-async def _found(life: Life) -> None:
-    request = CreateTopicsRequest([CreatableTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])
-    while True:
-        try:
-            answer = await (await life.line()).ask(request, CreateTopicsResponse)
-        except LineCut:
-            continue
-        if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS.code):
-            return
 
 
 def _live_and_die(world: World, actors: list[Actor], death: str, luck: Random) -> None:
