@@ -7,6 +7,7 @@ from runnel.disk import reading, surgery
 from runnel.disk.append_log import AppendLog
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
+from runnel.disk.walk import PROBE_BYTES, whole_beginning
 from runnel.model.errors import ErrorCode, Refused, StorageFailed
 from runnel.model.limits import SENDFILE_BYTES_MIN
 from runnel.ports.disk import FileSlice, ProducerView, Slice, TimestampedOffset
@@ -32,12 +33,14 @@ class DiskLog(AppendLog):
             segment, position = self._hints.get(offset) or self.segments.place_of(offset)
             if position >= segment.size_bytes:
                 segment, position = self.segments.place_of(offset)
-            if end_offset >= segment.next_offset:
-                limit, next_offset = segment.size_bytes, segment.next_offset
-            else:
+            limit, next_offset = segment.size_bytes, segment.next_offset
+            if end_offset < next_offset:
                 limit, next_offset = self._place_in(segment, end_offset), end_offset
             size = limit - position
             if size > max_bytes:
+                few = self._read_few(segment, position, max_bytes)
+                if few is not None:
+                    return few
                 size, next_offset = reading.whole_batches(
                     self.segments, segment, position, limit, max_bytes, at_least_one
                 )
@@ -48,12 +51,22 @@ class DiskLog(AppendLog):
             segment.is_warm = True
             if size >= SENDFILE_BYTES_MIN:
                 return Slice([FileSlice(file, position, size)], size)
-            data = file.pread(size, position)
+            return Slice([_read_exactly(file, position, size)], size)
         except (OSError, CorruptBatch) as error:
             raise StorageFailed(f"{self.segments.folder}: {error}") from error
-        if len(data) != size:
-            raise StorageFailed(f"{self.segments.folder}: the segment at {segment.base_offset} is cut short")
-        return Slice([data], size)
+
+    def _read_few(self, segment: Segment, position: int, max_bytes: int) -> Slice | None:
+        """A few small batches: finding their end and reading them is one step. None if that does not do."""
+        if max_bytes > PROBE_BYTES:
+            return None
+        file = segment.file or self.segments.open(segment)
+        data = file.pread(max_bytes, position)
+        size, next_offset = whole_beginning(data)
+        if not size or len(data) != max_bytes:
+            return None
+        segment.is_warm = True
+        self._remember(next_offset, segment, position + size)
+        return Slice([data[:size]], size)
 
     def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
         if offset < self.log_start_offset or offset > self.written_offset:
@@ -153,3 +166,10 @@ class DiskLog(AppendLog):
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.name} holds offsets {self.log_start_offset} to {self.written_offset}, not {offset}",
         )
+
+
+def _read_exactly(file: File, position: int, size: int) -> bytes:
+    data = file.pread(size, position)
+    if len(data) != size:
+        raise CorruptBatch(f"a segment file is cut short at position {position + len(data)}")
+    return data

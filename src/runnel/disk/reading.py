@@ -20,7 +20,9 @@ def whole_batches(
     if start > position:
         # Everything before the indexed batch fits; whether that one does is seen below.
         size = start - position
-    for batch_position, batch_size, base_offset, after in walk_places(segments.open(segment), start, limit):
+    for batch_position, batch_size, base_offset, after in walk_places(
+        segment.file or segments.open(segment), start, limit
+    ):
         if batch_position + batch_size > target and (size or not at_least_one):
             next_offset = base_offset
             break

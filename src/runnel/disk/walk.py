@@ -70,6 +70,18 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
     return end, 0, next_offset
 
 
+def whole_beginning(chunk: bytes) -> tuple[int, int]:
+    """(bytes, offset after them) of the whole batches that a chunk begins with; (0, 0) if there is none."""
+    size = next_offset = 0
+    while len(chunk) - size >= _PLACE_BYTES:
+        base_offset, length, magic, last_offset_delta = _unpack_place(chunk, size)
+        after = size + length + 12
+        if magic != 2 or after - size < HEADER_BYTES or after > len(chunk):
+            break
+        size, next_offset = after, base_offset + last_offset_delta + 1
+    return size, next_offset
+
+
 def walk_places(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """(position, size, base offset, next offset) of each batch from `position` up to `end`."""
     chunk = b""
