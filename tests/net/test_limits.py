@@ -1,0 +1,148 @@
+"""Bounds over real sockets: memory, requests in flight, connections, patience."""
+
+import asyncio
+import resource
+import struct
+from typing import cast
+
+import pytest
+
+from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
+from runnel.net.listener import ListenerLimits
+from tests.net.scripted import World, frame
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), 101, 2**31 - 1])
+def test_impossible_sizes_close_the_connection(run, size, caplog):
+    async def story() -> None:
+        async with World(ListenerLimits(request_bytes_max=100)) as world:
+            client = await world.connect()
+            client.writer.write(frame(b"ebefore") + struct.pack(">i", size) + b"e")
+            assert await client.receive() == b"before"
+            assert await client.is_closed()
+            assert await (await world.connect()).ask(b"estill here") == b"still here"
+
+    run(story())
+    assert [record.levelname for record in caplog.records if record.name == "runnel.net"] == ["WARNING"]
+
+
+def test_a_reader_that_never_reads_stops_being_served(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            transport = cast("asyncio.Transport", client.writer.transport)
+            transport.pause_reading()
+            client.send(*[b"b1000000"] * 200)
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            await asyncio.sleep(0.3)
+            served = len(world.service.served)
+            # What is unsent stays below the bound, give or take one answer and the socket buffers.
+            assert served < 2 * ANSWER_BYTES_PENDING_MAX // 1_000_000 + 10
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
+            transport.resume_reading()
+            for _ in range(200):
+                assert len(await client.receive()) == 1_000_000
+
+    run(story())
+
+
+def test_unanswered_requests_are_bounded(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            total = REQUESTS_IN_FLIGHT_MAX + 100
+            client.send(*[b"l%d" % number for number in range(total)])
+            await world.until(lambda: len(world.service.later) == REQUESTS_IN_FLIGHT_MAX)
+            await asyncio.sleep(0.05)
+            assert len(world.service.served) == REQUESTS_IN_FLIGHT_MAX
+            for number in range(total):
+                await world.until(lambda: world.service.later)
+                world.service.release()
+                assert await client.receive() == b"%d" % number
+
+    run(story())
+
+
+def test_half_received_requests_share_a_bound(run):
+    async def story() -> None:
+        async with World(ListenerLimits(receive_memory_bytes_max=2_000_000)) as world:
+            first, second = await world.connect(), await world.connect()
+            request = frame(b"e" + bytes(1_500_000))
+            first.writer.write(request[:-1])
+            await world.until(lambda: world.listener.memory.reserved_bytes == 1_500_001)
+            second.writer.write(request)
+            await asyncio.sleep(0.05)
+            assert world.listener.memory.reserved_bytes == 1_500_001
+            first.writer.write(request[-1:])
+            assert len(await first.receive()) == 1_500_000
+            assert len(await second.receive()) == 1_500_000
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(story())
+
+
+def test_a_vanished_sender_gives_its_memory_back(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.writer.write(struct.pack(">i", 1_000_000) + bytes(10))
+            await world.until(lambda: world.listener.memory.reserved_bytes == 1_000_000)
+            await client.close()
+            await world.until(lambda: world.listener.memory.reserved_bytes == 0)
+
+    run(story())
+
+
+def test_connections_beyond_the_limit_wait_for_room(run):
+    async def story() -> None:
+        async with World(ListenerLimits(connections_max=2)) as world:
+            first, second = await world.connect(), await world.connect()
+            assert await first.ask(b"e1") == b"1"
+            assert await second.ask(b"e2") == b"2"
+            third = await world.connect()
+            third.send(b"e3")
+            await asyncio.sleep(0.05)
+            assert len(world.listener.connections) == 2
+            await first.close()
+            assert await third.receive() == b"3"
+
+    run(story())
+
+
+def test_one_address_has_a_limit_of_its_own(run):
+    async def story() -> None:
+        async with World(ListenerLimits(connections_per_host_max=1)) as world:
+            first = await world.connect()
+            assert await first.ask(b"e1") == b"1"
+            assert await (await world.connect()).is_closed()
+            await first.close()
+            await world.until(lambda: not world.listener.connections)
+            assert await (await world.connect()).ask(b"e2") == b"2"
+
+    run(story())
+
+
+def test_silent_connections_are_closed(run):
+    async def story() -> None:
+        async with World(ListenerLimits(idle_max_ms=200)) as world:
+            silent = await world.connect()
+            async with asyncio.timeout(10):
+                assert await silent.is_closed()
+
+    run(story())
+
+
+def test_requests_that_never_end_are_given_up(run, monkeypatch):
+    monkeypatch.setattr("runnel.net.listener.STALLED_REQUEST_SECONDS", 0.1)
+
+    async def story() -> None:
+        async with World(ListenerLimits(idle_max_ms=400)) as world:
+            small, large = await world.connect(), await world.connect()
+            small.writer.write(struct.pack(">i", 100) + b"e")
+            large.writer.write(struct.pack(">i", 1_000_000) + b"e")
+            async with asyncio.timeout(10):
+                assert await small.is_closed()
+                assert await large.is_closed()
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(story())
