@@ -23,6 +23,8 @@ class Run:
 
 def split_runs(segments: LogFiles, staged: list[ValidBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
     """One run for the active segment, if anything is for it, then one for each new segment."""
+    # A roll may be planned twice before the same batch, and is one roll all the same.
+    rolls = list(dict(rolls).items())
     bounds = [index for index, _ in rolls] + [len(staged)]
     runs = [Run(segments.active, staged[: bounds[0]], None)] if bounds[0] else []
     next_offset = staged[bounds[0] - 1].header.next_offset if bounds[0] else segments.active.next_offset

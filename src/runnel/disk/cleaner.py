@@ -266,11 +266,16 @@ def _are_there(log: DiskLog, segments: list[Segment]) -> bool:
 
 
 def _tidy(files: Files, folder: str) -> Steps[WrittenSegment | None]:
-    """Remove what a pass left behind that was stopped just before its swap."""
+    """Remove what a pass left behind that was stopped just before its swap.
+
+    The swap of the last pass is gone for good then: brought back by a power cut, it would take what this pass
+    has half written for complete.
+    """
     for name in files.names(folder):
         if name.endswith(CLEANED):
             files.remove(f"{folder}/{name}")
         yield
+    files.sync_folder(folder)
     return None
 
 

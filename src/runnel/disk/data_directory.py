@@ -105,6 +105,7 @@ class DataDirectory:
         self._closed_logs.pop(partition, None)
         if log is not None:
             log.fail(f"{partition} was removed", can_heal=False)
+            self._commit.forget(log)
             for segment in log.segments.segments:
                 log.segments.forget(segment)
         try:

@@ -47,6 +47,12 @@ class GroupCommit:
         if log.failure is None and log.unsealed and log not in self._running and not self._is_closed:
             self._begin(log, [], self._seal_workers, with_active=False)
 
+    def forget(self, log: AppendLog) -> None:
+        """The log is being removed: once this returns, no thread touches its folder any more."""
+        _fail(self._next.pop(log, []), StorageFailed(f"{log.name} was removed"))
+        if log in self._running:
+            self._running[log][0].void()
+
     def is_busy(self, log: AppendLog) -> bool:
         return log in self._running
 

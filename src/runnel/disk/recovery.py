@@ -154,7 +154,7 @@ class Recovery:
 
     def _check_segment(self, segment: Segment) -> bool:
         """Walk one segment and cut it behind its last sound batch; is it whole?"""
-        if segment.size_bytes == 0:
+        if segment.size_bytes == 0 and segment.base_offset >= self._recovery_point:
             segment.start_indexes()
             segment.max_timestamp = segment.first_timestamp = -1
             segment.next_offset = segment.base_offset
@@ -201,8 +201,6 @@ class Recovery:
         try:
             self._take_durable(segment, file, size_bytes)
         except CorruptBatch as reason:
-            if _is_cut_off(file, segment.size_bytes, size_bytes):
-                return segment.size_bytes
             self._damage = (
                 f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes}, "
                 f"in records that were durable ({reason}). It can be read up to offset "
@@ -243,6 +241,7 @@ class Recovery:
                 self._take(segment, header)
             if header.next_offset >= self._recovery_point:
                 return
+        raise CorruptBatch(f"the file ends before offset {self._recovery_point}")
 
     def _take(self, segment: Segment, header: BatchHeader) -> None:
         if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
@@ -270,11 +269,3 @@ def _follows(earlier: Segment, later: Segment) -> bool:
         later.base_offset == earlier.next_offset
         or later.base_offset - earlier.base_offset > RELATIVE_OFFSET_MAX
     )
-
-
-def _is_cut_off(file: File, position: int, size_bytes: int) -> bool:
-    """Does the file just end inside the batch at `position`? Then there is nothing behind to lose."""
-    try:
-        return position + read_header(file.pread(61, position)).size_bytes > size_bytes
-    except CorruptBatch:
-        return size_bytes - position < 61

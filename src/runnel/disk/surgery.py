@@ -152,8 +152,14 @@ def replace_segments(log: "AppendLog", old: list[Segment], written: WrittenSegme
     new = written.segment if written is not None else None
     swap = Swap(new.base_offset if new is not None else None, [segment.base_offset for segment in old])
     files, folder = log.segments.files, log.segments.folder
-    replace_file(files, folder, COMPACTION_SWAP, encode_swap(swap), sync=True)
-    finish_swap(files, folder, swap)
+    try:
+        replace_file(files, folder, COMPACTION_SWAP, encode_swap(swap), sync=True)
+        finish_swap(files, folder, swap)
+    except OSError as failure:
+        if files.exists(f"{folder}/{COMPACTION_SWAP}"):
+            # It is decided, and the next start will complete it: until then both halves must stay.
+            log.fail(f"{folder}: a compaction is stuck half way: {failure}", can_heal=False)
+        raise
     for segment in old:
         log.segments.forget(segment)
     segments[first : first + len(old)] = [new] if new is not None else []

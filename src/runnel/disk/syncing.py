@@ -1,6 +1,8 @@
 """Making a log durable: what one sync covers, and the threads' part of it."""
 
-from dataclasses import dataclass
+import errno
+from dataclasses import dataclass, field
+from threading import Lock
 
 from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import replace_file
@@ -17,7 +19,7 @@ class SyncJob:
 
     log: AppendLog
     end_offset: int
-    closed: list[tuple[Segment, bytes | None, File]]
+    closed: list[tuple[Segment, bytes | None, File | None]]
     active: File | None
     epochs: bytes | None
     folder_changed: bool
@@ -25,6 +27,13 @@ class SyncJob:
     drops: int
     outcome: bool | OSError | None = None
     """What `run` came to, for those who cannot wait to be told."""
+    _beside: Lock = field(default_factory=Lock)
+    _is_void: bool = False
+
+    def void(self) -> None:
+        """The log is being removed: write nothing more by name, which may be another's soon."""
+        with self._beside:
+            self._is_void = True
 
     def run(self) -> bool:
         """In a thread. OSError if the data may not be durable; False if only the files beside it are not."""
@@ -37,9 +46,16 @@ class SyncJob:
 
     def _run(self) -> bool:
         for _, _, file in self.closed:
-            file.datasync()
+            if file is not None:
+                file.datasync()
         if self.active is not None:
             self.active.datasync()
+        with self._beside:
+            if self._is_void:
+                raise FileNotFoundError(errno.ENOENT, "the log was removed", self.log.segments.folder)
+            return self._write_beside()
+
+    def _write_beside(self) -> bool:
         segments = self.log.segments
         files = segments.files
         if self.is_new:
@@ -72,7 +88,10 @@ class SyncJob:
 def begin_sync(log: AppendLog, *, with_active: bool) -> SyncJob:
     """Note on the log's own thread what a sync that starts now will cover."""
     active = log.segments.active
-    closed = [(segment, snapshot, log.segments.open(segment)) for segment, snapshot in log.unsealed]
+    closed = [
+        (segment, snapshot, log.segments.open(segment) if segment.size_bytes else None)
+        for segment, snapshot in log.unsealed
+    ]
     job = SyncJob(
         log,
         log.written_offset if with_active else active.base_offset,
@@ -104,4 +123,6 @@ def fail_sync(job: SyncJob, failure: BaseException) -> None:
     log.epochs_changed |= job.epochs is not None
     log.folder_changed |= job.folder_changed
     log.is_new |= job.is_new
-    log.fail(f"{log.segments.folder} could not be made durable: {failure}", can_heal=True)
+    if log.failure is None:
+        # Else it was removed or closed meanwhile: to heal it would mean to write into files of a namesake.
+        log.fail(f"{log.segments.folder} could not be made durable: {failure}", can_heal=True)
