@@ -1,7 +1,10 @@
 """What the tests of this room share: a data directory on simulated or real files, and batches for it."""
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import cast
+from functools import wraps
+from typing import Any, cast
 
 from runnel.batch.build import build_batch
 from runnel.batch.header import read_header, walk_headers
@@ -19,6 +22,16 @@ PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = bytes(range(16))
 START_MS = 1_700_000_000_000
 EVERYTHING = 2**62
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test inside an event loop of its own."""
+
+    @wraps(test)
+    def run(*arguments: Any, **named: Any) -> None:
+        asyncio.run(test(*arguments, **named))
+
+    return run
 
 
 class ManualClock:

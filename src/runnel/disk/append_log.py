@@ -27,6 +27,8 @@ from runnel.ports.files import File
 
 _CLIENT = Origin.CLIENT
 _REPLICA = Origin.REPLICA
+_WALKED_BYTES_MAX = 64 * 1024
+"""A segment larger than this gets a producer snapshot at its end also when there are no producers."""
 
 
 class AppendLog:
@@ -52,6 +54,7 @@ class AppendLog:
         "failure",
         "flush_is_due",
         "folder_changed",
+        "is_damaged",
         "is_new",
         "log_start_offset",
         "loose_snapshot_offset",
@@ -103,6 +106,8 @@ class AppendLog:
         """Why nothing may be written."""
         self.can_heal = False
         """May the files be looked at again, and all be well?"""
+        self.is_damaged = False
+        """Are records unreadable that were durable? Then no file is touched, for a person to look at them."""
         self._home = home
         self._producers = producers
         """None while nobody has asked since a clean start."""
@@ -145,9 +150,11 @@ class AppendLog:
 
     @property
     def has_unsaved_producers(self) -> bool:
-        """Do we remember producers that no snapshot at the end of the log tells of?"""
+        """Is a snapshot missing at the end of the log, without which recovery would have to walk?"""
         if self.loose_snapshot_offset == self.written_offset:
             return False
+        if self.segments.active.size_bytes > _WALKED_BYTES_MAX:
+            return True
         return self._producers is None or len(self._producers) > 0
 
     def configure(self, config: LogConfig) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from runnel.disk.log_files import LogFiles
 from runnel.disk.segment import Segment
 from runnel.log.names import LOG
+from runnel.log.rolling import RELATIVE_OFFSET_MAX
 from runnel.log.validation import ValidBatch
 from runnel.ports.files import Bytes, File
 
@@ -30,7 +31,10 @@ def split_runs(segments: LogFiles, staged: list[ValidBatch], rolls: list[tuple[i
     next_offset = staged[bounds[0] - 1].header.next_offset if bounds[0] else segments.active.next_offset
     for (start, snapshot), end in zip(rolls, bounds[1:], strict=True):
         batches = staged[start:end]
-        segment = Segment(next_offset)
+        first = batches[0].header
+        # A copied batch may lie too far behind the end for the index of a segment that begins there.
+        is_far = first.last_offset - next_offset > RELATIVE_OFFSET_MAX
+        segment = Segment(first.base_offset if is_far else next_offset)
         segment.start_indexes()
         runs.append(Run(segment, batches, snapshot))
         next_offset = batches[-1].header.next_offset

@@ -73,7 +73,8 @@ class Checkpoints:
         """The recovery points as they are now; logs that are not open keep theirs."""
         points = dict(self.recovery_points.stored)
         for log in logs:
-            points[log.name] = log.recovery_point
+            if not log.is_damaged:
+                points[log.name] = log.recovery_point
         return points
 
     def log_starts_of(self, logs: Iterable[DiskLog]) -> Offsets:

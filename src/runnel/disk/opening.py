@@ -105,6 +105,7 @@ def recover_log(
     log.durable_offset = min(recovered.durable_offset, log.end_offset)
     if recovered.damage is not None:
         log.fail(recovered.damage, can_heal=False)
+        log.is_damaged = True
     log.unsealed = [entry for entry in recovered.unsealed if entry[0] in segments.segments]
     # The folder may be half synced.
     log.epochs_changed = log.folder_changed = log.is_new = True

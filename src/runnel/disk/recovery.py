@@ -30,6 +30,7 @@ from runnel.log.names import (
     EPOCHS,
     INDEX,
     LOG,
+    RECOVERY_POINTS,
     SNAPSHOT,
     TEMPORARY,
     TIME_INDEX,
@@ -202,9 +203,10 @@ class Recovery:
             self._take_durable(segment, file, size_bytes)
         except CorruptBatch as reason:
             self._damage = (
-                f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes}, "
-                f"in records that were durable ({reason}). It can be read up to offset "
-                f"{segment.next_offset}. Restore the folder from a copy, or delete it to give its records up"
+                f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes}, in "
+                f"records that were durable ({reason}). It can be read up to offset {segment.next_offset} "
+                "and is left as it is. Restore the folder from a copy, or take its line out of "
+                f"{RECOVERY_POINTS} to go on without what stands behind the damage"
             )
             logger.error("%s", self._damage)
             return None
