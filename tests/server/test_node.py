@@ -59,3 +59,23 @@ def test_max_connections_changes_at_once_and_outlives_a_restart(tmp_path: Path) 
 
     asyncio.run(change())
     asyncio.run(see())
+
+
+def test_the_cleaner_hears_of_its_settings(tmp_path: Path) -> None:
+    settings = {
+        "log.dirs": str(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.cleaner.backoff.ms": "7000",
+    }
+
+    async def story() -> None:
+        async with Node(settings) as node, Cluster(node.bootstrap_servers) as cluster:
+            assert node._cleaner is not None
+            assert node._cleaner._backoff_ms == 7000
+            changes = [("log.cleaner.backoff.ms", "8000"), ("log.cleaner.dedupe.buffer.size", "2000000")]
+            await Admin(cluster).alter_settings(
+                ResourceType.BROKER, "1", [(name, AlterOperation.SET, value) for name, value in changes]
+            )
+            assert (node._cleaner._backoff_ms, node._cleaner._key_memory_bytes) == (8000, 2_000_000)
+
+    asyncio.run(story())

@@ -69,14 +69,12 @@ LOG_CONFIGS = table(
          "Force a log to the disk at least this often; log.flush.scheduler.interval.ms counts when "
          "this is not set."),
     _row("log.flush.scheduler.interval.ms", LONG, LONG_MAX, at_least(1), HIGH, FIXED,
-         "How often logs are looked over for records that should be forced to the disk."),
+         "Counts as log.flush.interval.ms where that is not set; what is due is looked for twice a second."),
     _row("log.flush.offset.checkpoint.interval.ms", INT, 60000, at_least(0), HIGH, FIXED,
          "How often it is written down how far each log is known to be on the disk, which shortens "
          "recovery."),
     _row("log.flush.start.offset.checkpoint.interval.ms", INT, 60000, at_least(0), HIGH, FIXED,
          "How often it is written down where each log begins."),
-    _row("num.recovery.threads.per.data.dir", INT, 2, at_least(1), HIGH, ANY,
-         "How many logs are recovered at a time after a crash."),
     # What is accepted into a log.
     _row("message.max.bytes", INT, 1048588, at_least(0), HIGH, ANY,
          "The largest record batch that is taken, measured as it is stored."),
@@ -101,16 +99,8 @@ LOG_CONFIGS = table(
     _row("log.cleaner.enable", BOOLEAN, "true", None, MEDIUM, FIXED,
          "Whether compacted topics are compacted at all. Without it they, and the offsets topic, "
          "grow for ever."),
-    _row("log.cleaner.threads", INT, 1, at_least(0), MEDIUM, ANY,
-         "How many logs are compacted at a time."),
-    _row("log.cleaner.io.max.bytes.per.second", DOUBLE, "1.7976931348623157E308", at_least(0), MEDIUM, ANY,
-         "How many bytes per second compaction may read and write together."),
     _row("log.cleaner.dedupe.buffer.size", LONG, 134217728, at_least(1048576), MEDIUM, ANY,
          "How much memory compaction may use to remember keys."),
-    _row("log.cleaner.io.buffer.size", INT, 524288, at_least(0), MEDIUM, ANY,
-         "How much memory compaction may use for reading and writing."),
-    _row("log.cleaner.io.buffer.load.factor", DOUBLE, 0.9, between(0, 1), MEDIUM, ANY,
-         "How full the memory for keys may get before a compaction round stops taking more."),
     _row("log.cleaner.backoff.ms", LONG, 15000, at_least(0), MEDIUM, ANY,
          "How long compaction rests when no log needs it."),
     _row("log.cleaner.min.cleanable.ratio", DOUBLE, 0.5, between(0, 1), MEDIUM, ANY,

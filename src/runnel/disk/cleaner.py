@@ -72,6 +72,7 @@ class Cleaner:
 
     __slots__ = (
         "_backoff_ms",
+        "_is_on",
         "_is_stopping",
         "_key_memory_bytes",
         "_log",
@@ -88,12 +89,14 @@ class Cleaner:
         *,
         rest: Callable[[], None] | None = None,
         report: Callable[[str], None] = lambda text: None,
+        is_on: bool = True,
         key_memory_bytes: int = KEY_MEMORY_BYTES,
         backoff_ms: int = BACKOFF_MS,
     ) -> None:
         self._workers = workers
         self._rest = Rest() if rest is None else rest
         self._report = report
+        self._is_on = is_on
         self._key_memory_bytes = key_memory_bytes
         self._not_before_ms: dict[TopicPartition, int] = {}
         self._log: DiskLog | None = None
@@ -107,7 +110,10 @@ class Cleaner:
 
     def consider(self, logs: Iterable[DiskLog], now_ms: int) -> None:
         """Begin with the log that needs it most, if any is due and no other is under way."""
-        if self._log is not None or self._is_stopping or now_ms < self._look_at_ms:
+        if not self._is_on or self._is_stopping or self._log is not None:
+            return
+        # A clock that was set back must not put the next look off by more than a rest.
+        if self._look_at_ms - self._backoff_ms <= now_ms < self._look_at_ms:
             return
         due: list[tuple[CompactionPlan, DiskLog]] = []
         for log in logs:
@@ -125,9 +131,19 @@ class Cleaner:
         script = _clean(log, plan, KeyMap(self._key_memory_bytes), now_ms)
         self._go_on(log, script, now_ms, None, None)
 
+    def change(self, *, key_memory_bytes: int, backoff_ms: int) -> None:
+        """Other settings, from the next pass and the next rest on."""
+        self._key_memory_bytes = key_memory_bytes
+        self._backoff_ms = backoff_ms
+
     def stop(self) -> None:
         """Let go at the next step; the log that is being cleaned stays as it is."""
         self._is_stopping = True
+
+    def close(self) -> None:
+        """Stop, and wait until no thread touches a file."""
+        self.stop()
+        self._workers.drain()
 
     def _go_on(
         self,
@@ -138,6 +154,9 @@ class Cleaner:
         failure: BaseException | None,
     ) -> None:
         """Do what the script does on this thread, then hand its next piece of work to a worker."""
+        if failure is None and self._is_stopping:
+            # What was written when the end came is not swapped in any more.
+            failure = CleaningStopped()
         try:
             steps = script.send(result) if failure is None else script.throw(failure)
         except StopIteration:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import make_durable_folder, replace_file
 from runnel.disk.checkpointing import Checkpoints
+from runnel.disk.cleaner import Cleaner
 from runnel.disk.closing import close_logs
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.group_commit import GroupCommit
@@ -14,7 +15,7 @@ from runnel.disk.log_files import LogFiles
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.opening import create_log, log_from_manifest, recover_log, topic_id_of
 from runnel.disk.removal import Removal
-from runnel.disk.upkeep import Upkeep
+from runnel.disk.upkeep import Rhythm, Upkeep
 from runnel.log.checkpoints import decode_properties, encode_properties
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
 from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
@@ -41,6 +42,8 @@ class DataDirectory:
         entropy: Entropy,
         sync_workers: Workers,
         upkeep_workers: Workers,
+        cleaner: Cleaner | None = None,
+        rhythm: Rhythm | None = None,
         open_files_max: int | None = None,
     ) -> None:
         self._path = path.rstrip("/")
@@ -61,7 +64,15 @@ class DataDirectory:
         names = files.names(self._path)
         self._removal.adopt(names)
         self._folders = {found for found in map(partition_of, names) if found is not None}
-        self._upkeep = Upkeep(self._logs, self._checkpoints, self._commit, self._removal, upkeep_workers)
+        self._upkeep = Upkeep(
+            self._logs,
+            self._checkpoints,
+            self._commit,
+            self._removal,
+            upkeep_workers,
+            cleaner or Cleaner(upkeep_workers, report=logger.warning),
+            rhythm or Rhythm(),
+        )
 
     def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
         """The log of a partition, made if it is not there. A folder left by another topic id is replaced."""

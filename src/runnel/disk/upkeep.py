@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.append_log import AppendLog
@@ -20,10 +21,38 @@ logger = logging.getLogger(__name__)
 
 LOGS_PER_RUN_MAX = 200
 """Logs looked at in one run: a look costs a few microseconds, and a run must not be felt by a client."""
-CHECKPOINT_INTERVAL_MS = 60_000
-"""Kafka's log.flush.offset.checkpoint.interval.ms."""
 FLUSH_INTERVAL_MS = 1000
 """How long a log with the flush policy `interval` waits when it does not set flush.ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How often upkeep does what."""
+
+    retention_interval_ms: int = 0
+    recovery_points_interval_ms: int = 60_000
+    log_starts_interval_ms: int = 60_000
+
+
+class Interval:
+    """Says when something is due again."""
+
+    __slots__ = ("_due_ms", "_interval_ms")
+
+    def __init__(self, interval_ms: int) -> None:
+        self._interval_ms = interval_ms
+        self._due_ms: int | None = None
+
+    def is_over(self, now_ms: int, *, first: bool) -> bool:
+        """Whether it is due now, after which the next interval begins; `first` answers the first question."""
+        if self._due_ms is None:
+            is_due = first
+        else:
+            # A clock that was set back must not put things off by more than an interval.
+            is_due = not self._due_ms - self._interval_ms <= now_ms < self._due_ms
+        if is_due or self._due_ms is None:
+            self._due_ms = now_ms + self._interval_ms
+        return is_due
 
 
 class Upkeep:
@@ -36,22 +65,27 @@ class Upkeep:
         commit: GroupCommit,
         removal: Removal,
         workers: Workers,
+        cleaner: Cleaner,
+        rhythm: Rhythm,
     ) -> None:
         self._logs = logs
         self._checkpoints = checkpoints
         self._commit = commit
         self._removal = removal
         self._workers = workers
-        self._cleaner = Cleaner(workers, report=logger.warning)
+        self._cleaner = cleaner
         self._flush_due: dict[AppendLog, int] = {}
         self._unstamped: list[AppendLog] = []
         self._round: list[DiskLog] = []
+        self._round_applies_retention = False
         self._failed: set[AppendLog] = set()
-        self._checkpoint_due_ms = -1
+        self._retention = Interval(rhythm.retention_interval_ms)
+        self._recovery_points = Interval(rhythm.recovery_points_interval_ms)
+        self._log_starts = Interval(rhythm.log_starts_interval_ms)
 
     def close(self) -> None:
-        """Let background work end soon."""
-        self._cleaner.stop()
+        """Let background work end, and wait for that."""
+        self._cleaner.close()
 
     def flush_later(self, log: AppendLog) -> None:
         """This log has records that flush.ms wants durable in time; it counts from the next run."""
@@ -84,16 +118,18 @@ class Upkeep:
     def _look_at_some(self, now_ms: int) -> None:
         if not self._round:
             self._round = list(self._logs.values())
+            self._round_applies_retention = self._retention.is_over(now_ms, first=True)
         for log in self._round[-LOGS_PER_RUN_MAX:]:
             if self._logs.get(log.name) is log and log.failure is None:
                 self._look_at(log, now_ms)
         del self._round[-LOGS_PER_RUN_MAX:]
 
     def _look_at(self, log: DiskLog, now_ms: int) -> None:
-        try:
-            apply_retention(log, now_ms)
-        except (OSError, CorruptBatch) as failure:
-            logger.warning("%s: old segments could not be let go: %s", log.segments.folder, failure)
+        if self._round_applies_retention:
+            try:
+                apply_retention(log, now_ms)
+            except (OSError, CorruptBatch) as failure:
+                logger.warning("%s: old segments could not be let go: %s", log.segments.folder, failure)
         log.expire_producers(now_ms)
         self._commit.seal(log)
 
@@ -105,18 +141,15 @@ class Upkeep:
                 start_healing(log, self._workers)
 
     def _checkpoint(self, now_ms: int) -> None:
-        if self._checkpoint_due_ms < 0:
-            self._checkpoint_due_ms = now_ms + CHECKPOINT_INTERVAL_MS
-        if now_ms < self._checkpoint_due_ms:
-            return
-        self._checkpoint_due_ms = now_ms + CHECKPOINT_INTERVAL_MS
-        checkpoints, logs = self._checkpoints, self._logs.values()
-        for file, offsets in (
-            (checkpoints.recovery_points, checkpoints.recovery_points_of(logs)),
-            (checkpoints.log_starts, checkpoints.log_starts_of(logs)),
+        checkpoints = self._checkpoints
+        for interval, file, offsets_of in (
+            (self._recovery_points, checkpoints.recovery_points, checkpoints.recovery_points_of),
+            (self._log_starts, checkpoints.log_starts, checkpoints.log_starts_of),
         ):
-            if not file.is_stored(offsets):
-                self._workers.submit(file.prepare(offsets), _report_failure)
+            if interval.is_over(now_ms, first=False):
+                offsets = offsets_of(self._logs.values())
+                if not file.is_stored(offsets):
+                    self._workers.submit(file.prepare(offsets), _report_failure)
 
 
 def _report_failure(_: object, failure: BaseException | None) -> None:

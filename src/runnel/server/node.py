@@ -16,8 +16,10 @@ from runnel.broker.dispatch import Dispatch
 from runnel.broker.running import start_broker
 from runnel.controller.config_types import parse_address_counts
 from runnel.controller.settings import Settings
+from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.os_files import OsFiles
+from runnel.disk.upkeep import Rhythm
 from runnel.disk.workers import LoopWorkers
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.listener import Listener, ListenerLimits
@@ -52,6 +54,7 @@ class Node:
         """Where clients are told to connect; complete once started."""
         self._stack = AsyncExitStack()
         self._listener: Listener | None = None
+        self._cleaner: Cleaner | None = None
         self.settings.subscribe(self._settings_changed)
 
     @property
@@ -73,15 +76,7 @@ class Node:
 
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, entropy = SystemClock(), SystemEntropy()
-        disk = DataDirectory(
-            self.data_folder,
-            files=OsFiles(),
-            clock=clock,
-            entropy=entropy,
-            sync_workers=LoopWorkers(SYNC_THREADS, "sync"),
-            upkeep_workers=LoopWorkers(1, "upkeep"),
-        )
-        stack.callback(disk.close)
+        disk = self._open_disk(stack, clock, entropy)
         broker = Broker(
             node_id=self.settings.int("node.id"),
             cluster_id="",
@@ -104,6 +99,30 @@ class Node:
         # Members that wait for a rebalance are answered before the listener waits for that.
         stack.callback(broker.groups.stop)
         listener.accept()
+
+    def _open_disk(self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy) -> DataDirectory:
+        settings = self.settings
+        # A pass over a large log takes minutes: in a thread of its own, checkpoints and removals do not wait.
+        cleaning = LoopWorkers(1, "cleaner")
+        stack.callback(cleaning.close)
+        self._cleaner = Cleaner(cleaning, report=log.warning, is_on=settings.bool("log.cleaner.enable"))
+        self._change_cleaner(self._cleaner)
+        disk = DataDirectory(
+            self.data_folder,
+            files=OsFiles(),
+            clock=clock,
+            entropy=entropy,
+            sync_workers=LoopWorkers(SYNC_THREADS, "sync"),
+            upkeep_workers=LoopWorkers(1, "upkeep"),
+            cleaner=self._cleaner,
+            rhythm=Rhythm(
+                retention_interval_ms=settings.int("log.retention.check.interval.ms"),
+                recovery_points_interval_ms=settings.int("log.flush.offset.checkpoint.interval.ms"),
+                log_starts_interval_ms=settings.int("log.flush.start.offset.checkpoint.interval.ms"),
+            ),
+        )
+        stack.callback(disk.close)
+        return disk
 
     def _bind(self, listener: Listener, broker: Broker) -> None:
         wanted = self._listen
@@ -138,6 +157,14 @@ class Node:
     def _settings_changed(self, names: frozenset[str]) -> None:
         if self._listener is not None:
             self._listener.change_limits(self._limits())
+        if self._cleaner is not None:
+            self._change_cleaner(self._cleaner)
+
+    def _change_cleaner(self, cleaner: Cleaner) -> None:
+        cleaner.change(
+            key_memory_bytes=self.settings.int("log.cleaner.dedupe.buffer.size"),
+            backoff_ms=self.settings.int("log.cleaner.backoff.ms"),
+        )
 
     async def stop(self) -> None:
         """Answer what is under way, make everything durable, let go of the folder."""

@@ -11,12 +11,14 @@ from runnel.broker.broker import Broker
 from runnel.broker.dispatch import Dispatch
 from runnel.broker.running import start_broker
 from runnel.controller.settings import Settings
+from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
 from runnel.sim.files import PowerCut, SimFiles
 from runnel.sim.loop import NothingWillHappen, VirtualLoop
 from runnel.sim.network import Line
 from runnel.sim.shells import SimClock, SimEntropy, SimTimers, SimWorkers
 
+log = logging.getLogger("runnel.sim")
 UPKEEP_SECONDS = 0.5
 SETTINGS = {
     "num.partitions": "3",
@@ -96,6 +98,8 @@ class Life:
             entropy=entropy,
             sync_workers=SimWorkers(self.loop, self.random),
             upkeep_workers=SimWorkers(self.loop, self.random),
+            # A made-up world waits for nobody, and the pauses of a real thread would take real time.
+            cleaner=Cleaner(SimWorkers(self.loop, self.random), rest=lambda: None, report=log.warning),
         )
         stack.callback(disk.close)
         broker = Broker(

@@ -1,0 +1,132 @@
+"""Upkeep keeps to its rhythm, whatever the clock does."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from runnel.disk.cleaner import Cleaner
+from runnel.disk.data_directory import DataDirectory
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.upkeep import Interval, Rhythm
+from runnel.disk.workers import InlineWorkers
+from runnel.sim.files import SimFiles
+from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, Still, append, new_files
+
+DELETING = replace(CONFIG, cleanup_compact=False, cleanup_delete=True, retention_bytes=1)
+
+
+def directory(files: SimFiles, cleaner: Cleaner | None = None, rhythm: Rhythm | None = None) -> DataDirectory:
+    return DataDirectory(
+        "/data",
+        files=files,
+        clock=Still(),
+        entropy=Still(),
+        sync_workers=InlineWorkers(),
+        upkeep_workers=InlineWorkers(),
+        cleaner=cleaner,
+        rhythm=rhythm,
+    )
+
+
+def fill(log: DiskLog) -> None:
+    for number in range(40):
+        append(log, (b"key", b"%d" % number * 50))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_interval_is_over_once_per_interval(first: bool) -> None:
+    interval = Interval(100)
+    assert interval.is_over(1000, first=first) is first
+    assert not interval.is_over(1000, first=first)
+    assert not interval.is_over(1099, first=first)
+    assert interval.is_over(1150, first=first)
+    assert not interval.is_over(1249, first=first)
+
+
+def test_a_clock_that_is_set_back_puts_nothing_off() -> None:
+    interval = Interval(100)
+    interval.is_over(10**12, first=True)
+    assert interval.is_over(5000, first=True)
+    assert not interval.is_over(5099, first=True)
+    assert interval.is_over(5100, first=True)
+
+
+def test_an_interval_of_nothing_is_always_over() -> None:
+    interval = Interval(0)
+    assert all(interval.is_over(7, first=True) for _ in range(3))
+
+
+def test_retention_waits_for_its_interval() -> None:
+    disk = directory(new_files(), rhythm=Rhythm(retention_interval_ms=1000))
+    log = disk.open_log(NAME, ID, DELETING)
+    disk.upkeep(NOW_MS)
+    fill(log)
+    disk.upkeep(NOW_MS + 999)
+    assert log.log_start_offset == 0
+    disk.upkeep(NOW_MS + 1000)
+    assert log.log_start_offset > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("recovery_points_interval_ms", "recovery-point-offset-checkpoint"),
+        ("log_starts_interval_ms", "log-start-offset-checkpoint"),
+    ],
+)
+def test_checkpoints_wait_for_their_own_intervals(name: str, file: str) -> None:
+    files = new_files()
+    intervals = {"recovery_points_interval_ms": 10**9, "log_starts_interval_ms": 10**9, name: 500}
+    disk = directory(files, rhythm=Rhythm(**intervals))
+    log = disk.open_log(NAME, ID, DELETING)
+    disk.upkeep(NOW_MS)
+    fill(log)
+    disk.flush_soon(log)
+    disk.upkeep(NOW_MS + 499)
+    assert log.log_start_offset > 0
+    before = checkpoints(files)
+    disk.upkeep(NOW_MS + 500)
+    after = checkpoints(files)
+    assert [path for path in after if after[path] != before.get(path)] == [file]
+
+
+def checkpoints(files: SimFiles) -> dict[str, bytes]:
+    return {path: files.read(f"/data/{path}") for path in files.names("/data") if "checkpoint" in path}
+
+
+def test_a_cleaner_that_is_off_leaves_logs_alone() -> None:
+    sizes = {}
+    for is_on in (True, False):
+        cleaner = Cleaner(InlineWorkers(), rest=lambda: None, is_on=is_on)
+        disk = directory(new_files(), cleaner)
+        log = disk.open_log(NAME, ID, CONFIG)
+        fill(log)
+        before = log.size_bytes
+        disk.upkeep(NOW_MS)
+        disk.upkeep(NOW_MS + 20_000)
+        sizes[is_on] = log.size_bytes - before
+    assert sizes[True] < 0 == sizes[False]
+
+
+def test_a_closed_directory_swaps_nothing_in() -> None:
+    class Late(InlineWorkers):
+        """Work that is done, and told of later."""
+
+        def __init__(self) -> None:
+            self.untold: list[Callable[[], None]] = []
+
+        def submit(self, work, done) -> None:
+            super().submit(work, lambda result, failure: self.untold.append(lambda: done(result, failure)))
+
+    files, late = new_files(), Late()
+    disk = directory(files, Cleaner(late, rest=lambda: None))
+    log = disk.open_log(NAME, ID, CONFIG)
+    fill(log)
+    disk.upkeep(NOW_MS)
+    while not any(name.endswith(".cleaned") for name in files.names(f"/data/{NAME}")):
+        late.untold.pop(0)()
+    segments = list(log.segments.segments)
+    disk.close()
+    late.untold.pop(0)()
+    assert late.untold == [] and log.segments.segments == segments
