@@ -42,8 +42,15 @@ def section(verdict: Verdict, reasons: list[tuple[str, str]]) -> str:
         lines += ["| failed | because |", "|---|---|"]
         lines += [f"| `{test}` | {reason_for(test, reasons)} |" for test in verdict.failed]
         lines.append("")
-    lines += ["<details><summary>passed</summary>", "", " ".join(f"`{test}`" for test in verdict.passed)]
+    if verdict.skipped:
+        lines += ["Skipped by the suite, which looks at what a broker says it can do:", ""]
+        lines += [_names(verdict.skipped), ""]
+    lines += ["<details><summary>passed</summary>", "", _names(verdict.passed)]
     return "\n".join([*lines, "", "</details>"])
+
+
+def _names(tests: list[str]) -> str:
+    return " ".join(f"`{test}`" for test in tests)
 
 
 def page(verdicts: list[Verdict], reasons: list[tuple[str, str]]) -> str:
