@@ -51,14 +51,16 @@ def orders(count: int, end_ms: int) -> Iterator[Order]:
 
 
 def _order(random: Random, number: int, customer: str) -> dict[str, object]:
-    items = [
-        {"product": product, "quantity": random.randint(1, 4), "price": price}
+    basket = [
+        (product, random.randint(1, 4), price)
         for product, price in random.sample(_PRODUCTS, random.randint(1, 3))
     ]
     return {
         "order": number,
         "customer": customer,
         "country": random.choice(_COUNTRIES),
-        "items": items,
-        "total": round(sum(item["quantity"] * item["price"] for item in items), 2),  # type: ignore[operator]
+        "items": [
+            {"product": product, "quantity": quantity, "price": price} for product, quantity, price in basket
+        ],
+        "total": round(sum(quantity * price for _, quantity, price in basket), 2),
     }
