@@ -10,171 +10,24 @@ from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import patch_offset_and_epoch
 from runnel.disk.appending import Run, split_runs, undo_runs, write_all, write_runs
-from runnel.disk.home import Home
-from runnel.disk.log_files import LogFiles
-from runnel.disk.producers_on_disk import load_producers, read_snapshot
+from runnel.disk.log_state import LogState
+from runnel.disk.producers_on_disk import load_producers
 from runnel.disk.segment import Segment
-from runnel.log.epochs import Epochs
 from runnel.log.producer_snapshot import encode_producers
-from runnel.log.producers import Producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
 from runnel.log.validation import ValidBatch, validate, validate_copies
 from runnel.model.errors import StorageFailed
-from runnel.model.ids import TopicPartition
-from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig
 from runnel.ports.disk import Origin, Staged
 from runnel.ports.files import File
 
 _CLIENT = Origin.CLIENT
 _REPLICA = Origin.REPLICA
-_WALKED_BYTES_MAX = 64 * 1024
-"""A segment larger than this gets a producer snapshot at its end also when there are no producers."""
 
 
-class AppendLog:
+class AppendLog(LogState):
     """A log as those who write to it see it."""
 
-    __slots__ = (
-        "_hints",
-        "_home",
-        "_is_flushed_by_time",
-        "_limits",
-        "_producers",
-        "_rolls",
-        "_staged",
-        "_tail_bytes",
-        "can_heal",
-        "config",
-        "drops",
-        "drops_durable",
-        "durable_offset",
-        "end_offset",
-        "epochs",
-        "epochs_changed",
-        "failure",
-        "flush_is_due",
-        "folder_changed",
-        "is_damaged",
-        "is_new",
-        "log_start_offset",
-        "loose_snapshot_offset",
-        "name",
-        "segments",
-        "size_bytes",
-        "sync_ceiling",
-        "topic_id",
-        "unsealed",
-        "written_offset",
-    )
-
-    def __init__(
-        self,
-        name: TopicPartition,
-        topic_id: bytes,
-        config: LogConfig,
-        home: Home,
-        segments: LogFiles,
-        *,
-        log_start_offset: int,
-        epochs: Epochs,
-        producers: Producers | None,
-    ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.config = config
-        self.segments = segments
-        self.epochs = epochs
-        self.log_start_offset = log_start_offset
-        self.end_offset = self.written_offset = self.durable_offset = segments.active.next_offset
-        self.size_bytes = sum(segment.size_bytes for segment in segments.segments)
-        self.unsealed: list[tuple[Segment, bytes | None]] = []
-        """Closed segments not yet durable with all that belongs to them, and the producers at their end."""
-        self.epochs_changed = False
-        self.folder_changed = False
-        """Were files made, renamed or cut in our folder, and could a power cut still undo it?"""
-        self.drops = self.drops_durable = 0
-        """How often old segments were let go, and how often of that a power cut can no longer undo."""
-        self.is_new = False
-        """Was our folder made in this run, and could a power cut still take it?"""
-        self.sync_ceiling = FOREVER
-        """How low the log was cut while a sync was under way: that sync proves nothing above."""
-        self.flush_is_due = False
-        """Does our home know that `flush.ms` runs?"""
-        self.loose_snapshot_offset = -1
-        """A producer snapshot at the end of the last clean run, which no segment is named after."""
-        self.failure: str | None = None
-        """Why nothing may be written."""
-        self.can_heal = False
-        """May the files be looked at again, and all be well?"""
-        self.is_damaged = False
-        """Are records unreadable that were durable? Then no file is touched, for a person to look at them."""
-        self._home = home
-        self._producers = producers
-        """None while nobody has asked since a clean start."""
-        self._limits = limits_of_empty(0)
-        """What the next batch may not exceed if it is to join the same segment as the last one."""
-        self._hints: dict[int, tuple[Segment, int]] = {}
-        self._staged: list[ValidBatch] = []
-        self._rolls: list[tuple[int, bytes]] = []
-        """Before which staged batches a new segment begins, and the producers at that moment."""
-        self._look_at_the_tail()
-        self.configure(config)
-
-    @property
-    def leader_epoch(self) -> int:
-        return self.epochs.latest
-
-    @property
-    def recovery_point(self) -> int:
-        """Everything below need not be looked at after a crash: it is durable, and so is all beside it."""
-        if not self.unsealed:
-            return self.durable_offset
-        return min(self.durable_offset, self.unsealed[0][0].base_offset)
-
-    @property
-    def start_is_told_by_files(self) -> bool:
-        """Does the name of the first segment tell where the log begins, also after a power cut?"""
-        is_first = self.log_start_offset == self.segments.segments[0].base_offset
-        return is_first and self.drops == self.drops_durable
-
-    @property
-    def needs_sync(self) -> bool:
-        """Could a power cut change anything here?"""
-        return (
-            self.durable_offset < self.written_offset
-            or self.folder_changed
-            or self.epochs_changed
-            or self.is_new
-            or bool(self.unsealed)
-        )
-
-    @property
-    def has_unsaved_producers(self) -> bool:
-        """Is a snapshot missing at the end of the log, without which recovery would have to walk?"""
-        if self.loose_snapshot_offset == self.written_offset:
-            return False
-        if self.segments.active.size_bytes > _WALKED_BYTES_MAX:
-            return True
-        return self._producers is None or len(self._producers) > 0
-
-    def configure(self, config: LogConfig) -> None:
-        self.config = config
-        self._is_flushed_by_time = config.flush_policy is FlushPolicy.INTERVAL or config.flush_ms < FOREVER
-        if not self._staged and not self._rolls:
-            self._look_at_the_tail()
-
-    def begin_epoch(self, leader_epoch: int) -> None:
-        self.epochs_changed |= self.epochs.assign(leader_epoch, self.end_offset)
-
-    def producer_state(self) -> Producers:
-        """Who produces here, loaded on first use."""
-        if self._producers is None:
-            # No producer has written since the snapshot of the clean shutdown, or we would have been asked.
-            self._producers = read_snapshot(self.segments, self.loose_snapshot_offset)
-            if self._producers is None:
-                now_ms = self._home.now_ms()
-                self._producers, _ = load_producers(self.segments, self.written_offset, now_ms)
-        return self._producers
+    __slots__ = ()
 
     def fail(self, reason: str, *, can_heal: bool) -> None:
         """Take nothing more, for this reason; reading goes on."""
@@ -183,18 +36,9 @@ class AppendLog:
         if can_heal:
             self._home.heal_later(self)
 
-    def heal(self) -> None:
-        """The files are as they should be again."""
-        self.failure = None
-        self.can_heal = False
-
-    def forget_hints(self) -> None:
-        """Batches have moved: readers search for their places again."""
-        self._hints.clear()
-
-    def discard(self, paths: list[str]) -> None:
-        """Remove these files once `file.delete.delay.ms` is over."""
-        self._home.discard(paths, self.config.file_delete_delay_ms)
+    def store_recovery_point(self) -> None:
+        """Write down that less is durable than was; durable on return."""
+        self._home.store_recovery_points()
 
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
         if self.failure is not None:
@@ -304,24 +148,6 @@ class AppendLog:
         self._rolls.clear()
         self._look_at_the_tail()
 
-    def store_recovery_point(self) -> None:
-        """Write down that less is durable than was; durable on return."""
-        self._home.store_recovery_points()
-
-    def closed_durably(self) -> None:
-        """All that there is has reached the disk, with a snapshot of the producers at the end."""
-        if self.has_unsaved_producers:
-            self.loose_snapshot_offset = self.written_offset
-        self.durable_offset = self.written_offset
-        self.drops_durable = self.drops
-        self.unsealed = []
-        self.epochs_changed = self.folder_changed = self.is_new = False
-
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have not been heard of for long."""
-        if self._producers is not None and len(self._producers):
-            self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
-
     def write_staged(self) -> None:
         staged = self._staged
         if not staged:
@@ -415,16 +241,3 @@ class AppendLog:
         self.end_offset = self.written_offset
         self._look_at_the_tail()
         return failed
-
-    def _look_at_the_tail(self) -> None:
-        """What the next batch joins: the active segment as it is."""
-        active = self.segments.active
-        self._tail_bytes = active.size_bytes
-        if active.size_bytes == 0:
-            self._limits = limits_of_empty(active.base_offset)
-        elif active.offsets is not None and len(active.offsets) >= index_entries_max(self.config):
-            self._limits = FULL
-        else:
-            self._limits = limits_of(
-                self.config, active.base_offset, active.first_timestamp, active.created_ms
-            )
