@@ -161,7 +161,7 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(tell):
         client.send(fetch_from("events", (0, 10), wait_ms=20_000), 12)
         while not world.broker.waiting.polls:
             await asyncio.sleep(0.01)
-        world.broker.remove_partition(TopicPartition("events", 0))
+        world.broker.close_partition(TopicPartition("events", 0))
         assert only(await client.receive()).error_code != 0
 
     tell(story)

@@ -253,7 +253,7 @@ def test_a_deleted_topic_answers_whoever_waits_for_its_commit(tell, monkeypatch)
         name = TopicPartition("events", 0)
         while world.broker.partitions[name].log.written_offset == 0:
             await asyncio.sleep(0.01)
-        world.broker.remove_partition(name)
+        world.broker.close_partition(name)
         assert only(await client.receive()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.code
 
     tell(story)

@@ -75,12 +75,11 @@ class Broker:
         self.partitions[name] = partition
         return partition
 
-    def remove_partition(self, name: TopicPartition) -> None:
-        """The topic was deleted: forget the partition, answer whoever waits on it, free its files."""
+    def close_partition(self, name: TopicPartition) -> None:
+        """The topic was deleted: forget the partition, answer whoever waits on it."""
         partition = self.partitions.pop(name, None)
         if partition is not None:
             partition.close()
-            self.disk.remove_log(name)
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition of that name; raises Refusal if it is not here."""

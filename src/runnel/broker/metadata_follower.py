@@ -35,6 +35,8 @@ class MetadataFollower:
         self._settings = settings
         self._unopened: set[TopicPartition] = set()
         """Partitions that should be here, but whose log the disk refused."""
+        self._unremoved: set[TopicPartition] = set()
+        """Partitions that should be gone, but whose log the disk would not remove."""
         self._removal_watchers: list[Callable[[list[str]], None]] = []
 
     def when_topics_are_removed(self, watcher: Callable[[list[str]], None]) -> None:
@@ -61,7 +63,7 @@ class MetadataFollower:
         strangers = []
         for partition in list(self._broker.disk.known_logs()):
             if partition.topic in removed:
-                self._broker.disk.remove_log(partition)
+                self._remove_log(partition)
             elif self._image.partition(*partition) is None and partition.topic != CLUSTER_METADATA:
                 strangers.append(str(partition))
         if strangers:
@@ -141,12 +143,30 @@ class MetadataFollower:
             if topic is not None and name.partition < len(topic.partitions):
                 self._open(topic, name.partition, resolve_log_config(self._image, self._settings, name.topic))
 
+    def _remove_log(self, name: TopicPartition) -> None:
+        try:
+            self._broker.disk.remove_log(name)
+        except (Refusal, OSError) as error:
+            # The topic is gone all the same, and a full disk must not keep anybody from deleting more.
+            log.warning("the log of %s cannot be removed and is tried again: %s", name, error)
+            if not self._unremoved:
+                self._broker.timers.call_later(RETRY_DELAY_MS, self._retry_removal)
+            self._unremoved.add(name)
+
+    def _retry_removal(self) -> None:
+        unremoved, self._unremoved = self._unremoved, set()
+        for name in sorted(unremoved):
+            # A topic that was made again under this name has replaced the log, or will.
+            if self._image.partition(*name) is None:
+                self._remove_log(name)
+
     def _remove(self, topics: list[Topic]) -> Iterator[None]:
         for topic in topics:
             for index in range(len(topic.partitions)):
                 name = TopicPartition(topic.name, index)
                 self._unopened.discard(name)
-                self._broker.remove_partition(name)
+                self._broker.close_partition(name)
+                self._remove_log(name)
                 if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
                     yield
         for watcher in self._removal_watchers:

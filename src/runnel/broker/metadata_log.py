@@ -86,6 +86,9 @@ class MetadataLog:
         self.image = MetadataImage()
         self.removed: set[str] = set()
         """Topics whose removal was replayed at start: their logs may have outlived them."""
+        if self.log.failure is not None:
+            # What stands before the damage is not all: to act on it could remove what was made later.
+            raise BadMetadata(f"the metadata log is damaged: {self.log.failure}")
         self._snapshot_records = 0
         self._records_since_snapshot = 0
         self._bytes_since_snapshot = 0

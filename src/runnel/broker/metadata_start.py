@@ -28,12 +28,24 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
     follower.remove_left_overs(metadata.removed)
     for _ in follower.open_all():
         await asyncio.sleep(0)
+    await _show_all_that_is_stored(broker)
     metadata.follow(follower)
     records = _founding_records(broker, metadata.image)
     if records:
         await metadata.submit(records)
     broker.cluster_id = metadata.image.cluster_id
     return follower
+
+
+async def _show_all_that_is_stored(broker: "Broker") -> None:
+    """Let nobody see an earlier end than before a crash: what was acknowledged is made durable and shown."""
+    hidden = [
+        broker.disk.sync(partition.log)
+        for partition in broker.partitions.values()
+        if partition.high_watermark < partition.log.written_offset
+    ]
+    # A disk that refuses is told of by its log, and healed; the rest of the node serves.
+    await asyncio.gather(*hidden, return_exceptions=True)
 
 
 def _check_ownership(broker: "Broker", metadata: MetadataLog) -> None:

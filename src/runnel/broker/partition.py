@@ -66,6 +66,9 @@ class Partition:
         self._disk = disk
         self._clock = clock
         self._is_touched = False
+        if log.config.acks_wait_for_disk:
+            # Also if the disk now refuses to sync the rest.
+            self._stored(log.durable_offset)
         self._commit_what_is_stored()
 
     @property
@@ -86,6 +89,9 @@ class Partition:
             if not self._is_touched:
                 self._is_touched = True
                 self._turn.touch(self)
+        elif self.leader.high_watermark <= staged.last_offset < self.log.written_offset:
+            # Its first sync may have failed, and nothing else would bring about another.
+            self._commit_what_is_stored()
         return staged
 
     def when_committed(self, ack: Ack) -> None:

@@ -54,17 +54,23 @@ class Turn:
         """Write, commit, acknowledge, wake."""
         # Open while it runs: what an acknowledgement stages or wakes is taken up by these same loops.
         self.is_open = True
+        bug: Exception | None = None
         try:
             while self.touched or self.woken:
-                # One by one, so that a failure inside one leaves the others for the next turn.
                 while self.touched:
-                    self.touched.pop().write()
+                    # Whatever happens to one, all are written: what they staged is borrowed until we return.
+                    try:
+                        self.touched.pop().write()
+                    except Exception as error:  # noqa: BLE001 - raised below
+                        bug = bug or error
                 while self.woken:
                     watcher = next(iter(self.woken))
                     del self.woken[watcher]
                     watcher.look()
         finally:
             self.is_open = False
+        if bug is not None:
+            raise bug
 
     def _scheduled(self) -> None:
         self._is_scheduled = False

@@ -102,6 +102,11 @@ class PartitionLog(Protocol):
     def size_bytes(self) -> int: ...
 
     @property
+    def failure(self) -> str | None:
+        """Why nothing may be written; at start, what is damaged."""
+        ...
+
+    @property
     def leader_epoch(self) -> int:
         """The newest epoch that this log has a record of, or -1."""
         ...
