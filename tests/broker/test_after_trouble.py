@@ -93,6 +93,29 @@ def test_a_retry_after_a_refused_sync_is_answered(tell, monkeypatch) -> None:
     tell(story)
 
 
+def test_nothing_is_acknowledged_by_the_offsets_of_records_that_the_disk_lost(tell) -> None:
+    async def story(world: BrokerWorld) -> None:
+        await world.create("events")
+        client = await world.connect()
+        for _ in range(5):
+            assert only(await client.ask(produce_to("events", (0, batch(b"a"))), 9)).error_code == 0
+        # As healing does when a failed sync left pages that are not sound.
+        world.broker.partitions[EVENTS].log.truncate_to(2)
+
+        def refuse(*_: object) -> int:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os_files.os, "pwritev", refuse)
+            answer = only(await client.ask(produce_to("events", (0, batch(b"b"))), 9))
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR.code
+        answer = only(await client.ask(produce_to("events", (0, batch(b"b"))), 9))
+        assert (answer.error_code, answer.base_offset) == (0, 2)
+        assert world.broker.partitions[EVENTS].high_watermark == 3
+
+    tell(story)
+
+
 def test_files_that_cannot_be_removed_do_not_stop_metadata(tell, monkeypatch) -> None:
     async def story(world: BrokerWorld) -> None:
         await world.create("events")

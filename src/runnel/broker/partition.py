@@ -97,9 +97,12 @@ class Partition:
     def when_committed(self, ack: Ack) -> None:
         """Tell `ack` once everything below its end offset is committed, or that it never will be."""
         if ack.end_offset <= self.leader.high_watermark:
-            ack.committed()
-        else:
-            self._acks.append(ack)
+            if ack.end_offset <= self.log.written_offset:
+                ack.committed()
+                return
+            # Healing after a failed sync had to cut the log: these offsets stand for other records now.
+            self.leader.lost(self.log.written_offset)
+        self._acks.append(ack)
 
     def append_now(self, records: bytearray) -> Staged:
         """A coordinator's own batch: in the file on return, committed some time later. Raises Refusal."""

@@ -28,6 +28,10 @@ class LeaderReplica:
         assert end_offset >= self.high_watermark, "a committed record was truncated"
         self.end_offset = end_offset
 
+    def lost(self, end_offset: int) -> None:
+        """The own disk lost committed records, and nobody else has them: what follows begins here."""
+        self.end_offset = self.high_watermark = end_offset
+
     def check_epoch(self, epoch: int) -> None:
         """Refuse a client whose idea of the leader's epoch is older or newer than ours; -1 is no idea."""
         if epoch in (-1, self.epoch):
