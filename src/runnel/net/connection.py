@@ -342,8 +342,8 @@ class Connection:
             return
         self.is_closed = True
         if reason:
-            level = logging.WARNING if warn else logging.DEBUG
-            log.log(level, "closed %s:%d: %s", self.session.client_host, self.session.client_port, reason)
+            say = self._listener.complain if warn else log.debug
+            say("closed %s:%d: %s", self.session.client_host, self.session.client_port, reason)
         loop = self._listener.loop
         loop.remove_reader(self._fd)
         if self._is_writing:

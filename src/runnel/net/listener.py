@@ -12,6 +12,7 @@ from math import inf
 
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX, REQUEST_BYTES_MAX
 from runnel.net.buffers import ReceiveMemory
+from runnel.net.complaints import Complaints
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
 from runnel.net.pace import Pace
 from runnel.ports.service import Service, Session
@@ -61,6 +62,7 @@ class Listener:
         """The coarse time of the last sweep: exact enough for idleness, and free to read."""
         self._hosts: Counter[str] = Counter()
         self._pace = Pace(self.limits.connections_per_second_max, self.now)
+        self._complaints = Complaints(name, self.now)
         self._dirty: list[Connection] = []
         self._next_connection_id = 0
         self._is_accepting = False
@@ -125,6 +127,10 @@ class Listener:
         self.service.closed(connection.session)
         self._accept_again()
 
+    def complain(self, message: str, *arguments: object) -> None:
+        """Warn about a client, unless there was too much of that lately."""
+        self._complaints.warn(self.loop.time(), message, *arguments)
+
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Stop accepting, let answers that are due go out, then hang up."""
         if self._socket is not None:
@@ -143,6 +149,7 @@ class Listener:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.close("")
+        self._complaints.tell_left_out()
 
     def _flush_dirty(self) -> None:
         dirty, self._dirty = self._dirty, []
@@ -181,11 +188,8 @@ class Listener:
                 return
             if len(self.connections) >= self.limits.connections_max:
                 # The rest waits in the kernel's backlog until somebody leaves, as with Kafka.
-                log.warning(
-                    "%s: %d connections, the most that max.connections allows",
-                    self.name,
-                    len(self.connections),
-                )
+                count = len(self.connections)
+                self.complain("%s: %d connections, the most that max.connections allows", self.name, count)
                 self._stop_accepting()
                 return
             wait_seconds = self._pace.wait_seconds(self.loop.time())
@@ -208,7 +212,7 @@ class Listener:
     def _accepted(self, connected: socket.socket, address: tuple[str, int]) -> None:
         host, port = address[0], address[1]
         if self._hosts[host] >= self._host_max(host):
-            log.warning("%s: refused %s, it has as many connections as one address may", self.name, host)
+            self.complain("%s: refused %s, it has as many connections as one address may", self.name, host)
             connected.close()
             return
         try:
@@ -246,4 +250,5 @@ class Listener:
                 connection.close("idle")
             elif connection.is_mid_request and connection.active_at < stalled_before:
                 connection.close("a request that never ends", warn=True)
+        self._complaints.tell_left_out()
         self._sweep_later()

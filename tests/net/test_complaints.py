@@ -1,0 +1,62 @@
+"""Bad clients over real sockets: some of what they do is in the log, never all of it."""
+
+import logging
+import re
+
+import pytest
+
+from runnel.model.limits import COMPLAINTS_PER_SECOND_MAX
+from runnel.net.complaints import Complaints
+from runnel.net.listener import ListenerLimits
+from tests.net.scripted import World
+
+FLOOD = 200
+
+
+def told(caplog: pytest.LogCaptureFixture, level: int, words: str) -> int:
+    lines = [record for record in caplog.records if record.name == "runnel.net" and record.levelno == level]
+    return sum(words in record.getMessage() for record in lines)
+
+
+def left_out(caplog: pytest.LogCaptureFixture) -> int:
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    return sum(int(count) for line in warnings for count in re.findall(r"(\d+) more warnings", line))
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        (ListenerLimits(), "asked to"),
+        (ListenerLimits(connections_per_host_max=0), "refused"),
+    ],
+)
+def test_a_flood_of_bad_clients_leaves_few_lines(run, caplog, limits, words):
+    caplog.set_level(logging.DEBUG, "runnel.net")
+
+    async def story() -> float:
+        async with World(limits) as world:
+            began = world.listener.loop.time()
+            for _ in range(FLOOD):
+                client = await world.connect()
+                client.send(b"x")
+                assert await client.is_closed()
+                await client.close()
+            return world.listener.loop.time() - began
+
+    seconds = run(story())
+    warned, hushed = told(caplog, logging.WARNING, words), told(caplog, logging.DEBUG, words)
+    assert 0 < warned <= COMPLAINTS_PER_SECOND_MAX * (seconds + 1)
+    assert warned + hushed == FLOOD
+    assert left_out(caplog) == hushed
+
+
+def test_a_quiet_second_gives_the_next_bad_client_its_line(caplog):
+    complaints = Complaints("TEST", 0.0)
+    for _ in range(COMPLAINTS_PER_SECOND_MAX + 3):
+        complaints.warn(0.0, "first")
+    complaints.warn(1.0, "second")
+    for _ in range(2):
+        complaints.tell_left_out()
+    assert told(caplog, logging.WARNING, "first") == COMPLAINTS_PER_SECOND_MAX
+    assert told(caplog, logging.WARNING, "second") == 1
+    assert left_out(caplog) == 3
