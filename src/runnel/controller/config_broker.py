@@ -20,8 +20,8 @@ BROKER_CONFIGS = {
     **STREAMS_CONFIGS,
 }
 
-# Kafka has these and a settings file may carry them over: they steer threads, plug-ins, a quorum of several
-# nodes or security that this broker does not have, so they are taken note of and change nothing.
+# Kafka has these and a settings file may carry them over: they steer threads, buffers, plug-ins, a quorum of
+# several nodes, quotas or security that this broker does not have: they are taken note of and change nothing.
 IGNORED_PREFIXES = (
     "add.partitions.to.txn.", "alter.log.dirs.", "confluent.", "controller.", "delegation.token.",
     "kafka.metrics.",
@@ -48,9 +48,10 @@ IGNORED_NAMES = frozenset({
     "metadata.max.idle.interval.ms", "metadata.max.retention.bytes", "metadata.max.retention.ms",
     "num.io.threads",
     "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.alter.log.dirs.threads",
-    "num.replica.fetchers",
+    "num.replica.fetchers", "offsets.load.buffer.size",
     "principal.builder.class",
-    "process.roles", "producer.purgatory.purge.interval.requests", "queued.max.requests",
+    "process.roles", "producer.purgatory.purge.interval.requests", "queued.max.requests", "quota.window.num",
+    "quota.window.size.seconds", "request.timeout.ms",
     "share.fetch.purgatory.purge.interval.requests",
     "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms", "super.users",
     "telemetry.max.bytes", "transaction.state.log.load.buffer.size", "transaction.two.phase.commit.enable",

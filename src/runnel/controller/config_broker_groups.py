@@ -40,8 +40,6 @@ GROUP_COORDINATOR_CONFIGS = table(
          "The codec of batches in __consumer_offsets, by its number; 0 is none."),
     _row("offsets.commit.timeout.ms", INT, 5000, at_least(1), HIGH, FIXED,
          "How long an offset commit waits to be stored safely before it is refused."),
-    _row("offsets.load.buffer.size", INT, 5242880, at_least(1), HIGH, FIXED,
-         "How much of __consumer_offsets is read at a time while groups are loaded."),
     _row("offset.metadata.max.bytes", INT, 4096, at_least(0), HIGH, FIXED,
          "The longest note that a consumer may store with an offset."),
     _row("offsets.retention.minutes", INT, 10080, at_least(1), HIGH, FIXED,

@@ -61,8 +61,6 @@ NODE_CONFIGS = table(
          "How long a connection may be silent before it is closed; negative is for ever."),
     _row("queued.max.request.bytes", LONG, -1, not_zero, MEDIUM, FIXED,
          "How many bytes of requests may be held at a time; -1 leaves it to the node's own bound."),
-    _row("request.timeout.ms", INT, 30000, at_least(1), HIGH, FIXED,
-         "How long the node waits for another one's answer."),
     _row("fetch.max.bytes", INT, 57671680, at_least(1024), MEDIUM, FIXED,
          "The most that one fetch is answered with, whatever the client asks for."),
     _row("max.incremental.fetch.session.cache.slots", INT, 1000, at_least(0), MEDIUM, FIXED,
@@ -94,8 +92,4 @@ NODE_CONFIGS = table(
          "How many bytes per second throttled replicas may copy to here, all together."),
     _row("replica.alter.log.dirs.io.max.bytes.per.second", LONG, LONG_MAX, at_least(0), MEDIUM, ANY,
          "How many bytes per second may move between data folders of this node."),
-    _row("quota.window.num", INT, 11, at_least(1), LOW, FIXED,
-         "How many samples a client's rate is averaged over."),
-    _row("quota.window.size.seconds", INT, 1, at_least(1), LOW, FIXED,
-         "How long each of those samples is."),
 )  # fmt: skip
