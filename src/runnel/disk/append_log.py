@@ -36,9 +36,9 @@ class AppendLog(LogState):
         if can_heal:
             self._home.heal_later(self)
 
-    def store_recovery_point(self) -> None:
+    def lower_recovery_point(self) -> None:
         """Write down that less is durable than was; durable on return."""
-        self._home.store_recovery_points()
+        self._home.lower_recovery_point(self)
 
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
         if self.failure is not None:

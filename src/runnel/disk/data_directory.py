@@ -205,8 +205,10 @@ class DataDirectory:
     def store_log_starts(self) -> None:
         self._checkpoints.log_starts.store(self._checkpoints.log_starts_of(self._logs.values()))
 
-    def store_recovery_points(self) -> None:
-        self._checkpoints.recovery_points.store(self._checkpoints.recovery_points_of(self._logs.values()))
+    def lower_recovery_point(self, log: AppendLog) -> None:
+        points = self._checkpoints.recovery_points
+        if points.stored.get(log.name, 0) > log.recovery_point:
+            points.store(self._checkpoints.recovery_points_of(self._logs.values()))
 
     def discard(self, paths: list[str], delay_ms: int) -> None:
         self._removal.discard(paths, delay_ms)

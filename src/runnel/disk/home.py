@@ -33,8 +33,8 @@ class Home(Protocol):
         """Write down where every log begins; durable on return."""
         ...
 
-    def store_recovery_points(self) -> None:
-        """Write down up to where every log need not be checked; durable on return."""
+    def lower_recovery_point(self, log: "AppendLog") -> None:
+        """Less of this log is durable than may be written down: correct that; durable on return."""
         ...
 
     def discard(self, paths: list[str], delay_ms: int) -> None:

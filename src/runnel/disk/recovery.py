@@ -67,6 +67,7 @@ class Recovery:
         self._interval_bytes = config.index_interval_bytes
         self._recovery_point = recovery_point
         self._epochs = Epochs()
+        self._epochs_are_lost = False
         self._damage: str | None = None
         self._has_removed = False
 
@@ -138,15 +139,15 @@ class Recovery:
             data = self._files.read(f"{self._segments.folder}/{EPOCHS}")
             self._epochs = Epochs(decode_epochs(data))
         except (FileNotFoundError, DamagedCheckpoint):
-            # Every closed segment was sealed together with this file: all of it must be read again.
-            self._recovery_point = min(self._recovery_point, self._segments.segments[0].base_offset)
+            # Only the batches themselves can tell: all of them are looked at.
+            self._epochs_are_lost = True
 
     def _check(self) -> None:
         segments = self._segments.segments
-        first = self._segments.segment_of(self._recovery_point)
-        for number in range(first, len(segments)):
+        first_unsure = self._segments.segment_of(self._recovery_point)
+        for number in range(0 if self._epochs_are_lost else first_unsure, len(segments)):
             segment = segments[number]
-            if number > first and not _follows(segments[number - 1], segment):
+            if number > first_unsure and not _follows(segments[number - 1], segment):
                 self._cut(number, f"the segment at {segment.base_offset} follows a gap")
                 return
             if not self._check_segment(segment):
@@ -192,15 +193,19 @@ class Recovery:
 
     def _walk_durable(self, segment: Segment, file: File, size_bytes: int) -> int | None:
         """Find the recovery point in the segment without checking sums; None if damage stands before it."""
+        durable_end = self._recovery_point
+        if segment is not self._segments.active:
+            # Until it is walked, a closed segment is taken to end where the next one begins.
+            durable_end = min(durable_end, segment.next_offset)
         try:
-            return self._walk_from_index(segment, file, size_bytes)
+            return self._walk_from_index(segment, file, size_bytes, durable_end)
         except (FileNotFoundError, DamagedIndex, CorruptBatch):
             segment.start_indexes()
         segment.size_bytes = 0
         segment.next_offset = segment.base_offset
         segment.max_timestamp = -1
         try:
-            self._take_durable(segment, file, size_bytes)
+            self._take_durable(segment, file, size_bytes, durable_end)
         except CorruptBatch as reason:
             self._damage = (
                 f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes}, in "
@@ -212,8 +217,10 @@ class Recovery:
             return None
         return segment.size_bytes
 
-    def _walk_from_index(self, segment: Segment, file: File, size_bytes: int) -> int:
+    def _walk_from_index(self, segment: Segment, file: File, size_bytes: int, durable_end: int) -> int:
         """The same, beginning at the last index entry below the recovery point."""
+        if self._epochs_are_lost:
+            raise DamagedIndex("it must not spare us any batch")
         base_offset = segment.base_offset
         offsets = OffsetIndex.decode(
             self._files.read(self._segments.path(segment, INDEX)), base_offset, size_bytes
@@ -231,19 +238,19 @@ class Recovery:
         segment.next_offset = base_offset
         if read_header(file.pread(61, entry[1])).last_offset != entry[0]:
             raise DamagedIndex("an entry points at another batch")
-        self._take_durable(segment, file, size_bytes)
+        self._take_durable(segment, file, size_bytes, durable_end)
         return segment.size_bytes
 
-    def _take_durable(self, segment: Segment, file: File, size_bytes: int) -> None:
-        """Take over batches up to the recovery point; CorruptBatch where there is none."""
-        if segment.next_offset >= self._recovery_point:
+    def _take_durable(self, segment: Segment, file: File, size_bytes: int, durable_end: int) -> None:
+        """Take over batches up to this offset; CorruptBatch where there is none."""
+        if segment.next_offset >= durable_end:
             return
         for _, header in walk_headers_of_file(file, segment.size_bytes, size_bytes):
-            if header.next_offset <= self._recovery_point:
+            if header.next_offset <= durable_end:
                 self._take(segment, header)
-            if header.next_offset >= self._recovery_point:
+            if header.next_offset >= durable_end:
                 return
-        raise CorruptBatch(f"the file ends before offset {self._recovery_point}")
+        raise CorruptBatch(f"the file ends before offset {durable_end}")
 
     def _take(self, segment: Segment, header: BatchHeader) -> None:
         if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
