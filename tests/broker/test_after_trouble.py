@@ -2,11 +2,14 @@
 
 import asyncio
 import errno
+import os
 import shutil
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from runnel.broker.partition import Partition
 from runnel.broker.turn import Turn
 from runnel.controller.image import BadMetadata
 from runnel.disk import os_files
@@ -14,6 +17,7 @@ from runnel.messages.delete_topics import DeleteTopicsRequest
 from runnel.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from runnel.model.errors import ErrorCode, StorageFailed
 from runnel.model.ids import TopicPartition
+from runnel.ports.clock import Timers
 from runnel.ports.disk import Origin
 from tests.broker.requests import NOW_MS, batch, only, produce_to
 from tests.broker.world import BrokerWorld
@@ -106,7 +110,7 @@ def test_nothing_is_acknowledged_by_the_offsets_of_records_that_the_disk_lost(te
             raise OSError(errno.ENOSPC, "no space left on device")
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(os_files.os, "pwritev", refuse)
+            patch.setattr(os, "pwritev", refuse)
             answer = only(await client.ask(produce_to("events", (0, batch(b"b"))), 9))
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR.code
         answer = only(await client.ask(produce_to("events", (0, batch(b"b"))), 9))
@@ -175,6 +179,7 @@ def test_damaged_metadata_is_not_taken_for_all_there_is(tmp_path: Path) -> None:
             async with world:
                 pass
         world.disk.close()
+        assert world.listener._socket is not None
         world.listener._socket.close()
 
     asyncio.run(story())
@@ -191,10 +196,10 @@ def test_a_bug_in_one_partition_leaves_no_other_with_borrowed_memory() -> None:
         def write(self) -> None:
             raise IndexError("a bug")
 
-    turn = Turn(timers=None)
+    turn = Turn(cast("Timers", None))
     turn.is_open = True
     for partition in (Sound(), Broken(), Sound()):
-        turn.touch(partition)
+        turn.touch(cast("Partition", partition))
     with pytest.raises(IndexError):
         turn.finish()
     assert written == ["sound", "sound"]

@@ -18,7 +18,7 @@ ANSWER_BYTES_PENDING_MAX = 8 * 1024 * 1024
 """Answer bytes held in memory for one slow reader before its requests stop being read."""
 
 COMPLAINTS_PER_SECOND_MAX = 5
-"""Warnings of one listener about its clients: enough to see what goes on, too few to fill a disk with logs."""
+"""Warnings of one listener about its clients: enough to see what goes on, too few to fill a disk."""
 
 SENDFILE_BYTES_MIN = 64 * 1024
 """Below this a pread and a copy is cheaper than a sendfile call of its own."""
