@@ -72,7 +72,12 @@ class BrokerProcess:
         """Start the process and wait until it answers a client."""
         began = time.monotonic()
         self.launch()
-        self.wait_until_answering(timeout_s)
+        try:
+            self.wait_until_answering(timeout_s)
+        except BaseException:
+            # Nobody else knows of the process yet.
+            self.kill()
+            raise
         self.started_in_s = time.monotonic() - began
         return self
 
@@ -83,7 +88,6 @@ class BrokerProcess:
             if self.process.poll() is not None:
                 raise RuntimeError(f"the broker ended with {self.process.returncode}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
-                self.kill()
                 raise RuntimeError(f"no answer from the broker after {timeout_s} s:\n{self.log_tail()}")
             time.sleep(0.01)
 

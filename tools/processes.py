@@ -1,9 +1,28 @@
-"""What a process costs, as Linux counts it."""
+"""What a process costs, as Linux counts it, and how one ends together with all that it started."""
 
 import os
+import signal
+import sys
 from pathlib import Path
+from types import FrameType
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+def unwind_when_ended() -> None:
+    """From now on SIGTERM and SIGHUP leave this program by its `finally` blocks, which stop its brokers.
+
+    Brokers have sessions of their own and would live on. kill -9 still leaves them behind.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _unwind)
+
+
+def _unwind(number: int, _: FrameType | None) -> None:
+    # Impatience must not interrupt the tidying up.
+    for other in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(other, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def memory_bytes(pid: int) -> int:

@@ -16,6 +16,7 @@ from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Runnel, System
 from tools.bench.table import compare
 from tools.conformance.suites import kit_folder
+from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DURABLE = {"Runnel": {"flush_policy": "commit"}, "Kafka": {"flush_messages": "1"}}
@@ -90,6 +91,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
 
 def main() -> int:
     options = options_of(sys.argv[1:])
+    unwind_when_ended()
     try:
         program: Path | None = loadgen.build(ROOT)
     except loadgen.NoLoadgen as reason:

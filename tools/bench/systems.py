@@ -112,11 +112,14 @@ class Kafka:
         with (folder / "kafka.out").open("ab") as output:
             command = [str(self.script), str(folder), str(port)]
             process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
-        while not answers(port):
-            if process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
-                process.kill()
-                raise RuntimeError(f"Kafka did not start:\n{(folder / 'kafka.out').read_text()[-2000:]}")
-            time.sleep(0.01)
+        try:
+            while not answers(port):
+                if process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
+                    raise RuntimeError(f"Kafka did not start:\n{(folder / 'kafka.out').read_text()[-2000:]}")
+                time.sleep(0.01)
+        except BaseException:
+            process.kill()
+            raise
         return KafkaRunning(process, port, time.monotonic() - began)
 
     def _formatted(self, scratch: Path) -> Path:

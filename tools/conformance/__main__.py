@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tools.broker_process import BrokerProcess
 from tools.conformance import page, suites
+from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="a regular expression of test names; writes no page")
     parser.add_argument("--records", type=int, default=20_000, help="records per franz-go test")
     options = parser.parse_args()
+    unwind_when_ended()
     kit = suites.kit_folder(ROOT)
     if kit is None:
         print(f"the scripts that fetch the suites are not here; say where: {suites.KIT_VARIABLE}=folder")

@@ -39,10 +39,14 @@ def kafka_tools(kit: Path, bootstrap: str, only: str = "") -> Verdict:
     command = [str(kit / "kafka-tools.sh"), bootstrap]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
-        for line in running.stdout:
-            print("  " + line.rstrip(), flush=True)
-            if found := re.match(r"(PASS|FAIL) (\S+)", line):
-                (verdict.passed if found[1] == "PASS" else verdict.failed).append(found[2])
+        try:
+            for line in running.stdout:
+                print("  " + line.rstrip(), flush=True)
+                if found := re.match(r"(PASS|FAIL) (\S+)", line):
+                    (verdict.passed if found[1] == "PASS" else verdict.failed).append(found[2])
+        except BaseException:
+            running.terminate()
+            raise
     return verdict
 
 

@@ -11,6 +11,7 @@ from tools.crash import volumes
 from tools.crash.disk_full import disk_full
 from tools.crash.powercut import power_cuts
 from tools.crash.story import Note, Outcome, kill, tell
+from tools.processes import unwind_when_ended
 
 
 def kills(folder: Path, rounds: int, seed: int, note: Note) -> Outcome:
@@ -40,6 +41,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", choices=["kill", "powercut", "full"])
     options = parser.parse_args()
+    unwind_when_ended()
 
     def note(line: str) -> None:
         print(f"\r  {line}\033[K", end="\n" if not sys.stdout.isatty() else "", flush=True)

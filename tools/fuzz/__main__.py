@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from tools.fuzz.story import fuzz
+from tools.processes import unwind_when_ended
 
 
 def main() -> int:
@@ -13,6 +14,7 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    unwind_when_ended()
     with tempfile.TemporaryDirectory(prefix="runnel-fuzz-") as folder:
         outcome = fuzz(
             Path(folder), options.frames, options.seed, lambda line: print(f"  {line}", flush=True)
