@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from runnel.disk.opening import topic_id_of
-from runnel.model.errors import Refused
+from runnel.model.errors import Refused, StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
@@ -105,6 +105,44 @@ async def test_a_deleted_log_is_not_healed_in_the_files_of_its_namesake() -> Non
         directory.upkeep(place.clock.ms)
         do_all(workers)
     assert offsets_of(read_all(new)) == [0, 1, 2, 3, 4]
+
+
+@in_loop
+async def test_a_clock_that_is_set_back_does_not_put_flushes_off() -> None:
+    place = Place()
+    directory, log = place.open_log(LogConfig(flush_policy=FlushPolicy.INTERVAL))
+    append(log, batch(b"a"))
+    directory.upkeep(START_MS)
+    assert log.durable_offset == 0
+    directory.upkeep(START_MS - 3_600_000)
+    assert log.durable_offset == 1
+
+
+def test_a_log_is_removed_from_a_full_disk_and_its_namesake_inherits_nothing() -> None:
+    files = SimFiles()
+    place = Place(files)
+    directory, log = place.open_log()
+    for _ in range(5):
+        append(log, batch(b"old"))
+    log.delete_records_before(4)
+    files.fault = no_room_for_checkpoints
+    with pytest.raises(StorageFailed):
+        directory.remove_log(PARTITION)
+    assert not files.exists(FOLDER)
+    with pytest.raises(StorageFailed):
+        directory.open_log(PARTITION, bytes(15) + b"\x07", LogConfig())
+    files.fault = None
+    new = directory.open_log(PARTITION, bytes(15) + b"\x07", LogConfig())
+    append(new, batch(b"new"))
+    # The process is killed.
+    again = Place(files).open().open_log(PARTITION, bytes(15) + b"\x07", LogConfig())
+    assert again.log_start_offset == 0
+    assert offsets_of(read_all(again)) == [0]
+
+
+def no_room_for_checkpoints(operation: str, path: str) -> None:
+    if "checkpoint" in path and operation != "pread":
+        raise OSError(errno.ENOSPC, "no space left on device", path)
 
 
 def test_a_roll_that_is_planned_twice_is_one() -> None:

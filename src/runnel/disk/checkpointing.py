@@ -90,7 +90,8 @@ class Checkpoints:
     def forget(self, name: TopicPartition) -> None:
         """A log is gone: no later log of the same name may inherit from it. Durable on return."""
         for file in (self.recovery_points, self.log_starts):
-            if name in file.stored:
+            # What could not be stored the last time may still stand in the file.
+            if name in file.stored or not file.is_stored(file.stored):
                 file.store({other: offset for other, offset in file.stored.items() if other != name})
 
     def store(self, logs: Iterable[DiskLog]) -> None:

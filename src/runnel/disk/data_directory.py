@@ -120,12 +120,13 @@ class DataDirectory:
             for segment in log.segments.segments:
                 log.segments.forget(segment)
         try:
-            self._checkpoints.forget(partition)
             if partition in self._folders:
+                # First, as it needs no room: on a full disk this is how room is made.
                 self._removal.remove_folder(str(partition), log.config.file_delete_delay_ms if log else 0)
+                self._folders.discard(partition)
+            self._checkpoints.forget(partition)
         except OSError as error:
             raise StorageFailed(f"{self._path}/{partition}: {error}") from error
-        self._folders.discard(partition)
 
     def sync(self, log: PartitionLog) -> "Future[int]":
         assert isinstance(log, DiskLog)

@@ -74,7 +74,8 @@ class Upkeep:
         self._removal = removal
         self._workers = workers
         self._cleaner = cleaner
-        self._flush_due: dict[AppendLog, int] = {}
+        self._flush_due: dict[AppendLog, tuple[int, int]] = {}
+        """Since when logs wait for their flush, and how long they may."""
         self._unstamped: list[AppendLog] = []
         self._round: list[DiskLog] = []
         self._round_applies_retention = False
@@ -107,9 +108,14 @@ class Upkeep:
     def _flush(self, now_ms: int) -> None:
         for log in self._unstamped:
             flush_ms = log.config.flush_ms
-            self._flush_due[log] = now_ms + (FLUSH_INTERVAL_MS if flush_ms == FOREVER else flush_ms)
+            self._flush_due[log] = now_ms, FLUSH_INTERVAL_MS if flush_ms == FOREVER else flush_ms
         self._unstamped.clear()
-        due = [log for log, due_ms in self._flush_due.items() if due_ms <= now_ms]
+        # A clock that was set back must not put off what is promised to be durable by now.
+        due = [
+            log
+            for log, (since_ms, wait_ms) in self._flush_due.items()
+            if not since_ms <= now_ms < since_ms + wait_ms
+        ]
         for log in due:
             del self._flush_due[log]
             log.flush_is_due = False
