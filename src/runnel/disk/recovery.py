@@ -68,6 +68,7 @@ class Recovery:
         self._recovery_point = recovery_point
         self._epochs = Epochs()
         self._epochs_are_lost = False
+        self._first_unsealed = 0
         self._damage: str | None = None
         self._has_removed = False
 
@@ -75,6 +76,7 @@ class Recovery:
         names = self._tidy()
         self._segments.segments = self._find(names) or [self._begin(log_start_offset)]
         self._load_epochs()
+        self._first_unsealed = self._find_unsealed(names)
         self._check()
         end_offset = self._segments.active.next_offset
         # An epoch may have begun at the very end, without a record.
@@ -85,8 +87,7 @@ class Recovery:
         durable_offset = min(self._recovery_point, end_offset)
         unsealed = [
             (segment, snapshots.get(segment.next_offset))
-            for segment in self._segments.segments[:-1]
-            if segment.next_offset > durable_offset
+            for segment in self._segments.segments[self._first_unsealed : -1]
         ]
         return Recovered(self._epochs, producers, durable_offset, unsealed, self._damage)
 
@@ -129,6 +130,19 @@ class Recovery:
             found.append(segment)
         return found
 
+    def _find_unsealed(self, names: list[str]) -> int:
+        """The first segment that was not sealed: the snapshot at its end is what sealing writes last.
+
+        It may lie below the recovery point: synced while it was active, then closed just before the crash.
+        """
+        segments = self._segments.segments
+        snapshots = set(snapshot_offsets(names))
+        last = self._segments.segment_of(self._recovery_point)
+        for number, following in enumerate(segments[1 : last + 1]):
+            if following.base_offset not in snapshots:
+                return number
+        return last
+
     def _begin(self, base_offset: int) -> Segment:
         segment = Segment(base_offset)
         self._segments.open(segment, create=True)
@@ -145,7 +159,7 @@ class Recovery:
     def _check(self) -> None:
         segments = self._segments.segments
         first_unsure = self._segments.segment_of(self._recovery_point)
-        for number in range(0 if self._epochs_are_lost else first_unsure, len(segments)):
+        for number in range(0 if self._epochs_are_lost else self._first_unsealed, len(segments)):
             segment = segments[number]
             if number > first_unsure and not _follows(segments[number - 1], segment):
                 self._cut(number, f"the segment at {segment.base_offset} follows a gap")

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from runnel.disk.atomic import remove_if_there, replace_file
-from runnel.disk.producers_on_disk import snapshot_path, write_snapshot
+from runnel.disk.producers_on_disk import snapshot_offsets, write_snapshot
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
 from runnel.log.names import (
@@ -49,12 +49,21 @@ def drop_oldest(log: "AppendLog", count: int) -> int:
     log.drops += 1
     for segment in gone:
         # Oldest first: whatever a crash leaves is still one run of offsets.
-        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
+        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
         log.segments.forget(segment)
-    if 0 <= log.loose_snapshot_offset < log.log_start_offset:
-        log.discard([snapshot_path(log.segments, log.loose_snapshot_offset)])
-        log.loose_snapshot_offset = -1
+    _drop_snapshots(log)
     return freed
+
+
+def _drop_snapshots(log: "AppendLog") -> None:
+    """Let go of producer snapshots from before the first segment; compaction may have left some, too."""
+    first_offset = log.segments.segments[0].base_offset
+    found = snapshot_offsets(log.segments.files.names(log.segments.folder))
+    for offset in found:
+        if offset < first_offset:
+            retire(log, offset, [SNAPSHOT])
+    if log.loose_snapshot_offset < first_offset:
+        log.loose_snapshot_offset = -1
 
 
 def _save_producers(log: "AppendLog", last_gone: Segment) -> None:

@@ -92,11 +92,13 @@ def begin_sync(log: AppendLog, *, with_active: bool) -> SyncJob:
         (segment, snapshot, log.segments.open(segment) if segment.size_bytes else None)
         for segment, snapshot in log.unsealed
     ]
+    # An empty active segment may be one that was cut, which must be durable, too.
+    is_there = active.size_bytes > 0 or log.folder_changed
     job = SyncJob(
         log,
         log.written_offset if with_active else active.base_offset,
         closed,
-        log.segments.open(active) if with_active and active.size_bytes else None,
+        log.segments.open(active, create=True) if with_active and is_there else None,
         encode_epochs(log.epochs.entries) if log.epochs_changed else None,
         log.folder_changed,
         log.is_new,
