@@ -16,6 +16,15 @@ def replace_file(files: Files, folder: str, name: str, data: bytes, *, sync: boo
         files.sync_folder(folder)
 
 
+def keep_file(files: Files, folder: str, name: str, data: bytes) -> None:
+    """Have `data` durable under this name; where it stands already, that takes a sync and no room on the disk."""
+    path = f"{folder}/{name}"
+    if files.exists(path) and files.read(path) == data:
+        files.open(path).datasync()
+    else:
+        replace_file(files, folder, name, data, sync=True)
+
+
 def remove_if_there(files: Files, path: str) -> None:
     """Remove a file that may be gone already."""
     if files.exists(path):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from runnel.disk.append_log import AppendLog
-from runnel.disk.atomic import replace_file
+from runnel.disk.atomic import keep_file
 from runnel.disk.producers_on_disk import write_snapshot
 from runnel.disk.segment import Segment
 from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
@@ -60,13 +60,13 @@ class SyncJob:
         files = segments.files
         if self.is_new:
             data = encode_partition_metadata(self.log.topic_id)
-            files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)
+            keep_file(files, segments.folder, PARTITION_METADATA, data)
         if self.folder_changed or self.is_new:
             files.sync_folder(segments.folder)
         if self.is_new:
             files.sync_folder(segments.folder.rpartition("/")[0])
         if self.epochs is not None:
-            replace_file(files, segments.folder, EPOCHS, self.epochs, sync=True)
+            keep_file(files, segments.folder, EPOCHS, self.epochs)
         return self._seal()
 
     def _seal(self) -> bool:
