@@ -200,3 +200,19 @@ def test_a_cleaning_that_the_disk_refuses_at_any_step_loses_nothing(kill_after: 
         again = compacted.open_log(trial)
         assert again.end_offset == end_offset, number
         assert compacted.table(again) == expected, number
+
+
+@in_loop
+async def test_a_log_found_on_a_full_disk_is_made_durable_without_room() -> None:
+    files = SimFiles()
+    place = Place(files)
+    directory, log = place.open_log(COMMIT)
+    append(log, batch(b"kept"))
+    await directory.sync(log)
+    append(log, batch(b"killed before its sync"))
+    files.capacity_bytes -= files.space_bytes("/")[1]
+    directory, log = Place(files).open_log(COMMIT)
+    assert await directory.sync(log) == 2
+    with pytest.raises(StorageFailed):
+        append(log, batch(b"no room"))
+    assert offsets_of(read_all(log)) == [0, 1]

@@ -17,7 +17,7 @@ def replace_file(files: Files, folder: str, name: str, data: bytes, *, sync: boo
 
 
 def keep_file(files: Files, folder: str, name: str, data: bytes) -> None:
-    """Have `data` durable under this name; where it stands already, that takes a sync and no room on the disk."""
+    """Have `data` durable under this name; where it stands already, that takes a sync and no room."""
     path = f"{folder}/{name}"
     if files.exists(path) and files.read(path) == data:
         files.open(path).datasync()
