@@ -1,11 +1,17 @@
 """A little of what `make fuzz` does at length, and proof that it would notice."""
 
 import random
+import struct
+from collections import Counter
 
 from runnel.model.ids import NO_ID
 from tools.fuzz.mutate import mutated
 from tools.fuzz.samples import sample_frames
-from tools.fuzz.story import bugs, fuzz
+from tools.fuzz.story import broken_frames, bugs, fuzz
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
 
 
 def test_a_broker_outlives_mutated_frames(tmp_path) -> None:
@@ -13,6 +19,8 @@ def test_a_broker_outlives_mutated_frames(tmp_path) -> None:
     assert outcome.complaints == []
     assert outcome.fates.total() == 3000
     assert set(outcome.fates) >= {"answered", "refused"}
+    assert outcome.captures.unheard == []
+    assert min(outcome.kinds["declared"], outcome.kinds["captured"]) > 1000
 
 
 def test_a_seed_breaks_the_same_frames_again() -> None:
@@ -22,6 +30,14 @@ def test_a_seed_breaks_the_same_frames_again() -> None:
     )
     assert first == second
     assert sum(frame in pool for frame in first) < 20
+
+
+def test_what_is_captured_does_not_change_how_declared_frames_break() -> None:
+    def declared(captured: list[bytes]) -> list[bytes]:
+        pools = {"declared": [frame(b"d" * 20)], "captured": captured}
+        return [broken for broken in broken_frames(300, 5, pools, Counter()) if b"ddd" in broken]
+
+    assert declared([frame(b"c" * 30)]) == declared([frame(b"e" * 50), frame(b"c" * 9)])
 
 
 def test_an_exception_in_the_log_is_a_finding() -> None:

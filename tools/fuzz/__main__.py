@@ -22,6 +22,11 @@ def main() -> int:
     sent, fates = outcome.fates.total(), dict(outcome.fates)
     before, largest = outcome.memory_before_bytes >> 20, outcome.memory_largest_bytes >> 20
     print(f"{sent} mutated frames in {outcome.seconds:.0f} s, seed {options.seed}: {fates}")
+    print(
+        f"started from: {dict(outcome.kinds)}; captured requests by client: {dict(outcome.captures.counts)}"
+    )
+    for reason in outcome.captures.unheard:
+        print(f"NOT RECORDED {reason}")
     print(f"memory {before} MB before, {largest} MB at most")
     for complaint in outcome.complaints:
         print(f"FAILED {complaint}")

@@ -5,7 +5,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +17,18 @@ from tools.broker_process import BrokerProcess, answers
 from tools.crash.ledger import Ledger
 from tools.crash.load import Sender, read_log
 from tools.fuzz.attack import Attack
+from tools.fuzz.captures import Captures, record
 from tools.fuzz.mutate import mutated
+from tools.fuzz.relay import Relay
 from tools.fuzz.samples import TOPIC, sample_frames
 from tools.processes import memory_bytes
 
 MEMORY_GROWTH_BYTES_MAX = 256 * 1024 * 1024
-SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "4"}
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+}
 BUGS_SHOWN_MAX = 20
 
 Note = Callable[[str], None]
@@ -33,6 +39,9 @@ class Outcome:
     """What the frames did to the broker."""
 
     fates: Counter[str]
+    kinds: Counter[str]
+    """How many of the frames were declared by us, and how many captured from a client."""
+    captures: Captures
     seconds: float
     memory_before_bytes: int
     memory_largest_bytes: int
@@ -41,24 +50,37 @@ class Outcome:
 
 def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Outcome:
     """Throw `count` broken frames at a fresh broker."""
-    with BrokerProcess(folder / "data", SETTINGS) as broker:
-        frames = broken_frames(count, seed, create(broker.bootstrap, TOPIC))
-        before = memory_bytes(broker.pid)
-        began = time.monotonic()
-        fates, largest = asyncio.run(attack(broker, frames, note))
-        seconds = time.monotonic() - began
-        complaints = still_works(broker.bootstrap) if answers(broker.port) else ["the broker is gone"]
+    broker = BrokerProcess(folder / "data", SETTINGS)
+    kinds: Counter[str] = Counter()
+    with Relay(broker.port) as relay:
+        # Clients go where the broker tells them to.
+        broker.settings["advertised.listeners"] = f"PLAINTEXT://{relay.address}"
+        with broker:
+            topic_id = create(broker.bootstrap, TOPIC)
+            captures = record(relay)
+            pools = {"declared": sample_frames(topic_id), "captured": captures.frames}
+            before = memory_bytes(broker.pid)
+            began = time.monotonic()
+            fates, largest = asyncio.run(attack(broker, broken_frames(count, seed, pools, kinds), note))
+            seconds = time.monotonic() - began
+            complaints = still_works(broker.bootstrap) if answers(broker.port) else ["the broker is gone"]
     complaints += [f"in the broker's log: {line}" for line in bugs(broker.log_tail(10**9))]
     if largest - before > MEMORY_GROWTH_BYTES_MAX:
         complaints.append(f"memory grew from {before >> 20} MB to {largest >> 20} MB")
-    return Outcome(fates, seconds, before, largest, complaints)
+    return Outcome(fates, kinds, captures, seconds, before, largest, complaints)
 
 
-def broken_frames(count: int, seed: int, topic_id: bytes) -> Iterator[bytes]:
+def broken_frames(
+    count: int, seed: int, pools: Mapping[str, list[bytes]], kinds: Counter[str]
+) -> Iterator[bytes]:
+    """Frames of all pools in turn by chance, counted by kind."""
     chance = random.Random(seed)
-    pool = sample_frames(topic_id)
+    # What is captured differs from run to run: it must not change how the others break.
+    chances = {kind: random.Random(f"{seed} {kind}") for kind, pool in pools.items() if pool}
     for _ in range(count):
-        yield mutated(chance, pool)
+        kind = chance.choice(list(chances))
+        kinds[kind] += 1
+        yield mutated(chances[kind], pools[kind])
 
 
 def create(bootstrap: str, topic: str) -> bytes:

@@ -1,0 +1,91 @@
+"""What an application on librdkafka does."""
+
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+)
+
+PATIENCE_S = 20
+GROUP = "confluent"
+GONE = "gone"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def produce(bootstrap: str, topic: str) -> None:
+    for codec in CODECS:
+        settings = {"compression.type": codec, "enable.idempotence": codec != "none", "linger.ms": 5}
+        producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
+        for number in range(20):
+            producer.produce(topic, b"value" * number, b"key-%d" % number, headers={"trace": b"\x01"})
+        assert producer.flush(PATIENCE_S) == 0, "not all records were acknowledged"
+
+
+def consume(bootstrap: str, topic: str) -> None:
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": GROUP,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+        "heartbeat.interval.ms": 200,
+        "fetch.wait.max.ms": 1,
+        "log_level": 0,
+    }
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + PATIENCE_S
+        count = 0
+        while count < 20 * len(CODECS):
+            assert time.monotonic() < deadline, f"only {count} records came"
+            count += sum(message.error() is None for message in consumer.consume(100, timeout=0.5))
+        consumer.commit(asynchronous=False)
+        # Long enough for a heartbeat.
+        consumer.poll(0.5)
+
+
+def administer(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    place = TopicPartition(topic, 0)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    retention = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
+    altered = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[retention])
+    admin.list_topics(timeout=PATIENCE_S)
+    admin.describe_cluster().result(PATIENCE_S)
+    admin.list_consumer_groups().result(PATIENCE_S)
+    asked: list[Mapping[Any, Any]] = [
+        admin.describe_topics(TopicCollection([topic])),
+        admin.create_topics([NewTopic(GONE, 2, 1)], validate_only=True),
+        admin.create_partitions([NewPartitions(topic, 5)], validate_only=True),
+        admin.describe_configs([resource, ConfigResource(ConfigResource.Type.BROKER, "1")]),
+        admin.incremental_alter_configs([altered], validate_only=True),
+        admin.describe_consumer_groups([GROUP]),
+        admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]),
+        admin.alter_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(GROUP, [TopicPartition(topic, 0, 1)])]
+        ),
+        admin.list_offsets({place: OffsetSpec.latest()}),
+        admin.delete_records([TopicPartition(topic, 0, 1)]),
+    ]
+    for futures in asked:
+        for future in futures.values():
+            future.result(PATIENCE_S)
+    # What does not exist is refused, and that is an answer too.
+    for futures in (admin.delete_topics([GONE]), admin.delete_consumer_groups([GONE])):
+        for future in futures.values():
+            future.exception(PATIENCE_S)
+
+
+if __name__ == "__main__":
+    for session in (produce, consume, administer):
+        session(sys.argv[1], sys.argv[2])
