@@ -13,7 +13,7 @@ from runnel.ports.service import CloseConnection, Session
 from tests.broker.requests import batch, only, produce_to
 from tests.broker.world import BrokerWorld
 from tools.fuzz.mutate import mutated
-from tools.fuzz.samples import TOPIC, sample_frames
+from tools.fuzz.samples import TOPIC, ends_topic, sample_frames
 
 SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "2"}
 FRAMES = 1500
@@ -30,10 +30,14 @@ def test_mutated_requests_meet_no_bug(tmp_path, caplog):
         async with BrokerWorld(tmp_path, SETTINGS) as world:
             await world.create(TOPIC, 2)
             dispatch = Dispatch(world.broker)
-            pool = sample_frames(world.topic_id(TOPIC))
+            topic_id = world.topic_id(TOPIC)
+            pool = sample_frames(topic_id)
             for number in range(FRAMES):
                 session = Session("fuzzer", number, "PLAINTEXT", number)
-                frame = bytearray(mutated(chance, pool)[4:])
+                broken = mutated(chance, pool)
+                if ends_topic(broken, topic_id):
+                    continue
+                frame = bytearray(broken[4:])
                 try:
                     dispatch.serve(memoryview(frame), session)
                 except CloseConnection:

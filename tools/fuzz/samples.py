@@ -13,9 +13,10 @@ from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text
 
 TOPIC = "fuzz"
 GONE = "gone"
+GONE_ID = b"gone" * 4
 # Their samples change the cluster for all later frames: they name what does not exist, or only try.
 DESTRUCTIVE = {20, 37, 42, 64}
-
+DELETE_TOPICS = (20).to_bytes(2, "big")
 
 # Numbers that lead into a handler instead of to its door.
 NUMBERS = {
@@ -45,9 +46,14 @@ def sample_frames(topic_id: bytes) -> list[bytes]:
     return frames
 
 
+def ends_topic(frame: bytes, topic_id: bytes) -> bool:
+    """Would it delete the topic? Without one, all later frames would be turned away at the door."""
+    return frame[4:6] == DELETE_TOPICS and (TOPIC.encode() in frame or topic_id in frame)
+
+
 def _samples(api_key: int, topic_id: bytes) -> list[bytes]:
     request = api(api_key).request
-    name = GONE if api_key in DESTRUCTIVE else TOPIC
+    name, topic_id = (GONE, GONE_ID) if api_key in DESTRUCTIVE else (TOPIC, topic_id)
     frames = []
     for version in request.versions:
         message = _struct(request, name, topic_id)

@@ -20,7 +20,7 @@ from tools.fuzz.attack import Attack
 from tools.fuzz.captures import Captures, record
 from tools.fuzz.mutate import mutated
 from tools.fuzz.relay import Relay
-from tools.fuzz.samples import TOPIC, sample_frames
+from tools.fuzz.samples import TOPIC, ends_topic, sample_frames
 from tools.processes import memory_bytes
 
 MEMORY_GROWTH_BYTES_MAX = 256 * 1024 * 1024
@@ -61,7 +61,8 @@ def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Ou
             pools = {"declared": sample_frames(topic_id), "captured": captures.frames}
             before = memory_bytes(broker.pid)
             began = time.monotonic()
-            fates, largest = asyncio.run(attack(broker, broken_frames(count, seed, pools, kinds), note))
+            frames = broken_frames(count, seed, pools, kinds, topic_id)
+            fates, largest = asyncio.run(attack(broker, frames, note))
             seconds = time.monotonic() - began
             complaints = still_works(broker.bootstrap) if answers(broker.port) else ["the broker is gone"]
     complaints += [f"in the broker's log: {line}" for line in bugs(broker.log_tail(10**9))]
@@ -71,7 +72,7 @@ def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Ou
 
 
 def broken_frames(
-    count: int, seed: int, pools: Mapping[str, list[bytes]], kinds: Counter[str]
+    count: int, seed: int, pools: Mapping[str, list[bytes]], kinds: Counter[str], topic_id: bytes
 ) -> Iterator[bytes]:
     """Frames of all pools in turn by chance, counted by kind."""
     chance = random.Random(seed)
@@ -79,8 +80,10 @@ def broken_frames(
     chances = {kind: random.Random(f"{seed} {kind}") for kind, pool in pools.items() if pool}
     for _ in range(count):
         kind = chance.choice(list(chances))
+        while ends_topic(frame := mutated(chances[kind], pools[kind]), topic_id):
+            pass
         kinds[kind] += 1
-        yield mutated(chances[kind], pools[kind])
+        yield frame
 
 
 def create(bootstrap: str, topic: str) -> bytes:
@@ -107,6 +110,11 @@ async def attack(broker: BrokerProcess, frames: Iterator[bytes], note: Note) -> 
 def still_works(bootstrap: str) -> list[str]:
     """Produce and read back on a fresh topic; what went wrong."""
     create(bootstrap, "after")
+    if (
+        TOPIC
+        not in AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics
+    ):
+        return ["the topic that most frames name was deleted: they tried nothing"]
     place = ("after", 0)
     ledger = Ledger(idempotent=frozenset([0]))
     sender = Sender(0, bootstrap, [place], ledger, {"enable.idempotence": True})
