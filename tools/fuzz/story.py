@@ -110,10 +110,8 @@ async def attack(broker: BrokerProcess, frames: Iterator[bytes], note: Note) -> 
 def still_works(bootstrap: str) -> list[str]:
     """Produce and read back on a fresh topic; what went wrong."""
     create(bootstrap, "after")
-    if (
-        TOPIC
-        not in AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}).list_topics(timeout=30).topics
-    ):
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    if TOPIC not in admin.list_topics(timeout=30).topics:
         return ["the topic that most frames name was deleted: they tried nothing"]
     place = ("after", 0)
     ledger = Ledger(idempotent=frozenset([0]))
