@@ -16,11 +16,12 @@ import pytest
 from runnel.batch.header import read_header
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.workers import InlineWorkers
 from runnel.model.errors import Refusal, StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
-from tests.disk.world import EVERYTHING, PARTITION, TOPIC_ID, Place, batch, read_all
+from tests.disk.world import EVERYTHING, PARTITION, TOPIC_ID, HeldWorkers, Place, batch, read_all
 
 PRODUCERS = (7, 8)
 
@@ -62,7 +63,8 @@ class History:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.files = SimFiles()
-        self.place = Place(self.files, open_files_max=self.random.choice([1, 2, 100]))
+        self.workers = HeldWorkers() if self.random.random() < 0.5 else InlineWorkers()
+        self.place = Place(self.files, workers=self.workers, open_files_max=self.random.choice([1, 2, 100]))
         self.config = LogConfig(
             segment_bytes=self.random.choice([1500, 3000, 10_000]),
             index_interval_bytes=self.random.choice([0, 100, 1000]),
@@ -87,13 +89,23 @@ class History:
                 self.files.cut_power_at = self.files.operations + self.random.randint(1, 12)
             try:
                 await step()
+                self.let_threads_work()
             except PowerCut:
                 self.power_cut()
             self.files.cut_power_at = -1
         await self.kill()
         await self.check()
 
+    def let_threads_work(self, *, at_least_one: bool = False) -> None:
+        """Do some of what was handed to threads, which may be any time later."""
+        if isinstance(self.workers, HeldWorkers) and self.workers.held:
+            for _ in range(self.random.randint(int(at_least_one), len(self.workers.held))):
+                self.workers.finish_one()
+
     def open(self) -> None:
+        if isinstance(self.workers, HeldWorkers):
+            # The threads of the process that was before died with it.
+            self.workers.held.clear()
         self.directory, self.log = self.place.open_log(self.config)
 
     async def append(self) -> None:
@@ -129,6 +141,8 @@ class History:
     async def sync(self) -> None:
         written = self.log.written_offset
         future = self.directory.sync(self.log)
+        while not future.done():
+            self.let_threads_work(at_least_one=True)
         durable = await future
         assert durable >= written
         self.model.durable_offset = max(self.model.durable_offset, durable)
@@ -178,7 +192,9 @@ class History:
         finally:
             self.files.fault = None
         # Room again: the log heals itself.
+        self.workers.drain()
         self.directory.upkeep(self.place.clock.ms)
+        self.workers.drain()
         assert self.log.failure is None
         await self.check()
 

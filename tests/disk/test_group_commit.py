@@ -2,42 +2,17 @@
 
 import asyncio
 import errno
-from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
 
 import pytest
 
-from runnel.disk.workers import InlineWorkers, LoopWorkers
+from runnel.disk.workers import LoopWorkers
 from runnel.model.errors import StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.sim.files import SimFiles
-from tests.disk.world import START_MS, Place, append, batch, in_loop, offsets_of, read_all
+from tests.disk.world import START_MS, HeldWorkers, Place, append, batch, in_loop, offsets_of, read_all
 
 COMMIT = LogConfig(flush_policy=FlushPolicy.COMMIT)
-
-
-class HeldWorkers(InlineWorkers):
-    """Work that is done when the test says so."""
-
-    def __init__(self) -> None:
-        self.held: list[Callable[[], None]] = []
-
-    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        self.held.append(lambda: super(HeldWorkers, self).submit(work, done))
-
-    def run_all(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
-        outcomes: list[Any] = []
-        for work in works:
-            super().submit(work, lambda result, failure: outcomes.append(failure or result))
-        return outcomes
-
-    def finish_one(self) -> None:
-        self.held.pop(0)()
-
-    def drain(self) -> None:
-        while self.held:
-            self.finish_one()
 
 
 def datasyncs(files: SimFiles) -> list[str]:

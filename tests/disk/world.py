@@ -1,7 +1,7 @@
 """What the tests of this room share: a data directory on simulated or real files, and batches for it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, cast
@@ -32,6 +32,29 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
         asyncio.run(test(*arguments, **named))
 
     return run
+
+
+class HeldWorkers(InlineWorkers):
+    """Work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.held: list[Callable[[], None]] = []
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self.held.append(lambda: super(HeldWorkers, self).submit(work, done))
+
+    def run_all(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
+        outcomes: list[Any] = []
+        for work in works:
+            super().submit(work, lambda result, failure: outcomes.append(failure or result))
+        return outcomes
+
+    def finish_one(self) -> None:
+        self.held.pop(0)()
+
+    def drain(self) -> None:
+        while self.held:
+            self.finish_one()
 
 
 class ManualClock:

@@ -36,8 +36,11 @@ class AppendLog(LogState):
         if can_heal:
             self._home.heal_later(self)
 
-    def lower_recovery_point(self) -> None:
-        """Write down that less is durable than was; durable on return."""
+    def begin_cut(self, end_offset: int) -> None:
+        """The log is about to end here: no thread and no start may believe in more. Durable on return."""
+        self._home.interrupt_sync(self)
+        self.durable_offset = min(self.durable_offset, end_offset)
+        self.sync_ceiling = min(self.sync_ceiling, end_offset)
         self._home.lower_recovery_point(self)
 
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:

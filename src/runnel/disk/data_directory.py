@@ -206,6 +206,9 @@ class DataDirectory:
     def store_log_starts(self) -> None:
         self._checkpoints.log_starts.store(self._checkpoints.log_starts_of(self._logs.values()))
 
+    def interrupt_sync(self, log: AppendLog) -> None:
+        self._commit.interrupt(log)
+
     def lower_recovery_point(self, log: AppendLog) -> None:
         points = self._checkpoints.recovery_points
         if points.stored.get(log.name, 0) > log.recovery_point:

@@ -119,12 +119,16 @@ class DiskLog(AppendLog):
         surgery.drop_below_start(self)
 
     def truncate_to(self, offset: int) -> None:
+        if self.failure is not None:
+            raise StorageFailed(self.failure)
         try:
             surgery.truncate_to(self, offset)
         except (OSError, CorruptBatch) as error:
             raise self._half_cut(error) from error
 
     def restart_at(self, offset: int) -> None:
+        if self.failure is not None:
+            raise StorageFailed(self.failure)
         try:
             surgery.restart_at(self, offset)
         except (OSError, CorruptBatch) as error:

@@ -9,7 +9,7 @@ from asyncio import Future, get_running_loop
 from functools import partial
 
 from runnel.disk.append_log import AppendLog
-from runnel.disk.syncing import SyncJob, begin_sync, fail_sync, finish_sync
+from runnel.disk.syncing import SyncJob, begin_sync, fail_sync, finish_sync, give_back
 from runnel.model.errors import StorageFailed
 from runnel.ports.files import Workers
 
@@ -53,6 +53,17 @@ class GroupCommit:
         if log in self._running:
             self._running[log][0].void()
 
+    def interrupt(self, log: AppendLog) -> None:
+        """The log is being cut: once this returns, no thread touches its folder; who waits, goes on waiting."""
+        job, waiters = self._running.pop(log, (None, []))
+        if job is None:
+            return
+        job.void()
+        give_back(job)
+        if waiters:
+            self._next[log] = waiters + self._next.get(log, [])
+            get_running_loop().call_soon(self._start_if_idle, log)
+
     def is_busy(self, log: AppendLog) -> bool:
         return log in self._running
 
@@ -70,7 +81,7 @@ class GroupCommit:
             _fail(waiters, StorageFailed("the data directory is closed"))
 
     def _start_if_idle(self, log: AppendLog) -> None:
-        if log not in self._running and not self._is_closed:
+        if log in self._next and log not in self._running and not self._is_closed:
             self._begin(log, self._next.pop(log), self._workers, with_active=True)
 
     def _begin(
@@ -89,6 +100,9 @@ class GroupCommit:
         log = job.log
         running, waiters = self._running.get(log, (None, []))
         if running is not job:
+            if failure is not None and not job.has_synced_data:
+                # It was interrupted, but what the disk said about the data is true all the same.
+                fail_sync(job, failure)
             return
         del self._running[log]
         if failure is not None:

@@ -33,6 +33,10 @@ class Home(Protocol):
         """Write down where every log begins; durable on return."""
         ...
 
+    def interrupt_sync(self, log: "AppendLog") -> None:
+        """The log is being cut: let no thread write beside it what is no longer true."""
+        ...
+
     def lower_recovery_point(self, log: "AppendLog") -> None:
         """Less of this log is durable than may be written down: correct that; durable on return."""
         ...

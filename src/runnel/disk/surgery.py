@@ -95,10 +95,7 @@ def truncate_to(log: "AppendLog", offset: int) -> None:
         return
     segment, position = log.segments.place_of(offset)
     end_offset = min(offset, log.segments.base_offset_at(segment, position))
-    # What will be written here next is not durable yet: no start may believe that it is.
-    log.durable_offset = min(log.durable_offset, end_offset)
-    log.sync_ceiling = min(log.sync_ceiling, end_offset)
-    log.lower_recovery_point()
+    log.begin_cut(end_offset)
     log.log_start_offset = min(log.log_start_offset, end_offset)
     _cut_segments(log, segment, position, end_offset)
     log.segments.open(segment).datasync()
@@ -128,9 +125,7 @@ def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset:
 
 def restart_at(log: "AppendLog", offset: int) -> None:
     """Give up all records and begin anew at `offset`. May raise OSError; doing it again is safe."""
-    log.durable_offset = min(log.durable_offset, log.segments.segments[0].base_offset)
-    log.sync_ceiling = log.durable_offset
-    log.lower_recovery_point()
+    log.begin_cut(log.segments.segments[0].base_offset)
     for segment in reversed(log.segments.segments):
         retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
         log.segments.forget(segment)

@@ -27,11 +27,12 @@ class SyncJob:
     drops: int
     outcome: bool | OSError | None = None
     """What `run` came to, for those who cannot wait to be told."""
+    has_synced_data: bool = False
     _beside: Lock = field(default_factory=Lock)
     _is_void: bool = False
 
     def void(self) -> None:
-        """The log is being removed: write nothing more by name, which may be another's soon."""
+        """Write nothing more by name: the log is being removed or cut, and names will mean something else."""
         with self._beside:
             self._is_void = True
 
@@ -50,9 +51,10 @@ class SyncJob:
                 file.datasync()
         if self.active is not None:
             self.active.datasync()
+        self.has_synced_data = True
         with self._beside:
             if self._is_void:
-                raise FileNotFoundError(errno.ENOENT, "the log was removed", self.log.segments.folder)
+                raise FileNotFoundError(errno.ENOENT, "the files changed", self.log.segments.folder)
             return self._write_beside()
 
     def _write_beside(self) -> bool:
@@ -119,12 +121,17 @@ def finish_sync(job: SyncJob, sealed: bool) -> None:
         log.unsealed = [entry for entry in log.unsealed if entry[0] not in done]
 
 
+def give_back(job: SyncJob) -> None:
+    """The sync did not come to its end: what it took off the log's list is to be done again."""
+    job.log.epochs_changed |= job.epochs is not None
+    job.log.folder_changed |= job.folder_changed
+    job.log.is_new |= job.is_new
+
+
 def fail_sync(job: SyncJob, failure: BaseException) -> None:
     """The sync failed: what it was to cover may be lost, whatever the page cache still shows."""
     log = job.log
-    log.epochs_changed |= job.epochs is not None
-    log.folder_changed |= job.folder_changed
-    log.is_new |= job.is_new
+    give_back(job)
     if log.failure is None:
         # Else it was removed or closed meanwhile: to heal it would mean to write into files of a namesake.
         log.fail(f"{log.segments.folder} could not be made durable: {failure}", can_heal=True)
