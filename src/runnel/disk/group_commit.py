@@ -54,7 +54,7 @@ class GroupCommit:
             self._running[log][0].void()
 
     def interrupt(self, log: AppendLog) -> None:
-        """The log is being cut: once this returns, no thread touches its folder; who waits, goes on waiting."""
+        """The log is being cut: once this returns, no thread touches its folder; who waits, still waits."""
         job, waiters = self._running.pop(log, (None, []))
         if job is None:
             return

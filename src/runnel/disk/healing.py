@@ -14,7 +14,7 @@ from runnel.disk.append_log import AppendLog
 from runnel.disk.appending import write_all
 from runnel.disk.surgery import truncate_to
 from runnel.disk.walk import walk_sound_batches
-from runnel.ports.files import File, Workers
+from runnel.ports.files import File, Files, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,8 @@ def start_healing(log: AppendLog, workers: Workers) -> None:
     except (OSError, CorruptBatch) as failure:
         log.fail(f"{log.segments.folder}: {failure}", can_heal=True)
         return
-    workers.submit(partial(_write_again, stretches), partial(_healed, log, log.failure))
+    work = partial(_write_again, log.segments.files, log.segments.folder, stretches)
+    workers.submit(work, partial(_healed, log, log.failure))
 
 
 def _stretches(log: AppendLog) -> list[Stretch]:
@@ -52,7 +53,7 @@ def _stretches(log: AppendLog) -> list[Stretch]:
     return found
 
 
-def _write_again(stretches: list[Stretch]) -> int | None:
+def _write_again(files: Files, folder: str, stretches: list[Stretch]) -> int | None:
     """The offset behind the last sound batch if the log must end there, None if all are sound."""
     for stretch in stretches:
         next_offset = stretch.start_offset
@@ -66,6 +67,8 @@ def _write_again(stretches: list[Stretch]) -> int | None:
             return next_offset
         stretch.file.truncate(stretch.size_bytes)
         stretch.file.datasync()
+    # A segment whose removal was not durable could come back and follow on what is written from now on.
+    files.sync_folder(folder)
     return None
 
 

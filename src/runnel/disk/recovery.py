@@ -39,7 +39,7 @@ from runnel.log.names import (
 from runnel.log.producers import Producers
 from runnel.log.rolling import RELATIVE_OFFSET_MAX
 from runnel.log.swap import DamagedSwap, decode_swap
-from runnel.model.log_config import LogConfig
+from runnel.model.log_config import FOREVER, LogConfig
 from runnel.ports.files import File
 
 logger = logging.getLogger(__name__)
@@ -177,11 +177,16 @@ class Recovery:
             return True
         file = self._segments.open(segment)
         size_bytes = segment.size_bytes
+        is_active = segment is self._segments.active
+        end_offset_max = FOREVER if is_active else segment.next_offset
         position = self._walk_durable(segment, file, size_bytes)
         if position is None:
             return False
         try:
             for _, header, _ in walk_sound_batches(file, position, size_bytes):
+                if header.next_offset > end_offset_max:
+                    # It was written, taken back, and the next segment begun instead.
+                    raise CorruptBatch(f"the next segment begins at {end_offset_max}")
                 self._take(segment, header)
         except CorruptBatch as reason:
             logger.warning(
@@ -195,7 +200,7 @@ class Recovery:
             file.datasync()
             self._forget_what_was_beside(segment)
             self._has_removed = True
-            return False
+            return segment.next_offset == end_offset_max
         return True
 
     def _forget_what_was_beside(self, segment: Segment) -> None:
