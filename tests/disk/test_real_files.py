@@ -92,7 +92,7 @@ def test_a_file_is_sent_though_its_segment_is_gone(place: Place) -> None:
     config = LogConfig(segment_bytes=150_000, file_delete_delay_ms=0)
     directory, log = place.open_log(config)
     for _ in range(3):
-        append(log, batch(os.urandom(40_000)))
+        append(log, batch(os.urandom(100_000)))
     found = log.read(0, 10**6, EVERYTHING, at_least_one=True)
     expected = slice_bytes(found)
     (part,) = found.parts
