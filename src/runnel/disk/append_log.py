@@ -156,7 +156,7 @@ class AppendLog(LogState):
         if not staged:
             return
         active = self.segments.active
-        if active.offsets is None:
+        if active.offsets is None or active.times is None:
             self._load_indexes(active)
         # They grow beyond their files now: opening another file must not drop them.
         active.has_index_files = False

@@ -1,12 +1,13 @@
 """The files of one log: its folder, its segments in order, their indexes."""
 
 from bisect import bisect_right
+from collections.abc import Callable
 
 from runnel.batch.header import NO_TIMESTAMP
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.walk import find_batch, walk_headers_of_file, walk_places
-from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
+from runnel.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import INDEX, LOG, TIME_INDEX, offset_name
 from runnel.ports.files import File, Files
 
@@ -77,43 +78,57 @@ class LogFiles:
 
     def offsets_of(self, segment: Segment) -> OffsetIndex:
         if segment.offsets is None:
-            self.load_indexes(segment)
+            self._load(segment, self._load_offsets)
             assert segment.offsets is not None
         return segment.offsets
 
     def times_of(self, segment: Segment) -> TimeIndex:
         if segment.times is None:
-            self.load_indexes(segment)
+            self._load(segment, self._load_times)
             assert segment.times is not None
         return segment.times
 
     def max_timestamp_of(self, segment: Segment) -> int:
         """The segment's largest timestamp, or -1."""
         if segment.max_timestamp == UNKNOWN_TIMESTAMP:
-            self.load_indexes(segment)
+            self._load(segment, self._load_max_timestamp)
         return segment.max_timestamp
 
     def load_indexes(self, segment: Segment) -> None:
-        """Bring the indexes into memory, from their files if they are sound, else from the segment itself."""
+        """Bring both indexes into memory, for a segment that is about to grow."""
+        if segment.offsets is None:
+            self._load(segment, self._load_offsets)
+        if segment.times is None:
+            self._load(segment, self._load_times)
+
+    def _load(self, segment: Segment, load: Callable[[Segment], None]) -> None:
+        """From the file beside it if that is sound, else from the segment itself."""
         if segment.size_bytes == 0:
             segment.start_indexes()
             return
         try:
-            offsets = OffsetIndex.decode(
-                self.files.read(self.path(segment, INDEX)), segment.base_offset, segment.size_bytes
-            )
-            times = TimeIndex.decode(self.files.read(self.path(segment, TIME_INDEX)), segment.base_offset)
+            load(segment)
         except (FileNotFoundError, DamagedIndex):
             self.rebuild_indexes(segment)
-            return
-        segment.offsets, segment.times = offsets, times
-        segment.has_index_files = True
-        self._open_files.indexes_loaded(segment)
-        last = times.last
-        if segment.max_timestamp == UNKNOWN_TIMESTAMP:
-            segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
-        elif last is not None:
-            segment.max_timestamp_offset = last[1]
+        else:
+            segment.has_index_files = True
+            self._open_files.indexes_loaded(segment)
+
+    def _load_offsets(self, segment: Segment) -> None:
+        data = self.files.read(self.path(segment, INDEX))
+        segment.offsets = OffsetIndex.decode(data, segment.base_offset, segment.size_bytes)
+
+    def _load_times(self, segment: Segment) -> None:
+        data = self.files.read(self.path(segment, TIME_INDEX))
+        segment.times = TimeIndex.decode(data, segment.base_offset)
+        if segment.times.last is not None:
+            segment.max_timestamp_offset = segment.times.last[1]
+
+    def _load_max_timestamp(self, segment: Segment) -> None:
+        # The last entry is all that is asked for; to look at all of a large index would take a while.
+        data = self.files.read(self.path(segment, TIME_INDEX))[-TIME_ENTRY_BYTES:]
+        last = TimeIndex.decode(data, segment.base_offset).last
+        segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
 
     def rebuild_indexes(self, segment: Segment, interval_bytes: int = 4096) -> None:
         """Make the indexes anew by walking the segment's batches."""
@@ -125,7 +140,8 @@ class LogFiles:
         segment.max_timestamp = scratch.max_timestamp
         segment.max_timestamp_offset = scratch.max_timestamp_offset
         segment.bytes_since_entry = scratch.bytes_since_entry
-        segment.has_index_files = False
+        # Without an entry there is nothing to be written down.
+        segment.has_index_files = not scratch.offsets
 
     def write_indexes(self, segment: Segment, *, sync: bool) -> None:
         """Put the indexes that are in memory beside the segment. Any thread may, once it is closed."""

@@ -1,5 +1,6 @@
 """What is known of a log while it is open, and what follows from that."""
 
+from runnel.batch.errors import CorruptBatch
 from runnel.disk.home import Home
 from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import load_producers, read_snapshot
@@ -8,6 +9,7 @@ from runnel.log.epochs import Epochs
 from runnel.log.producers import Producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
 from runnel.log.validation import ValidBatch
+from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig
 
@@ -151,12 +153,18 @@ class LogState:
     def producer_state(self) -> Producers:
         """Who produces here, loaded on first use."""
         if self._producers is None:
-            # No producer has written since the snapshot of the clean shutdown, or we would have been asked.
-            self._producers = read_snapshot(self.segments, self.loose_snapshot_offset)
-            if self._producers is None:
-                now_ms = self._home.now_ms()
-                self._producers, _ = load_producers(self.segments, self.written_offset, now_ms)
+            try:
+                self._producers = self._load_producers()
+            except (OSError, CorruptBatch) as error:
+                raise StorageFailed(f"{self.segments.folder}: {error}") from error
         return self._producers
+
+    def _load_producers(self) -> Producers:
+        # No producer has written since the snapshot of the clean shutdown, or we would have been asked.
+        producers = read_snapshot(self.segments, self.loose_snapshot_offset)
+        if producers is None:
+            producers, _ = load_producers(self.segments, self.written_offset, self._home.now_ms())
+        return producers
 
     def heal(self) -> None:
         """The files are as they should be again."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from runnel.disk.atomic import remove_if_there, replace_file
+from runnel.disk.atomic import replace_file
 from runnel.disk.producers_on_disk import snapshot_offsets, write_snapshot
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
@@ -157,12 +157,13 @@ def replace_segments(log: "AppendLog", old: list[Segment], written: WrittenSegme
     files, folder = log.segments.files, log.segments.folder
     try:
         replace_file(files, folder, COMPACTION_SWAP, encode_swap(swap), sync=True)
-        finish_swap(files, folder, swap)
+        retired = finish_swap(files, folder, swap)
     except OSError as failure:
         if files.exists(f"{folder}/{COMPACTION_SWAP}"):
             # It is decided, and the next start will complete it: until then both halves must stay.
             log.fail(f"{folder}: a compaction is stuck half way: {failure}", can_heal=False)
         raise
+    log.discard(retired)
     for segment in old:
         log.segments.forget(segment)
     segments[first : first + len(old)] = [new] if new is not None else []
@@ -171,12 +172,20 @@ def replace_segments(log: "AppendLog", old: list[Segment], written: WrittenSegme
     return True
 
 
-def finish_swap(files: Files, folder: str, swap: Swap) -> None:
-    """Carry out a swap that was written down. May be done again after a crash at any point."""
+def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:
+    """Carry out a swap that was written down; the files that are of no use any more.
+
+    May be done again after a crash at any point: a new file that is in its place already is not touched.
+    """
+    retired: list[str] = []
     for base_offset in swap.replaced:
-        if base_offset != swap.base_offset:
-            for suffix in (LOG, INDEX, TIME_INDEX):
-                remove_if_there(files, f"{folder}/{offset_name(base_offset, suffix)}")
+        for suffix in (INDEX, TIME_INDEX, LOG):
+            path = f"{folder}/{offset_name(base_offset, suffix)}"
+            is_waiting = base_offset != swap.base_offset or files.exists(path + CLEANED)
+            if is_waiting and files.exists(path):
+                # Only renamed: to free a large file takes time, which a thread has.
+                files.rename(path, path + DELETED)
+                retired.append(path + DELETED)
     if swap.base_offset is not None:
         for suffix in (INDEX, TIME_INDEX, LOG):
             path = f"{folder}/{offset_name(swap.base_offset, suffix)}"
@@ -184,3 +193,4 @@ def finish_swap(files: Files, folder: str, swap: Swap) -> None:
                 files.rename(path + CLEANED, path)
     files.sync_folder(folder)
     files.remove(f"{folder}/{COMPACTION_SWAP}")
+    return retired

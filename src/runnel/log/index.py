@@ -6,6 +6,8 @@ On disk they are Kafka's: 8-byte entries (offset relative to the segment's base,
 
 from array import array
 from bisect import bisect_right
+from itertools import islice
+from operator import lt
 from struct import Struct, unpack
 
 OFFSET_ENTRY_BYTES = 8
@@ -150,4 +152,4 @@ def _big_endian(entries: "array[int]") -> bytes:
 
 
 def _ascends(column: "array[int]") -> bool:
-    return all(map(int.__lt__, column[:-1], column[1:]))
+    return all(map(lt, column, islice(column, 1, None)))
