@@ -32,6 +32,7 @@ def test_values_are_typed() -> None:
     assert settings.text("broker.rack") is None
     assert settings.float("log.cleaner.min.cleanable.ratio") == 0.5
     assert Settings({"broker.id": "7"}).int("node.id") == 7
+    assert Settings({"node.id": "7"}).int("broker.id") == 7
     assert Settings().int("node.id") == 1
 
 

@@ -41,8 +41,10 @@ class Settings(Mapping[str, Any]):
         self._static = {name: value for name, value in (static or {}).items() if not is_ignored(name)}
         self.ignored = tuple(sorted(set(static or ()) - set(self._static)))
         """Names that Kafka knows and that have no effect here."""
-        if "node.id" not in self._static and "broker.id" in self._static:
-            self._static["node.id"] = self._static["broker.id"]
+        # Two names of one thing: whoever sets or asks for either means both.
+        for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+            if name not in self._static and other in self._static:
+                self._static[name] = self._static[other]
         for name, value in self._static.items():
             check_broker_config(name, value)
         self._dynamic: dict[str, str] = {}
