@@ -21,14 +21,6 @@ def test_the_high_watermark_is_the_most_that_was_ever_stored(stored):
         assert moved == (offset > max([0, *stored[:index]]))
 
 
-def test_truncation_never_takes_committed_records():
-    core = leader()
-    core.stored(10)
-    core.truncated(10)
-    with pytest.raises(AssertionError):
-        core.truncated(9)
-
-
 @pytest.mark.parametrize(
     ("epoch", "error"),
     [(-1, None), (5, None), (4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)],

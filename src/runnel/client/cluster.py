@@ -50,7 +50,6 @@ class PartitionView:
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
-    offline: list[int]
 
 
 @dataclass(slots=True)
@@ -334,7 +333,6 @@ def _topic_view(topic: MetadataResponseTopic) -> TopicView:
             view.leader_epoch,
             view.replica_nodes,
             view.isr_nodes,
-            view.offline_replicas,
         )
         for view in sorted(topic.partitions, key=lambda view: view.partition_index)
     ]

@@ -79,10 +79,6 @@ class Connection(asyncio.Protocol):
         self._check_open()
         self._send(self._conversation.tell(request))
 
-    def speaks(self, request: type[Request], version: int = 0) -> bool:
-        """Does the broker know this API, at least in `version`?"""
-        return self._conversation.versions.get(request.api_key, range(0)).stop > version
-
     async def close(self) -> None:
         """End the connection, also for those who still wait for an answer."""
         self.abort()

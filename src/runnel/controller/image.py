@@ -88,10 +88,6 @@ class MetadataImage:
             ConfigResource(ResourceType.BROKER, "" if node_id is None else str(node_id)), {}
         )
 
-    def group_configs(self, group: str) -> dict[str, str]:
-        """The settings that were made for a group."""
-        return self.configs.get(ConfigResource(ResourceType.GROUP, group), {})
-
     def partition(self, name: str, index: int) -> PartitionState | None:
         """One partition's state, if there is such a partition."""
         topic = self.topics.get(name)

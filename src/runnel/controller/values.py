@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from runnel.model.configs import ResourceType
-
 NO_LEADER = -1
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -21,8 +19,6 @@ class ConfigResource(NamedTuple):
     type: int
     name: str
 
-
-ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """(type, name) pairs sorted by type; the name None is the default of its type."""

@@ -23,9 +23,6 @@ COMPLAINTS_PER_SECOND_MAX = 5
 SENDFILE_BYTES_MIN = 64 * 1024
 """Below this a pread and a copy is cheaper than a sendfile call of its own."""
 
-FETCH_SESSIONS_MAX = 1000
-"""Kafka's max.incremental.fetch.session.cache.slots; the least recently used one makes room."""
-
 GROUP_MEMBERS_MAX = 2**31 - 1
 """Kafka's group.max.size default: no limit of its own; members need connections, which are bounded."""
 

@@ -23,11 +23,6 @@ class LeaderReplica:
             self.end_offset = end_offset
         return self._commit()
 
-    def truncated(self, end_offset: int) -> None:
-        """Uncommitted records at the end of the own log are gone."""
-        assert end_offset >= self.high_watermark, "a committed record was truncated"
-        self.end_offset = end_offset
-
     def lost(self, end_offset: int) -> None:
         """The own disk lost committed records, and nobody else has them: what follows begins here."""
         self.end_offset = self.high_watermark = end_offset

@@ -53,7 +53,6 @@ class Span:
         return self.first <= version <= self.last
 
 
-ALWAYS = Span(0, LAST_VERSION)
 NEVER = Span(1, 0)
 
 

@@ -43,7 +43,7 @@ def return_static_member(
 ) -> None:
     """Put a member in the place of its former self."""
     if group.state is GroupState.STABLE and _keeps_protocol(group, member, former):
-        _store(group, member, former, caller, now, decision)
+        _store(group, member, former, caller, decision)
         return
     _fence(group, former, decision)
     group.replace(replace(member, assignment=former.assignment), former.id)
@@ -87,9 +87,7 @@ def _keeps_protocol(group: Group, member: Member, former: Member) -> bool:
     return select_protocol(wishes) == group.protocol
 
 
-def _store(
-    group: Group, member: Member, former: Member, caller: Caller, now: Moment, decision: Decision[Any]
-) -> None:
+def _store(group: Group, member: Member, former: Member, caller: Caller, decision: Decision[Any]) -> None:
     members = [member if other is former else other for other in group.members.values()]
     assignments = {other.id: other.assignment for other in group.members.values()}
     assignments[member.id] = former.assignment
