@@ -30,7 +30,7 @@ def test_values_are_typed() -> None:
     assert settings.words("log.dirs") == ["/a", "/b"]
     assert settings.bool("auto.create.topics.enable") is False
     assert settings.text("broker.rack") is None
-    assert settings.float("log.cleaner.min.cleanable.ratio") == 0.5
+    assert settings["log.cleaner.min.cleanable.ratio"] == 0.5
     assert Settings({"broker.id": "7"}).int("node.id") == 7
     assert Settings({"node.id": "7"}).int("broker.id") == 7
     assert Settings().int("node.id") == 1

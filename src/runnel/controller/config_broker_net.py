@@ -16,7 +16,7 @@ from runnel.controller.config_types import broker_config as _row
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 LIST, SHORT = ConfigType.LIST, ConfigType.SHORT
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
-FIXED, OWN, ANY = Scope.READ_ONLY, Scope.PER_BROKER, Scope.CLUSTER_WIDE
+FIXED, ANY = Scope.READ_ONLY, Scope.CLUSTER_WIDE
 
 NODE_CONFIGS = table(
     # Who and where this node is.

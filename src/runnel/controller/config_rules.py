@@ -1,6 +1,6 @@
 """Which settings a topic, broker, group or client metrics subscription may have."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from runnel.controller.config_broker import BROKER_CONFIGS, unknown_setting
 from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope
@@ -60,20 +60,13 @@ def definition_of(resource_type: int, name: str) -> ConfigDefinition:
     raise BadConfig(f"Unknown {_KINDS[ResourceType(resource_type)]}: {name}")
 
 
-def check_broker_scope(names: Mapping[str, object] | list[str], is_for_all: bool) -> None:
-    """Refuse to change what a running broker cannot change, or what must differ between brokers."""
-    known = {name: BROKER_CONFIGS[name] for name in names if name in BROKER_CONFIGS}
-    fixed = [name for name, definition in known.items() if definition.scope is Scope.READ_ONLY]
+def check_broker_scope(names: Iterable[str]) -> None:
+    """Refuse to change what a running broker cannot change."""
+    known = [BROKER_CONFIGS[name] for name in names if name in BROKER_CONFIGS]
+    fixed = [definition.name for definition in known if definition.scope is Scope.READ_ONLY]
     if fixed:
         raise Refused(
             ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}"
-        )
-    own = [name for name, definition in known.items() if definition.scope is Scope.PER_BROKER]
-    if own and is_for_all:
-        raise Refused(
-            ErrorCode.INVALID_REQUEST,
-            "Cannot update these configs at default cluster level, broker id must be specified: "
-            + ", ".join(own),
         )
 
 

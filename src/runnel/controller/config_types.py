@@ -39,7 +39,6 @@ class Scope(Enum):
     """Who may change a setting while the broker runs."""
 
     READ_ONLY = "read-only"
-    PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
 

@@ -8,14 +8,8 @@ from runnel.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 def automatic_topic(image: MetadataImage, settings: Settings, name: str) -> CreatableTopic:
     """How a topic is to be made that nobody described."""
-    if name == CONSUMER_OFFSETS:
-        return _internal(image, settings, name, "offsets.topic", "offsets.topic.num.partitions", _OFFSETS)
-    if name == TRANSACTION_STATE:
-        prefix = "transaction.state.log"
-        return _internal(image, settings, name, prefix, f"{prefix}.num.partitions", _TRANSACTIONS)
-    if name == SHARE_GROUP_STATE:
-        prefix = "share.coordinator.state.topic"
-        return _internal(image, settings, name, prefix, f"{prefix}.num.partitions", _SHARES)
+    if name in _INTERNAL:
+        return _internal(image, settings, name, *_INTERNAL[name])
     return CreatableTopic(name, num_partitions=-1, replication_factor=-1)
 
 
@@ -27,9 +21,16 @@ _TRANSACTIONS = {
 }
 _SHARES = {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"}
 
+_INTERNAL = {
+    CONSUMER_OFFSETS: ("offsets.topic", _OFFSETS),
+    TRANSACTION_STATE: ("transaction.state.log", _TRANSACTIONS),
+    SHARE_GROUP_STATE: ("share.coordinator.state.topic", _SHARES),
+}
+"""How the broker settings about each topic begin, and the topic's own settings."""
+
 
 def _internal(
-    image: MetadataImage, settings: Settings, name: str, prefix: str, count: str, configs: dict[str, str]
+    image: MetadataImage, settings: Settings, name: str, prefix: str, configs: dict[str, str]
 ) -> CreatableTopic:
     # A cluster smaller than the wanted number of copies still needs its coordinators.
     copies = min(settings.int(f"{prefix}.replication.factor"), max(1, len(image.live_brokers())))
@@ -38,7 +39,7 @@ def _internal(
         own["min.insync.replicas"] = str(min(settings.int(f"{prefix}.min.isr"), copies))
     return CreatableTopic(
         name,
-        num_partitions=settings.int(count),
+        num_partitions=settings.int(f"{prefix}.num.partitions"),
         replication_factor=copies,
         configs=[CreatableTopicConfig(key, value) for key, value in own.items()],
     )

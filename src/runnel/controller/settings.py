@@ -69,12 +69,6 @@ class Settings(Mapping[str, Any]):
         assert isinstance(value, Integer), f"{name} is {value!r}"
         return value
 
-    def float(self, name: str) -> "float":
-        """A number."""
-        value = self._values[name]
-        assert isinstance(value, (Integer, float)), f"{name} is {value!r}"
-        return value
-
     def bool(self, name: str) -> Flag:
         """A yes or no."""
         value = self._values[name]
