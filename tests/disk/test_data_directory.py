@@ -155,15 +155,13 @@ def test_a_long_name_can_be_removed_too() -> None:
     assert max(len(name) for name in files.names("/data")) <= 255
 
 
-def test_the_directory_keeps_its_id_and_what_is_stored_with_it() -> None:
+def test_the_directory_keeps_its_id() -> None:
     place = Place()
     directory = place.open()
-    directory.store_properties({"cluster.id": "abc"})
     found = directory.directory_id()
     assert len(found) == 16
     directory = place.open()
     assert directory.directory_id() == found
-    assert directory.properties()["cluster.id"] == "abc"
     assert directory.directory_path() == "/data"
     assert directory.space_bytes()[0] > 0
 

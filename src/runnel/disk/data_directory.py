@@ -2,7 +2,7 @@
 
 import logging
 from asyncio import Future
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import make_durable_folder, replace_file
@@ -55,7 +55,7 @@ class DataDirectory:
         self._logs: dict[TopicPartition, DiskLog] = {}
         make_durable_folder(files, self._path)
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
-        self._properties = self._load_properties(entropy)
+        self._id = self._load_id(entropy)
         self._closed_logs = self._take_manifest()
         """Logs of the last clean run that nobody has opened since."""
         self._checkpoints = Checkpoints(files, self._path)
@@ -136,7 +136,7 @@ class DataDirectory:
         return sorted(self._folders)
 
     def directory_id(self) -> bytes:
-        return id_from_text(self._properties["directory.id"])
+        return self._id
 
     def directory_path(self) -> str:
         return self._path
@@ -149,20 +149,6 @@ class DataDirectory:
 
     def upkeep(self, now_ms: int) -> None:
         self._upkeep.run(now_ms)
-
-    def properties(self) -> Mapping[str, str]:
-        """What meta.properties says of this directory."""
-        return self._properties
-
-    def store_properties(self, properties: Mapping[str, str]) -> None:
-        """Add to meta.properties, durably; the directory's own id stays."""
-        self._properties = {
-            **self._properties,
-            **properties,
-            "directory.id": self._properties["directory.id"],
-        }
-        data = encode_properties(self._properties)
-        replace_file(self._files, self._path, PROPERTIES, data, sync=True)
 
     def close(self) -> None:
         """Clean shutdown: make everything durable and write the manifest that the next start believes."""
@@ -217,7 +203,7 @@ class DataDirectory:
     def discard(self, paths: list[str], delay_ms: int) -> None:
         self._removal.discard(paths, delay_ms)
 
-    def _load_properties(self, entropy: Entropy) -> dict[str, str]:
+    def _load_id(self, entropy: Entropy) -> bytes:
         try:
             properties = decode_properties(self._files.read(f"{self._path}/{PROPERTIES}"))
         except FileNotFoundError:
@@ -225,7 +211,7 @@ class DataDirectory:
         if "directory.id" not in properties:
             properties |= {"version": "1", "directory.id": id_text(entropy.id_bytes())}
             replace_file(self._files, self._path, PROPERTIES, encode_properties(properties), sync=True)
-        return properties
+        return id_from_text(properties["directory.id"])
 
     def _take_manifest(self) -> dict[TopicPartition, LogEntry]:
         """The logs of the last run if it ended cleanly. The manifest is gone, durably, when this returns."""

@@ -124,20 +124,9 @@ class DiskLog(AppendLog):
         try:
             surgery.truncate_to(self, offset)
         except (OSError, CorruptBatch) as error:
-            raise self._half_cut(error) from error
-
-    def restart_at(self, offset: int) -> None:
-        if self.failure is not None:
-            raise StorageFailed(self.failure)
-        try:
-            surgery.restart_at(self, offset)
-        except (OSError, CorruptBatch) as error:
-            raise self._half_cut(error) from error
-
-    def _half_cut(self, error: Exception) -> StorageFailed:
-        # What is in memory may no longer be what is in the files; the next start sorts it out.
-        self.fail(f"{self.segments.folder} could not be cut: {error}", can_heal=False)
-        return StorageFailed(str(self.failure))
+            # What is in memory may no longer be what is in the files; the next start sorts it out.
+            self.fail(f"{self.segments.folder} could not be cut: {error}", can_heal=False)
+            raise StorageFailed(str(self.failure)) from error
 
     def closed_segments(self) -> list[Segment]:
         """The segments that nothing is appended to any more, oldest first."""

@@ -123,23 +123,6 @@ def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset:
     log.folder_changed = True
 
 
-def restart_at(log: "AppendLog", offset: int) -> None:
-    """Give up all records and begin anew at `offset`. May raise OSError; doing it again is safe."""
-    log.begin_cut(log.segments.segments[0].base_offset)
-    for segment in reversed(log.segments.segments):
-        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
-        log.segments.forget(segment)
-    segment = Segment(offset)
-    segment.start_indexes()
-    log.segments.segments = [segment]
-    log.segments.open(segment, create=True)
-    log.unsealed = []
-    log.size_bytes = 0
-    log.log_start_offset = offset
-    log.segments.files.sync_folder(log.segments.folder)
-    log.was_cut(offset)
-
-
 def replace_segments(log: "AppendLog", old: list[Segment], written: WrittenSegment | None) -> bool:
     """Put a compacted segment in the place of others.
 

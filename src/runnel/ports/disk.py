@@ -161,10 +161,6 @@ class PartitionLog(Protocol):
         """Take out every batch that does not end below `offset`: a follower agrees with its leader."""
         ...
 
-    def restart_at(self, offset: int) -> None:
-        """Give up all records and begin anew at `offset`, because the leader has nothing older."""
-        ...
-
     def producers(self) -> Iterable[ProducerView]: ...
 
 
