@@ -76,7 +76,7 @@ def test_output_to_a_closed_pipe_is_no_error(run, name):
     run.ok("topic", "create", name)
     run.ok("produce", name, stdin="x\n" * 50_000)
     command = f"{sys.executable} -m runnel.server.cli consume {name} -b {run.address} | head -1"
-    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "x\n", "")
 
 

@@ -53,3 +53,20 @@ def test_a_path_that_is_not_there(run, tmp_path):
     outcome = run("log", "dump", str(tmp_path / "nowhere"))
     assert (outcome.code, outcome.out) == (1, "")
     assert "there is no file or folder" in outcome.err
+
+
+def test_a_path_that_no_broker_keeps(run, tmp_path):
+    (tmp_path / "notes.txt").write_text("")
+    for path, expected in [
+        (tmp_path, "is neither a broker's data folder nor a partition's"),
+        (tmp_path / "notes.txt", "is neither a segment (.log) nor a producer snapshot"),
+    ]:
+        outcome = run("log", "dump", str(path), "--check")
+        assert (outcome.code, outcome.out) == (1, "")
+        assert expected in outcome.err
+
+
+def test_an_empty_partition_is_fine(run, tmp_path):
+    with Broker(data_dir=tmp_path / "data") as broker, broker.client() as client:
+        client.create_topic("orders")
+    assert "nothing is wrong" in run.ok("log", "dump", str(tmp_path / "data" / "orders-0"), "--check").out

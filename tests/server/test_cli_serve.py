@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from runnel.client.sync import SyncClient
+from runnel.testing import Broker
 
 COMMAND = [sys.executable, "-m", "runnel.server.cli"]
 
@@ -111,3 +112,11 @@ def test_what_keeps_it_from_starting_is_one_sentence(run, runnel_session, tmp_pa
         (["--listen", "here"], "is not a listener address"),
     ]:
         assert expected in refused(*arguments)
+
+
+def test_a_folder_of_another_node_is_refused_in_one_sentence(run, tmp_path):
+    with Broker(data_dir=tmp_path / "data"):
+        pass
+    outcome = run("serve", "-d", str(tmp_path / "data"), "-l", "127.0.0.1:0", "--node-id", "7")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "belongs to node 1, and this is node 7" in outcome.err and outcome.err.count("\n") == 1

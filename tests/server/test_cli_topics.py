@@ -71,8 +71,22 @@ def test_wrong_calls_are_code_2(run, name):
         (("topic", "list", "-b", "x:y"), "is not a broker address"),
     ]:
         outcome = run(*arguments)
-        assert outcome.code == 2, arguments
-        assert expected in " ".join(outcome.err.replace("│", " ").split())
+        assert (outcome.code, outcome.out) == (2, ""), arguments
+        assert expected in outcome.err
+        assert outcome.err.startswith("error: ") and outcome.err.count("\n") == 1, outcome.err
+        assert f"runnel {arguments[0]} {arguments[1]} --help" in outcome.err
+
+
+def test_a_command_that_is_none(run):
+    outcome = run("tpoic")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err == "error: No such command 'tpoic'. Did you mean 'topic'? (see `runnel --help`)\n"
+
+
+def test_a_group_of_commands_alone_shows_what_there_is(run):
+    outcome = run("topic")
+    assert (outcome.code, outcome.err) == (2, "")
+    assert "describe" in outcome.out
 
 
 def test_nobody_there(run):

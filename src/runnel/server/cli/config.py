@@ -23,7 +23,7 @@ class Kind(StrEnum):
     CLIENT_METRICS = "client-metrics"
 
 
-KindArgument = Annotated[Kind, typer.Argument(help="Whose settings.", show_default=False)]
+KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="Whose settings.", show_default=False)]
 NameArgument = Annotated[
     str,
     typer.Argument(

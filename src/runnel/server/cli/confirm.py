@@ -10,5 +10,5 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{question} nobody is here to answer; add --yes if you mean it")
+        raise typer.BadParameter(f"{question} Nobody is here to answer: add --yes if you mean it")
     typer.confirm(question, abort=True)

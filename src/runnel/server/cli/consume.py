@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     pass
 
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="What to read.", show_default=False)]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.", show_default=False)]
 Start = Annotated[
     str | None,
     typer.Option(

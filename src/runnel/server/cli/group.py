@@ -210,7 +210,7 @@ def reset_offsets(
 
 @app.command()
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Groups.", show_default=False)],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups.", show_default=False)],
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:

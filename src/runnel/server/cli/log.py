@@ -8,6 +8,8 @@ import typer
 from runnel.server.cli.options import Json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from runnel.disk.dump import BatchRow, Row
 
 app = typer.Typer(help="Look into the files of a broker.", no_args_is_help=True)
@@ -44,10 +46,9 @@ def dump(
 
     from runnel.disk.dump import ProblemRow, dump
     from runnel.disk.os_files import OsFiles
-    from runnel.server.cli.output import CannotDo, complain
+    from runnel.server.cli.output import complain
 
-    if not Path(path).exists():
-        raise CannotDo(f"there is no file or folder {path}")
+    _check_kept(Path(path))
     rows = dump(OsFiles(), path.rstrip("/") or "/", with_records=records)
     problems = segments = 0
     for row in rows:
@@ -61,6 +62,21 @@ def dump(
         raise typer.Exit(1)
     if problems_only and not as_json:
         print(f"{segments} segment{'s' * (segments != 1)} checked, nothing is wrong")
+
+
+def _check_kept(path: "Path") -> None:
+    """Refuse what no broker keeps: silence about it would look as if all were well."""
+    from runnel.log.names import LOG, SNAPSHOT, partition_of
+    from runnel.server.cli.output import CannotDo
+
+    if not path.exists():
+        raise CannotDo(f"there is no file or folder {path}")
+    if path.is_file() and path.suffix not in (LOG, SNAPSHOT):
+        raise CannotDo(f"{path} is neither a segment ({LOG}) nor a producer snapshot ({SNAPSHOT})")
+    if path.is_dir() and partition_of(path.resolve().name) is None:
+        names = [file.name for file in path.iterdir()]
+        if not any(name.endswith((LOG, SNAPSHOT)) or partition_of(name) for name in names):
+            raise CannotDo(f"{path} is neither a broker's data folder nor a partition's")
 
 
 def _text(row: "Row") -> str:
@@ -92,7 +108,7 @@ def _batch_facts(row: "BatchRow") -> Iterator[str]:
     header = row.header
     yield f"@{row.position}"
     yield f"offsets {header.base_offset}-{header.last_offset}"
-    yield f"{header.record_count} records"
+    yield f"{header.record_count} record{'s' * (header.record_count != 1)}"
     yield size_text(row.size_bytes)
     yield f"epoch {header.leader_epoch}"
     yield time_text(header.max_timestamp) or "no time"

@@ -35,10 +35,10 @@ class Acks(StrEnum):
     NONE = "0"
 
 
-Topic = Annotated[str, typer.Argument(help="Where to.", show_default=False)]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.", show_default=False)]
 Values = Annotated[
     list[str] | None,
-    typer.Argument(metavar="VALUE", help="Values; without any, each line of standard input is one."),
+    typer.Argument(metavar="VALUE...", help="Values; without any, each line of standard input is one."),
 ]
 Key = Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")]
 KeySeparator = Annotated[

@@ -10,6 +10,21 @@ from runnel.batch.records import Headers
 from runnel.client.chunk import Message
 from runnel.server.cli.output import CannotDo, time_text
 
+FIELDS = frozenset(
+    [
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestamp_ms",
+        "key",
+        "key_base64",
+        "value",
+        "value_base64",
+        "headers",
+    ]
+)
+
 
 @dataclass(slots=True)
 class Outgoing:
@@ -40,6 +55,7 @@ def from_json(line: bytes) -> Outgoing:
         raise CannotDo(f"not JSON: {line.decode(errors='replace')!r} ({error})") from None
     if not isinstance(document, dict):
         raise CannotDo(f"not a JSON object: {line.decode(errors='replace')!r}")
+    _check_fields(document, line)
     return Outgoing(
         _bytes(document, "value"),
         _bytes(document, "key"),
@@ -48,6 +64,17 @@ def from_json(line: bytes) -> Outgoing:
         None if "offset" in document else _number(document, "partition"),
         _number(document, "timestamp_ms"),
     )
+
+
+def _check_fields(document: dict[str, Any], line: bytes) -> None:
+    # A misspelt value would otherwise be sent as none at all, which in a compacted topic deletes the key.
+    unknown = sorted(document.keys() - FIELDS)
+    if unknown:
+        raise CannotDo(f"a record has no {unknown[0]!r}: its fields are {', '.join(sorted(FIELDS))}")
+    if "value" not in document and "value_base64" not in document:
+        raise CannotDo(
+            f"there is no value in {line.decode(errors='replace')!r}; to delete a key, write null for it"
+        )
 
 
 def to_json(message: Message) -> bytes:

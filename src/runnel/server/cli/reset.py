@@ -82,7 +82,7 @@ async def reset(
     committed = {partition: commit.offset for partition, commit in (await groups.committed(group_id)).items()}
     partitions = await chosen_partitions(cluster, topics) if topics else sorted(committed)
     if not partitions:
-        return []
+        raise CannotDo(f"the group {group_id!r} has no committed offsets; say what to read with --topic")
     after = await _new_offsets(cluster, partitions, committed, target)
     if execute:
         await groups.commit(group_id, after)
@@ -130,8 +130,6 @@ async def chosen_partitions(cluster: Cluster, topics: list[str]) -> list[TopicPa
 
 def check_partitions(topic: str, numbers: "list[int] | range", count: int) -> None:
     """Refuse partitions that the topic does not have."""
-    missing = [str(number) for number in numbers if number >= count]
+    missing = [number for number in numbers if number >= count]
     if missing:
-        raise CannotDo(
-            f"topic {topic!r} has no partition {', '.join(missing)}: its {count} are numbered from 0"
-        )
+        raise CannotDo(f"topic {topic!r} has no partition {missing[0]}: its {count} are numbered from 0")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Look at topics, make them, change them, remove them.", no_args_is_help=True)
 
-Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Topics.", show_default=False)]
+Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Topics.", show_default=False)]
 
 
 @app.command("list")
@@ -175,7 +175,9 @@ def create(
         int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies of each partition.")
     ] = None,
     settings: Settings = None,
-    if_not_exists: Annotated[bool, typer.Option(help="Be content if the topic is there already.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Be content if the topic is there already.")
+    ] = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
     """Make topics.
@@ -212,7 +214,7 @@ def create(
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The topic.", show_default=False)],
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="Grow to this many.", show_default=False)
     ] = None,
@@ -253,7 +255,9 @@ def alter(
 @app.command()
 def delete(
     names: Names,
-    if_exists: Annotated[bool, typer.Option(help="Be content if the topic is not there.")] = False,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="Be content if the topic is not there.")
+    ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
