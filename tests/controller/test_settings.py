@@ -122,7 +122,6 @@ def test_every_kind_of_topic_setting_reaches_the_log() -> None:
             "cleanup.policy": "compact",
             "message.timestamp.type": "LogAppendTime",
             "min.cleanable.dirty.ratio": "0.25",
-            "preallocate": "true",
             "compression.type": "zstd",
             "max.message.bytes": "77",
             "segment.ms": "99",
@@ -133,7 +132,7 @@ def test_every_kind_of_topic_setting_reaches_the_log() -> None:
     )
     assert (config.cleanup_compact, config.cleanup_delete) == (True, False)
     assert config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
-    assert (config.min_cleanable_dirty_ratio, config.preallocate) == (0.25, True)
+    assert config.min_cleanable_dirty_ratio == 0.25
     assert (config.compression_type, config.max_message_bytes, config.segment_ms) == ("zstd", 77, 99)
     assert config.retention_bytes == -1
     assert (config.flush_policy, config.producer_id_expiration_ms) == (FlushPolicy.COMMIT, 5000)

@@ -1,4 +1,8 @@
-"""Every broker setting that means something here, and Kafka's settings that do not."""
+"""Every broker setting that can be made and shown, and Kafka's settings that have no meaning here.
+
+Settings of transactions and of consumer, share and streams groups steer nothing yet: they are here
+because Kafka's tools set and show them, and because settings of single groups are checked against them.
+"""
 
 from difflib import get_close_matches
 

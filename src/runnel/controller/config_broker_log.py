@@ -40,7 +40,7 @@ LOG_CONFIGS = table(
     _row("log.index.interval.bytes", INT, 4096, at_least(0), MEDIUM, ANY,
          "How many bytes of records lie between two entries of the offset index."),
     _row("log.preallocate", BOOLEAN, "false", None, MEDIUM, ANY,
-         "Reserve the whole of a segment on the disk when it is started."),
+         "Without effect here: segment files grow as records come."),
     _row("log.segment.delete.delay.ms", LONG, 60000, at_least(0), HIGH, ANY,
          "How long a dropped segment stays on the disk for readers that are still in it."),
     # Retention.

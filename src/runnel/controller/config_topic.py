@@ -135,7 +135,7 @@ TOPIC_CONFIGS = table(
     ),
     _topic(
         "preallocate", BOOLEAN, "false", None, "log.preallocate",
-        "Reserve the whole of a segment on the disk when it is started.",
+        "Without effect here: segment files grow as records come.",
     ),
     _topic(
         "remote.log.copy.disable", BOOLEAN, "false", None, "",

@@ -53,8 +53,6 @@ class LogConfig:
     message_timestamp_before_max_ms: int = FOREVER
     message_timestamp_after_max_ms: int = HOUR_MS
     min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
-    preallocate: bool = False
     producer_id_expiration_ms: int = DAY_MS
 
     @property
