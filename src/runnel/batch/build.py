@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from runnel.batch.compression import Compression, compress
 from runnel.batch.header import (
     CONTROL,
-    LOG_APPEND_TIME,
     MAGIC,
     NO_PRODUCER,
     NO_SEQUENCE,
@@ -24,13 +23,11 @@ def build_batch(
     base_offset: int = 0,
     leader_epoch: int = -1,
     compression: int = Compression.NONE,
-    compression_level: int | None = None,
     producer_id: int = NO_PRODUCER,
     producer_epoch: int = -1,
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
     control: bool = False,
-    log_append_time_ms: int | None = None,
 ) -> bytearray:
     """One batch of these records, in this order; offsets count up from `base_offset`, theirs are not read."""
     payload = bytearray()
@@ -47,9 +44,6 @@ def build_batch(
     if count == 0:
         raise ValueError("a batch needs a record")
     attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
-    if log_append_time_ms is not None:
-        attributes |= LOG_APPEND_TIME
-        max_timestamp = log_append_time_ms
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=0,
@@ -65,7 +59,7 @@ def build_batch(
         base_sequence=base_sequence,
         record_count=count,
     )
-    return seal(header, compress(payload, compression, compression_level))
+    return seal(header, compress(payload, compression))
 
 
 def encode_record(

@@ -120,9 +120,9 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     return header
 
 
-def walk_headers(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+def walk_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
     """Each whole batch and where it stands; a cut-off last one is left out, garbage is CorruptBatch."""
-    end = len(buffer)
+    position, end = 0, len(buffer)
     while end - position >= HEADER_BYTES:
         header = read_header(buffer, position)
         next_position = position + LENGTH_PREFIX_BYTES + header.batch_length

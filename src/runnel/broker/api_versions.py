@@ -27,7 +27,6 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code)
-        ctx.session.software_name, ctx.session.software_version = names
     # Clients of version 3 cannot read a feature whose lowest level is 0 (KAFKA-17492).
     lowest = 0 if ctx.api_version >= 4 else 1
     image = ctx.broker.metadata.image

@@ -26,8 +26,6 @@ class Session:
     client_port: int
     listener: str
     connection_id: int
-    software_name: str = ""
-    software_version: str = ""
     produce_shape: Any = None
     """What the broker remembers of this connection's last produce request."""
     fetch_shape: Any = None

@@ -154,8 +154,8 @@ class SimFile:
 class SimFiles:
     """A file system in memory. Paths are absolute, folders need no drive, everything is one volume."""
 
-    def __init__(self, *, capacity_bytes: int = 2**40) -> None:
-        self.capacity_bytes = capacity_bytes
+    def __init__(self) -> None:
+        self.capacity_bytes = 2**40
         self.now_ms = 0
         """The time that files are stamped with."""
         self.fault: Fault | None = None
