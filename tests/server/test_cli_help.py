@@ -83,3 +83,4 @@ def test_output_to_a_closed_pipe_is_no_error(run, name):
 def test_version(run):
     assert set(run.ok("version", "--json").json) == {"runnel", "python", "platform"}
     assert run.ok("version").out.startswith("runnel ")
+    assert run.ok("--version").out == run.ok("version").out

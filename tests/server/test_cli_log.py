@@ -70,3 +70,17 @@ def test_an_empty_partition_is_fine(run, tmp_path):
     with Broker(data_dir=tmp_path / "data") as broker, broker.client() as client:
         client.create_topic("orders")
     assert "nothing is wrong" in run.ok("log", "dump", str(tmp_path / "data" / "orders-0"), "--check").out
+
+
+def test_a_topic_that_goes_away_meanwhile_is_no_damage(folder):
+    from runnel.disk.dump import ProblemRow, SegmentRow, dump
+    from runnel.disk.os_files import OsFiles
+
+    rows = dump(OsFiles(), str(folder.parent))
+    first = next(rows)
+    folder.rename(folder.with_name("orders-0.gone"))
+    seen = [first, *rows]
+    assert [row for row in seen if isinstance(row, ProblemRow)] == []
+    assert [Path(row.path).parent.name for row in seen if isinstance(row, SegmentRow)] == [
+        "__cluster_metadata-0"
+    ]

@@ -93,9 +93,9 @@ def test_all_layers_of_settings(tmp_path):
 def test_what_keeps_it_from_starting_is_one_sentence(run, runnel_session, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    def refused(*arguments: str) -> str:
+    def refused(*arguments: str, code: int = 1) -> str:
         outcome = run("serve", "--data-dir", "data", "--listen", "127.0.0.1:0", *arguments)
-        assert (outcome.code, outcome.out) == (1, "")
+        assert (outcome.code, outcome.out) == (code, "")
         assert outcome.err.startswith("error: ") and outcome.err.count("\n") == 1, outcome.err
         return str(outcome.err)
 
@@ -107,11 +107,16 @@ def test_what_keeps_it_from_starting_is_one_sentence(run, runnel_session, tmp_pa
         (["--data-dir", "file"], "cannot use the data folder"),
         (["--set", "no.such.setting=1"], "no.such.setting"),
         (["--set", "log.retention.hours=soon"], "log.retention.hours"),
-        (["--set", "nonsense"], "is not of the form key=value"),
         (["--config", "missing.toml"], "cannot read the settings file"),
-        (["--listen", "here"], "is not a listener address"),
+        (["--listen", "PLAINTEXT://here"], "is not a listener address"),
     ]:
         assert expected in refused(*arguments)
+    for arguments, expected in [
+        (["--set", "nonsense"], "is not of the form key=value"),
+        (["--listen", "here"], "'here' is not HOST:PORT"),
+        (["--listen", "127.0.0.1:99999"], "'127.0.0.1:99999' is not HOST:PORT"),
+    ]:
+        assert expected in refused(*arguments, code=2)
 
 
 def test_a_folder_of_another_node_is_refused_in_one_sentence(run, tmp_path):

@@ -5,6 +5,7 @@ cut off, and its newest index entries may not be on disk yet.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import iter_unpack
 
@@ -91,7 +92,9 @@ def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row
         for name in sorted(files.names(path)):
             is_file = offset_of(name, LOG) is not None or offset_of(name, SNAPSHOT) is not None
             if is_file or partition_of(name) is not None:
-                yield from dump(files, f"{path}/{name}", with_records=with_records)
+                # A running broker may take a segment or a whole topic away meanwhile: that is no damage.
+                with suppress(FileNotFoundError):
+                    yield from dump(files, f"{path}/{name}", with_records=with_records)
 
 
 def _dump_segment(files: Files, path: str, with_records: bool) -> Iterator[Row]:

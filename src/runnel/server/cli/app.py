@@ -1,5 +1,7 @@
 """The tree of commands."""
 
+from typing import Annotated
+
 import typer
 
 from runnel.server.cli import bench, config, consume, demo, group, log, produce, serve, topic, version
@@ -13,6 +15,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version.version()
+        raise typer.Exit()
+
+
+@app.callback()
+def runnel(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """What stands before every command."""
+
 
 BROKER, RECORDS, ADMINISTRATION = "Run a broker", "Send and read", "Look after it"
 

@@ -46,17 +46,19 @@ def dump(
 
     from runnel.disk.dump import ProblemRow, dump
     from runnel.disk.os_files import OsFiles
-    from runnel.server.cli.output import complain
+    from runnel.server.cli.output import CannotDo, complain
 
-    _check_kept(Path(path))
-    rows = dump(OsFiles(), path.rstrip("/") or "/", with_records=records)
     problems = segments = 0
-    for row in rows:
-        is_problem = isinstance(row, ProblemRow)
-        problems += is_problem
-        segments += type(row).__name__ == "SegmentRow"
-        if is_problem or not problems_only:
-            print(_json(row) if as_json else _text(row))
+    try:
+        _check_kept(Path(path))
+        for row in dump(OsFiles(), path.rstrip("/") or "/", with_records=records):
+            is_problem = isinstance(row, ProblemRow)
+            problems += is_problem
+            segments += type(row).__name__ == "SegmentRow"
+            if is_problem or not problems_only:
+                print(_json(row) if as_json else _text(row))
+    except PermissionError as error:
+        raise CannotDo(f"cannot read {error.filename}: {error.strerror}") from error
     if problems:
         complain(f"{problems} problem{'s' * (problems != 1)} in {path}")
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runnel.server.cli.options import Settings
+from runnel.server.cli.options import Settings, parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DATA_DIR_DEFAULT = "runnel-data"
 LISTEN_DEFAULT = "127.0.0.1:9092"
+PORT_MAX = 65535
 
 
 class LogLevel(StrEnum):
@@ -83,6 +84,7 @@ def serve(
     from runnel.server.layers import static_settings
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    parse_settings(settings)
     static = static_settings(config, os.environ, settings or [])
     if data_dir is not None:
         static.pop("log.dir", None)
@@ -99,7 +101,14 @@ def serve(
 
 
 def _listener(address: str) -> str:
-    return address if "://" in address else f"PLAINTEXT://{address}"
+    if "://" in address:
+        return address
+    _, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
+        raise typer.BadParameter(
+            f"{address!r} is not HOST:PORT, such as {LISTEN_DEFAULT}", param_hint="--listen"
+        )
+    return f"PLAINTEXT://{address}"
 
 
 async def _serve(static: "Mapping[str, str]") -> None:
