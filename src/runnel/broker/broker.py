@@ -50,7 +50,7 @@ class Broker:
     producer_ids: ProducerIds = field(init=False)
     topic_cards: TopicCards = field(default_factory=TopicCards)
     metadata: "MetadataLog" = field(init=False)
-    """Cluster metadata: `.image`, and `submit(records)` to change it."""
+    """Cluster metadata: `image` to read, `change` to decide against it."""
     groups: "Coordinators" = field(init=False)
     """The group coordinator."""
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from runnel.broker.deferred import Deferred
 from runnel.broker.shard_driver import Refuse, ShardDriver
 from runnel.broker.shard_loading import ShardLoading
+from runnel.controller.settings import Settings
 from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.coordinator.contract import Decision
 from runnel.coordinator.group.caller import Caller
@@ -180,7 +181,7 @@ class Coordinators:
         return self._broker.partitions.get(driver.partition.name) is driver.partition
 
 
-def group_settings(settings: Any) -> GroupSettings:
+def group_settings(settings: Settings) -> GroupSettings:
     """The broker's settings as the shards need them."""
     return GroupSettings(
         initial_rebalance_delay_ms=settings["group.initial.rebalance.delay.ms"],

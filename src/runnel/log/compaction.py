@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from runnel.log.rolling import RELATIVE_OFFSET_MAX
 from runnel.model.log_config import FOREVER, LogConfig
 
 RAW_KEY_BYTES_MAX = 19
@@ -24,8 +25,6 @@ KEY_MEMORY_BYTES = 128 * 1024 * 1024
 """Kafka's log.cleaner.dedupe.buffer.size."""
 SHARDS = 512
 """So many dicts that each holds a few thousand keys at most: moved or freed in a tenth of a millisecond."""
-RELATIVE_OFFSET_MAX = 2**31 - 1
-"""Indexes hold offsets relative to their segment's first in 32 bits."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,8 @@
-"""Every bound of the broker, each with its reason. A queue without a bound here does not pass review."""
+"""What clients may make the broker hold or do at most, each bound with its reason.
+
+A queue without a bound does not pass review. A bound that is one room's own matter (how large its cache is,
+how long its steps are) stands beside what it bounds.
+"""
 
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's socket.request.max.bytes: a larger frame is an attack or a bug, and closes the connection."""
@@ -24,7 +28,7 @@ SENDFILE_BYTES_MIN = 64 * 1024
 """Below this a pread and a copy is cheaper than a sendfile call of its own."""
 
 GROUP_MEMBERS_MAX = 2**31 - 1
-"""Kafka's group.max.size default: no limit of its own; members need connections, which are bounded."""
+"""Kafka's group.max.size default, which is none: whoever lets strangers in sets a smaller one."""
 
 TOPIC_NAME_CHARACTERS_MAX = 249
 """Kafka's limit: the name and the partition number must fit a file name."""
