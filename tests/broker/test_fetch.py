@@ -7,6 +7,7 @@ import pytest
 from runnel.messages.fetch import FetchRequest
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
+from runnel.ports.disk import FileSlice
 from tests.broker.requests import batch, fetch_from, only, produce_to, values
 
 
@@ -94,10 +95,11 @@ def test_large_reads_travel_as_files_and_arrive_whole(tell):
     async def story(world) -> None:
         client = await filled(world, partitions=2, batches=6, size=200_000)
         response = await client.ask(fetch_from("events", (0, 0), (1, 0), partition_max_bytes=10_000_000), 12)
-        for partition in response.responses[0].partitions:
-            assert values(partition.records)[::2] == [
-                b"%d:%d" % (partition.partition_index, 2 * number) for number in range(6)
-            ]
+        for index, partition in zip((0, 1), response.responses[0].partitions, strict=True):
+            assert values(partition.records)[::2] == [b"%d:%d" % (index, 2 * number) for number in range(6)]
+            log = world.broker.partition("events", index).log
+            found = log.read(0, 10_000_000, log.end_offset, at_least_one=True)
+            assert [type(part) for part in found.parts] == [FileSlice]
 
     tell(story)
 
