@@ -1,7 +1,8 @@
 """What clients were promised and what they saw, and whether the two agree.
 
-The anomalies looked for: lost write, changed record, duplicate, broken order, gap, a read that later
-was undone, a committed offset that went back, a topic that came or went without leave.
+The anomalies looked for here: lost write, changed record, duplicate, broken order, gap, a read that later
+was undone. Committed offsets that go back and topics that come or go without leave are found by the actors who
+commit and make them.
 """
 
 from collections import defaultdict
@@ -14,7 +15,7 @@ class Anomaly(AssertionError):
 
 @dataclass(slots=True)
 class History:
-    """One world's promises: offsets to values by partition, commits by group, topics."""
+    """What one world was promised of its records, and how much was tried."""
 
     records: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     """Partition → offset → value, for everything acknowledged or read."""
