@@ -13,7 +13,7 @@ from runnel.controller.config_broker_groups import (
     TRANSACTION_CONFIGS,
 )
 from runnel.controller.config_broker_log import LOG_CONFIGS
-from runnel.controller.config_broker_net import NODE_CONFIGS
+from runnel.controller.config_broker_node import NODE_CONFIGS
 
 BROKER_CONFIGS = {
     **NODE_CONFIGS,
