@@ -1,8 +1,8 @@
 """What clients were promised and what they saw, and whether the two agree.
 
 The anomalies looked for here: lost write, changed record, duplicate, broken order, gap, a read that later
-was undone. Committed offsets that go back and topics that come or go without leave are found by the actors who
-commit and make them.
+was undone. Offsets that go back and topics that come or go without leave are found by the actors who commit
+and make them.
 """
 
 from collections import defaultdict
