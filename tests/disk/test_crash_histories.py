@@ -10,18 +10,20 @@ import errno
 from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
+from struct import iter_unpack
 
 import pytest
 
 from runnel.batch.header import read_header
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.walk import walk_headers_of_file
 from runnel.disk.workers import InlineWorkers
 from runnel.model.errors import Refusal, StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
-from tests.disk.world import EVERYTHING, PARTITION, TOPIC_ID, HeldWorkers, Place, batch, read_all
+from tests.disk.world import EVERYTHING, PARTITION, START_MS, TOPIC_ID, HeldWorkers, Place, batch, read_all
 
 PRODUCERS = (7, 8)
 
@@ -117,6 +119,7 @@ class History:
             sequence = self.model.sequences.get(producer_id, 0)
             data = batch(
                 *values,
+                timestamp_ms=START_MS + self.random.randint(0, 9999),
                 producer_id=producer_id,
                 producer_epoch=0 if producer_id >= 0 else -1,
                 base_sequence=sequence if producer_id >= 0 else -1,
@@ -256,7 +259,22 @@ class History:
         assert log.end_offset == log.written_offset
         assert list(log.batches(log.log_start_offset, EVERYTHING)) == expected
         assert log.size_bytes == sum(segment.size_bytes for segment in log.segments.segments)
+        self.compare_indexes()
         assert self.known_sequences() == self.model.sequences
+
+    def compare_indexes(self) -> None:
+        """Every index entry tells the truth, from wherever it was loaded."""
+        segments = self.log.segments
+        for segment in segments.segments:
+            file = segments.open(segment, create=True)
+            batches = list(walk_headers_of_file(file, 0, segment.size_bytes))
+            places = {position: header.last_offset - segment.base_offset for position, header in batches}
+            entries = segments.offsets_of(segment).encode()
+            assert all(places[position] == offset for offset, position in iter_unpack(">II", entries))
+            times = {header.last_offset: header.max_timestamp for _, header in batches}
+            for timestamp, offset in iter_unpack(">qI", segments.times_of(segment).encode()):
+                assert times[segment.base_offset + offset] == timestamp
+            assert segments.max_timestamp_of(segment) == max(times.values(), default=-1)
 
     def expected(self) -> list[bytes]:
         start_offset = self.log.log_start_offset

@@ -1,7 +1,7 @@
 """Closing logs so cleanly that the next start need not look at their files."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from runnel.disk.append_log import AppendLog
@@ -29,19 +29,23 @@ def close_logs(
     sound = [log for log in logs if log.failure is None]
     changed = [log for log in sound if _has_changed(log)]
     are_few = len(changed) <= FEW_LOGS_MAX
-    written = _run_all(workers, changed, partial(_write_beside, sync=are_few))
-    if not are_few:
-        try:
-            files.sync_volume(folder)
-        except OSError as failure:
-            logger.warning("%s is not closed cleanly: %s", folder, failure)
-            written = []
-    durable = _run_all(workers, written, partial(_sync_data, with_folders=are_few))
-    lost = set(changed).difference(durable)
+    done: Sequence[AppendLog] = changed
+    try:
+        for step in (_prepare, _publish):
+            done = _run_all(workers, done, partial(step, sync=are_few))
+            if not are_few:
+                files.sync_volume(folder)
+        done = _run_all(workers, done, _finish)
+    except OSError as failure:
+        logger.warning("%s is not closed cleanly: %s", folder, failure)
+        done = []
+    lost = set(changed).difference(done)
     return {log.name: entry_of(log) for log in sound if log not in lost}
 
 
-def _run_all(workers: Workers, logs: Sequence[AppendLog], step: "partial[None]") -> list[AppendLog]:
+def _run_all(
+    workers: Workers, logs: Sequence[AppendLog], step: Callable[[AppendLog], None]
+) -> list[AppendLog]:
     """Take this step for all logs; those for which it worked."""
     done: list[AppendLog] = []
     for some in _chunks(logs):
@@ -59,8 +63,8 @@ def _chunks(logs: Sequence[AppendLog]) -> Iterator[Sequence[AppendLog]]:
         yield logs[start : start + LOGS_AT_ONCE_MAX]
 
 
-def _write_beside(log: AppendLog, *, sync: bool) -> None:
-    """Write everything that belongs to a log but its batches."""
+def _prepare(log: AppendLog, *, sync: bool) -> None:
+    """Write what may be found half written without harm."""
     segments = log.segments
     files, folder = segments.files, segments.folder
     if log.is_new and sync:
@@ -68,28 +72,34 @@ def _write_beside(log: AppendLog, *, sync: bool) -> None:
         files.write(f"{folder}/{PARTITION_METADATA}", data, sync=True)
     if log.epochs_changed:
         replace_file(files, folder, EPOCHS, encode_epochs(log.epochs.entries), sync=sync)
-    for segment, snapshot in log.unsealed:
-        segments.write_indexes(segment, sync=sync)
-        if snapshot is not None:
-            write_snapshot(segments, segment.next_offset, snapshot, sync=sync)
     segments.active.close_time_index()
-    segments.write_indexes(segments.active, sync=sync)
-    if log.has_unsaved_producers:
-        producers = log.producer_state()
-        write_snapshot(segments, log.written_offset, encode_producers(producers), sync=sync)
+    for segment in [*(segment for segment, _ in log.unsealed), segments.active]:
+        segments.prepare_indexes(segment, sync=sync)
 
 
-def _sync_data(log: AppendLog, *, with_folders: bool) -> None:
-    """Sync the batches, and note on the log that all of it is durable."""
+def _publish(log: AppendLog, *, sync: bool) -> None:
+    """Put it in its place, sync the batches, and say so with snapshots of the producers."""
     segments = log.segments
     for segment in [*(segment for segment, _ in log.unsealed), segments.active]:
+        segments.publish_indexes(segment)
         if segment.size_bytes:
             # Not the log's own open file: this runs in a thread.
             segments.files.open(segments.path(segment, LOG)).datasync()
-    if with_folders:
+    for segment, snapshot in log.unsealed:
+        if snapshot is not None:
+            write_snapshot(segments, segment.next_offset, snapshot, sync=sync)
+    if log.has_unsaved_producers:
+        producers = log.producer_state()
+        write_snapshot(segments, log.written_offset, encode_producers(producers), sync=sync)
+    if sync:
         segments.files.sync_folder(segments.folder)
         if log.is_new:
             segments.files.sync_folder(segments.folder.rpartition("/")[0])
+
+
+def _finish(log: AppendLog) -> None:
+    """Note that all of it is durable, and let go of the snapshot of the last time."""
+    segments = log.segments
     former = log.loose_snapshot_offset
     log.closed_durably()
     is_loose = all(segment.base_offset != former for segment in segments.segments)

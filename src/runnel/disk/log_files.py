@@ -4,11 +4,12 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from runnel.batch.header import NO_TIMESTAMP
+from runnel.disk.atomic import remove_if_there
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.walk import find_batch, walk_headers_of_file, walk_places
 from runnel.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
-from runnel.log.names import INDEX, LOG, TIME_INDEX, offset_name
+from runnel.log.names import INDEX, LOG, TEMPORARY, TIME_INDEX, offset_name
 from runnel.ports.files import File, Files
 
 
@@ -143,15 +144,28 @@ class LogFiles:
         # Without an entry there is nothing to be written down.
         segment.has_index_files = not scratch.offsets
 
-    def write_indexes(self, segment: Segment, *, sync: bool) -> None:
-        """Put the indexes that are in memory beside the segment. Any thread may, once it is closed."""
+    def prepare_indexes(self, segment: Segment, *, sync: bool) -> None:
+        """Write the indexes that are in memory under other names. Any thread may, if nothing is appended."""
         offsets, times = segment.offsets, segment.times
-        if offsets is None or times is None:
+        if offsets is not None and times is not None and len(offsets):
+            self.files.write(self.path(segment, TIME_INDEX + TEMPORARY), times.encode(), sync=sync)
+            self.files.write(self.path(segment, INDEX + TEMPORARY), offsets.encode(), sync=sync)
+
+    def publish_indexes(self, segment: Segment) -> None:
+        """Put what was prepared in its place.
+
+        The index files have no checksum, so they are replaced whole, and the time index first: one that knows
+        less than the offset index would hide the youngest records from those who look for them by time.
+        """
+        if segment.offsets is None or segment.times is None:
             return
-        # A segment too small to have an entry is quicker walked than two files are opened.
-        if len(offsets):
-            self.files.write(self.path(segment, INDEX), offsets.encode(), sync=sync)
-            self.files.write(self.path(segment, TIME_INDEX), times.encode(), sync=sync)
+        for suffix in (TIME_INDEX, INDEX):
+            path = self.path(segment, suffix)
+            if len(segment.offsets):
+                self.files.rename(path + TEMPORARY, path)
+            else:
+                # A segment too small to have an entry is quicker walked than two files are opened.
+                remove_if_there(self.files, path)
         segment.has_index_files = True
 
 

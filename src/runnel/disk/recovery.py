@@ -167,10 +167,13 @@ class Recovery:
             if not self._check_segment(segment):
                 self._cut(number + 1, f"the segment at {segment.base_offset} was cut")
                 return
+            if segment is not self._segments.active:
+                segment.close_time_index()
 
     def _check_segment(self, segment: Segment) -> bool:
         """Walk one segment and cut it behind its last sound batch; is it whole?"""
         if segment.size_bytes == 0 and segment.base_offset >= self._recovery_point:
+            self._remove_indexes(segment)
             segment.start_indexes()
             segment.max_timestamp = segment.first_timestamp = -1
             segment.next_offset = segment.base_offset
@@ -205,10 +208,16 @@ class Recovery:
 
     def _forget_what_was_beside(self, segment: Segment) -> None:
         """Files that may tell of batches which are gone."""
-        folder = self._segments.folder
-        for path in (self._segments.path(segment, INDEX), self._segments.path(segment, TIME_INDEX)):
-            remove_if_there(self._files, path)
-        remove_if_there(self._files, f"{folder}/{CLEAN_UP_TO}")
+        self._remove_indexes(segment)
+        remove_if_there(self._files, f"{self._segments.folder}/{CLEAN_UP_TO}")
+
+    def _remove_indexes(self, segment: Segment) -> None:
+        """Index files that tell of more than is durable may tell of batches which are gone."""
+        for suffix in (INDEX, TIME_INDEX):
+            path = self._segments.path(segment, suffix)
+            if self._damage is None and self._files.exists(path):
+                self._files.remove(path)
+                self._has_removed = True
 
     def _walk_durable(self, segment: Segment, file: File, size_bytes: int) -> int | None:
         """Find the recovery point in the segment without checking sums; None if damage stands before it."""
@@ -219,6 +228,7 @@ class Recovery:
         try:
             return self._walk_from_index(segment, file, size_bytes, durable_end)
         except (FileNotFoundError, DamagedIndex, CorruptBatch):
+            self._remove_indexes(segment)
             segment.start_indexes()
         segment.size_bytes = 0
         segment.next_offset = segment.base_offset
@@ -245,8 +255,11 @@ class Recovery:
             self._files.read(self._segments.path(segment, INDEX)), base_offset, size_bytes
         )
         times = TimeIndex.decode(self._files.read(self._segments.path(segment, TIME_INDEX)), base_offset)
+        entries = len(offsets), len(times)
         offsets.truncate(self._recovery_point)
         times.truncate(self._recovery_point)
+        if entries != (len(offsets), len(times)):
+            self._remove_indexes(segment)
         entry = offsets.last
         if entry is None:
             raise DamagedIndex("there is no entry to begin at")

@@ -78,7 +78,8 @@ class SyncJob:
             return True
         try:
             for segment, snapshot, _ in self.closed:
-                segments.write_indexes(segment, sync=True)
+                segments.prepare_indexes(segment, sync=True)
+                segments.publish_indexes(segment)
                 if snapshot is not None:
                     write_snapshot(segments, segment.next_offset, snapshot)
             segments.files.sync_folder(segments.folder)
