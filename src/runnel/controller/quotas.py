@@ -1,4 +1,4 @@
-"""Client quotas: how fast users, client ids and addresses may go. Stored and shown."""
+"""Client quotas: how fast users, client ids and addresses may go. Stored and shown; nobody is slowed yet."""
 
 import math
 from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""SCRAM credentials: how users prove to know a password. What is stored cannot be turned back into it."""
+"""SCRAM credentials: how users prove to know a password. What is stored cannot be turned back into it.
+
+Stored and shown; no listener asks for them yet.
+"""
 
 import hashlib
 import hmac
