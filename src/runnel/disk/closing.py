@@ -82,9 +82,10 @@ def _publish(log: AppendLog, *, sync: bool) -> None:
     segments = log.segments
     for segment in [*(segment for segment, _ in log.unsealed), segments.active]:
         segments.publish_indexes(segment)
-        if segment.size_bytes:
-            # Not the log's own open file: this runs in a thread.
-            segments.files.open(segments.path(segment, LOG)).datasync()
+        path = segments.path(segment, LOG)
+        if segment.size_bytes or segments.files.exists(path):
+            # Not the log's own open file: this runs in a thread. An empty one may be one that was cut.
+            segments.files.open(path).datasync()
     for segment, snapshot in log.unsealed:
         if snapshot is not None:
             write_snapshot(segments, segment.next_offset, snapshot, sync=sync)
