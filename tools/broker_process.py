@@ -8,7 +8,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -58,6 +58,22 @@ class BrokerProcess:
         sets = [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
         serve = ["serve", "--data-dir", str(self.data_dir), "--listen", self.bootstrap]
         return [str(Path(sys.executable).with_name("runnel")), *serve, *sets]
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The process stands still meanwhile, with no system call under way in any of its threads."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            while not all(state == "T" for state in self._thread_states()):
+                time.sleep(0.001)
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
+
+    def _thread_states(self) -> list[str]:
+        stats = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/stat")]
+        # The state follows the program's name, which stands in brackets and may hold anything.
+        return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
     def launch(self) -> None:
         """Start the process without waiting for it."""
