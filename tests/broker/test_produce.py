@@ -70,7 +70,8 @@ def test_one_bad_partition_does_not_spoil_the_others(tell):
         (9, -1, None, ErrorCode.INVALID_RECORD),
         (9, -1, b"", ErrorCode.INVALID_RECORD),
         (9, -1, batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
-        (9, -1, bytes(10), ErrorCode.CORRUPT_MESSAGE),
+        (9, -1, bytes(10), ErrorCode.INVALID_RECORD),
+        (9, -1, batch(b"a")[:-1], ErrorCode.INVALID_RECORD),
         (9, -1, batch(bytes(2_000_000)), ErrorCode.MESSAGE_TOO_LARGE),
         (6, -1, batch(b"a", compression=4), ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         (

@@ -60,8 +60,8 @@ def test_the_ordinary_batch_is_not_unpacked():
 
 
 @pytest.mark.parametrize("cut", [1, 30, 60, 70])
-def test_a_cut_off_batch_is_corrupt(cut):
-    assert refusal(build_batch(records())[:-cut]) is ErrorCode.CORRUPT_MESSAGE
+def test_a_cut_off_batch_is_refused_for_good(cut):
+    assert refusal(build_batch(records())[:-cut]) is ErrorCode.INVALID_RECORD
 
 
 def test_damage_is_corrupt():

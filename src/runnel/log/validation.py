@@ -97,20 +97,8 @@ def validate_copies(records: memoryview) -> list[ValidBatch]:
 
 def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
     """The header, once size and checksum say that this is one undamaged batch."""
+    header = _only_batch(records)
     size = len(records)
-    if size == 0:
-        raise Refused(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
-    if size > MAGIC_POSITION and 0 <= records[MAGIC_POSITION] < MAGIC:
-        raise Refused(
-            ErrorCode.INVALID_RECORD,
-            f"records of format {records[MAGIC_POSITION]} are not taken, only record batches of format 2",
-        )
-    header = read_header(records)
-    batch_size = header.batch_length + LENGTH_PREFIX_BYTES
-    if batch_size != size:
-        if batch_size > size:
-            raise CorruptBatch(f"the batch says {batch_size} bytes, {size} were sent")
-        raise Refused(ErrorCode.INVALID_RECORD, "a produce request may hold one batch per partition only")
     if size > config.max_message_bytes:
         raise Refused(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -130,6 +118,28 @@ def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
             ErrorCode.INVALID_RECORD,
             f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}",
         )
+    return header
+
+
+def _only_batch(records: memoryview) -> BatchHeader:
+    """The header, if what was sent is one whole batch and nothing else."""
+    size = len(records)
+    if size == 0:
+        raise Refused(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
+    if size > MAGIC_POSITION and 0 <= records[MAGIC_POSITION] < MAGIC:
+        raise Refused(
+            ErrorCode.INVALID_RECORD,
+            f"records of format {records[MAGIC_POSITION]} are not taken, only record batches of format 2",
+        )
+    if size < HEADER_BYTES:
+        raise Refused(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
+    header = read_header(records)
+    batch_size = header.batch_length + LENGTH_PREFIX_BYTES
+    if batch_size > size:
+        # Not damage on the way, which sending it again could mend: a producer that cannot count.
+        raise Refused(ErrorCode.INVALID_RECORD, f"the batch says {batch_size} bytes, {size} were sent")
+    if batch_size < size:
+        raise Refused(ErrorCode.INVALID_RECORD, "a produce request may hold one batch per partition only")
     return header
 
 
