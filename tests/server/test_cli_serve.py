@@ -125,3 +125,11 @@ def test_a_folder_of_another_node_is_refused_in_one_sentence(run, tmp_path):
     outcome = run("serve", "-d", str(tmp_path / "data"), "-l", "127.0.0.1:0", "--node-id", "7")
     assert (outcome.code, outcome.out) == (1, "")
     assert "belongs to node 1, and this is node 7" in outcome.err and outcome.err.count("\n") == 1
+
+
+def test_it_may_open_as_many_files_as_the_system_allows(tmp_path):
+    with serving(tmp_path) as (_, process):
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]
+    soft, hard = line.split()[3:5]
+    assert soft == hard

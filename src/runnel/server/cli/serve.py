@@ -117,6 +117,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     import signal
 
     from runnel.server.node import Node
+    from runnel.server.process import raise_descriptor_limit, settle_memory
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -129,8 +130,10 @@ async def _serve(static: "Mapping[str, str]") -> None:
 
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_signal_handler(signal.SIGINT, stop_or_give_up)
+    raise_descriptor_limit()
     node = Node(static)
     await _start(node)
+    settle_memory()
     print(f"runnel listens at {node.bootstrap_servers}", flush=True)
     print(f"data is in {node.data_folder}", flush=True)
     print("stop with Ctrl-C", flush=True)
