@@ -56,7 +56,7 @@ sim: $(STAMP) ## made-up worlds of crashes, power cuts and full disks, each repe
 bench: $(STAMP) ## Runnel and Apache Kafka side by side; writes docs/BENCHMARKS.md (QUICK=1 for a short look)
 	$(BIN)/python -m tools.bench $(if $(QUICK),--quick) $(ARGS)
 
-conformance: $(STAMP) ## judgement of strangers: Kafka's own tools and franz-go's tests; writes docs/CONFORMANCE.md
+conformance: $(STAMP) ## judgement of strangers: Kafka's tools, franz-go's tests, Kafka itself; writes docs/CONFORMANCE.md
 	$(BIN)/python -m tools.conformance $(ARGS)
 
 crash: $(STAMP) ## kill -9 under load, power cuts, a full disk; nothing acknowledged may be lost (ROUNDS=200)

@@ -1,4 +1,4 @@
-"""Runs Apache Kafka's command-line tools and franz-go's integration tests, and reads their verdicts."""
+"""Runs test suites that others wrote, and reads their verdicts."""
 
 import json
 import os
@@ -7,7 +7,18 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools.bench.systems import Kafka
+from tools.broker_process import BrokerProcess
+from tools.twin.interview import interview
+
 KIT_VARIABLE = "RUNNEL_CONFORMANCE_KIT"
+LIBRDKAFKA_VARIABLE = "RUNNEL_LIBRDKAFKA_TESTS"
+"""The folder `tests` of librdkafka's source, in which `make build` was run."""
+
+LIBRDKAFKA_TEST = re.compile(r"_TEST\((\d{4}_\w+),\s*([A-Z_0-9| ]+)")
+LIBRDKAFKA_LEFT_OUT = re.compile(r"share_consumer|^8")
+"""Tests of a feature that we do not have and that would wait for it, and those that wait for a person."""
+LIBRDKAFKA_TEST_TIMEOUT_S = 900
 
 
 @dataclass(slots=True)
@@ -67,3 +78,69 @@ def franz_go(kit: Path, bootstrap: str, records: int, scratch: Path, only: str =
         # A test that began and never ended was cut off by the time limit: that is a failure too.
         {"pass": verdict.passed, "skip": verdict.skipped}.get(action, verdict.failed).append(test)
     return verdict
+
+
+def twin(kit: Path, scratch: Path, settings: dict[str, str]) -> Verdict:
+    """Our own questions, judged by Apache Kafka: the same to both, and the answers compared."""
+    what = "questions that Runnel and Apache Kafka 4.3 are asked in every version of the protocol"
+    verdict = Verdict("Answers like Apache Kafka's", what)
+    kafka = Kafka(kit / "kafka-peer.sh").launch(scratch / "kafka")
+    try:
+        with BrokerProcess(scratch / "twin", settings) as broker:
+            questions = interview(broker.port, kafka.port)
+    finally:
+        kafka.stop()
+    for question, differences in questions.items():
+        (verdict.failed if differences else verdict.passed).append(question)
+        for difference in differences[:1]:
+            print(f"  {difference}")
+    return verdict
+
+
+def librdkafka(folder: Path, scratch: Path, only: str = "") -> Verdict:
+    """The tests of the C client that confluent-kafka and kcat are made of, each in a process of its own."""
+    verdict = Verdict("librdkafka", "the integration tests of librdkafka, built from its source")
+    with BrokerProcess(scratch / "librdkafka", {"num.partitions": "4"}) as broker:
+        settings = scratch / "librdkafka.conf"
+        settings.write_text(f"bootstrap.servers={broker.bootstrap}\n")
+        for test in _librdkafka_tests(folder, only):
+            if LIBRDKAFKA_LEFT_OUT.search(test):
+                verdict.skipped.append(test)
+                continue
+            # Some of these tests are about milliseconds: a busy machine gets a second chance.
+            passes = any(_librdkafka_passes(folder, test, settings) for _ in range(2))
+            print(f"  {'PASS' if passes else 'FAIL'} {test}", flush=True)
+            (verdict.passed if passes else verdict.failed).append(test)
+    return verdict
+
+
+def _librdkafka_tests(folder: Path, only: str) -> list[str]:
+    """The names of all tests that need a broker."""
+    table = " ".join((folder / "test.c").read_text().split("struct test tests[]")[1].split("};")[0].split())
+    found = LIBRDKAFKA_TEST.findall(table)
+    return [name for name, flags in found if "LOCAL" not in flags and re.search(only, name)]
+
+
+def _librdkafka_passes(folder: Path, test: str, settings: Path) -> bool:
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": "../src:../src-cpp",
+        "RDKAFKA_TEST_CONF": str(settings),
+        "TEST_KAFKA_VERSION": "4.3.0",
+        "TESTS": test,
+    }
+    command = ["./test-runner", "-L", "-p1"]
+    try:
+        with settings.with_suffix(".log").open("wb") as log:
+            done = subprocess.run(
+                command,
+                cwd=folder,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                timeout=LIBRDKAFKA_TEST_TIMEOUT_S,
+                check=False,
+            )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0
