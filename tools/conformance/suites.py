@@ -13,7 +13,7 @@ from tools.twin.interview import interview
 
 KIT_VARIABLE = "RUNNEL_CONFORMANCE_KIT"
 LIBRDKAFKA_VARIABLE = "RUNNEL_LIBRDKAFKA_TESTS"
-"""The folder `tests` of librdkafka's source, in which `make build` was run."""
+"""The folder of librdkafka's own test program, ready to run."""
 
 LIBRDKAFKA_TEST = re.compile(r"_TEST\((\d{4}_\w+),\s*([A-Z_0-9| ]+)")
 LIBRDKAFKA_LEFT_OUT = re.compile(r"share_consumer|^8")
@@ -99,7 +99,7 @@ def twin(kit: Path, scratch: Path, settings: dict[str, str]) -> Verdict:
 
 def librdkafka(folder: Path, scratch: Path, only: str = "") -> Verdict:
     """The tests of the C client that confluent-kafka and kcat are made of, each in a process of its own."""
-    verdict = Verdict("librdkafka", "the integration tests of librdkafka, built from its source")
+    verdict = Verdict("librdkafka", "the integration tests of librdkafka")
     with BrokerProcess(scratch / "librdkafka", {"num.partitions": "4"}) as broker:
         settings = scratch / "librdkafka.conf"
         settings.write_text(f"bootstrap.servers={broker.bootstrap}\n")
