@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.compat.librdkafka import consumer, poll_until, read_all, send, take
 
@@ -69,6 +69,22 @@ def test_a_too_large_message_is_refused_and_the_next_one_taken(bootstrap, make_t
         producer.produce(topic, value, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(20) == 0
     assert [error and error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE, None]
+
+
+def test_a_bad_record_is_told_from_those_that_shared_its_batch(bootstrap, make_topic) -> None:
+    topic = make_topic(cleanup_policy="compact")
+    errors: dict[bytes, str] = {}
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1000})
+
+    def delivered(error: KafkaError, message: Message) -> None:
+        errors[message.value()] = error.name()
+
+    # With a single culprit librdkafka does not tell them apart.
+    for value, key in ((b"good", b"key"), (b"bad", None), (b"also good", b"key"), (b"also bad", None)):
+        producer.produce(topic, key=key, value=value, on_delivery=delivered)
+    assert producer.flush(30) == 0
+    good, bad = "_INVALID_DIFFERENT_RECORD", "INVALID_RECORD"
+    assert errors == {b"good": good, b"bad": bad, b"also good": good, b"also bad": bad}
 
 
 def test_seek_by_time_is_exact(bootstrap, topic) -> None:
