@@ -181,9 +181,13 @@ class Connection:
             self._is_stalled = True
         elif position < end and not impossible:
             self._keep_incomplete(buffer[position:end])
-        self._flush()
         if impossible and not self._is_stalled:
+            self._flush()
             self.close(impossible, warn=True)
+        else:
+            # Sent when all connections that are readable now were served: a peer that wakes up to many
+            # answers sends many requests, which then cost one receive, one write and one send.
+            self._answer_ready()
 
     def _serve_frames(self, frames: list[memoryview]) -> int:
         """Hand frames to the service until one holds the line; returns how many were taken."""
