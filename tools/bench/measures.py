@@ -13,7 +13,8 @@ from tools.bench.systems import Meter, Running
 Numbers = dict[str, float]
 Shape = dict[str, Any]
 
-WARM_UP_S = 1.5
+WARM_UP_S = 6.0
+"""Long enough for a JVM to compile what it runs most; shorter ones flatter us."""
 
 
 @dataclass(slots=True)
