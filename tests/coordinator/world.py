@@ -5,7 +5,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from runnel.coordinator.contract import Answer, CancelTimer, Decision, Moment, SetTimer, Timer, client_error
+from runnel.coordinator.contract import (
+    Answer,
+    CancelTimer,
+    Decision,
+    Moment,
+    Place,
+    SetTimer,
+    Timer,
+    client_error,
+)
 from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.settings import GroupSettings
@@ -47,12 +56,12 @@ def durable(group: Group) -> object:
     return head, members, group.offsets
 
 
-def load(shard: GroupShard, log: list[LogRecord]) -> GroupShard:
-    """Replay a log into a shard."""
-    for key, value in log:
+def load(shard: GroupShard, log: list[LogRecord], first_offset: int = 0) -> GroupShard:
+    """Replay a log, or a part of it, into a shard."""
+    for offset, (key, value) in enumerate(log, first_offset):
         record = read_record(shard.record_types, key, value)
         assert isinstance(record, CoordinatorRecord)
-        shard.replay(record.key, record.value)
+        shard.replay(record.key, record.value, Place(offset))
     return shard
 
 
@@ -140,13 +149,14 @@ class World:
 
     def _append(self, decision: Decision[Any]) -> None:
         written: list[LogRecord] = []
-        for record in decision.records:
+        first_offset = len(self.log)
+        for offset, record in enumerate(decision.records, first_offset):
             value = None if record.value is None else encode_value(record.value, record.version)
             written.append((encode_key(record.key), value))
-            self.shard.replay(record.key, record.value)
+            self.shard.replay(record.key, record.value, Place(offset))
             self.on_record(CoordinatorRecord(record.key, record.value))
         self.log += written
-        load(self.twin, written)
+        load(self.twin, written, first_offset)
         for record in decision.records:
             self._compare(record.key)
 

@@ -143,6 +143,13 @@ class Coordinators:
             if driver.is_loaded:
                 driver.run(driver.shard.forget_topics(names))
 
+    def transaction_ended(self, index: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """The end of a transaction was appended to this partition: the offsets in it count, or never did."""
+        driver = self._drivers.get(index)
+        # One that is not loaded yet finds the end in the log.
+        if driver is not None and self._is_current(driver):
+            driver.transaction_ended(producer_id, producer_epoch, is_commit)
+
     def _driver(self, index: int) -> GroupDriver:
         driver = self._drivers.get(index)
         if driver is not None and self._is_current(driver):

@@ -3,6 +3,7 @@
 The order is what makes a shard trustworthy (see `runnel.coordinator.contract`):
 
     effects → batch into the log → replay → resume → the reply, held back until the log's end is committed
+                                                     and `committed`, likewise
 
 A batch is written at once, not at the end of the turn. So when the log refuses it, the shard has not changed
 and nobody has read what is not there; and when it is taken, the turn's next request already sees it.
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from runnel.batch.build import build_batch
+from runnel.batch.header import NO_PRODUCER
 from runnel.batch.records import Record
 from runnel.broker.deferred import Deferred
 from runnel.broker.partition import Partition
@@ -22,9 +24,11 @@ from runnel.coordinator.contract import (
     Decision,
     Moment,
     NewRecord,
+    Place,
     SetTimer,
     Shard,
     Timer,
+    WhenCommitted,
     client_error,
 )
 from runnel.model.errors import ErrorCode, Refusal
@@ -74,6 +78,24 @@ class _Held:
             self._timer.cancel()
             self._timer = None
             self._deferred.complete(outcome)
+
+
+class _Awaited:
+    """A shard that is told once when all it knew at some time is committed."""
+
+    __slots__ = ("_tell", "end_offset")
+
+    def __init__(self, end_offset: int, tell: Callable[[], None]) -> None:
+        self.end_offset = end_offset
+        self._tell: Callable[[], None] | None = tell
+
+    def committed(self) -> None:
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell()
+
+    def failed(self, refusal: Refusal) -> None:
+        self._tell = None
 
 
 class ShardDriver(Generic[AnyShard]):
@@ -157,7 +179,14 @@ class ShardDriver(Generic[AnyShard]):
         """Carry out a decision that nobody waits for."""
         self._carry_out(decision)
 
+    def transaction_ended(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """The end of a transaction was just appended to the partition."""
+        if self.is_loaded:
+            self._end_offset = self.partition.log.end_offset
+            self.shard.replay_end(producer_id, producer_epoch, is_commit)
+
     def _carry_out(self, decision: Decision[Any]) -> ErrorCode | None:
+        awaited: list[Any] = []
         for effect in decision.effects:
             match effect:
                 case SetTimer(timer, delay_ms):
@@ -166,25 +195,35 @@ class ShardDriver(Generic[AnyShard]):
                     self._cancel_timer(timer)
                 case Answer(waiter, response):
                     self._answer(waiter, response)
+                case WhenCommitted(token):
+                    awaited.append(token)
         error = self._append(decision) if decision.records else None
         if decision.then is not None:
             seen = None if error is None else client_error(error)
             self._carry_out(self.shard.resume(decision.then, seen, self.now()))
+        if error is None:
+            for token in awaited:
+                self.partition.when_committed(_Awaited(self._end_offset, partial(self._committed, token)))
         return error
 
     def _append(self, decision: Decision[Any]) -> ErrorCode | None:
         now_ms = self._clock.now_ms()
+        producer_id, producer_epoch = decision.stamp or (NO_PRODUCER, -1)
         for records in _batches(decision):
             batch = build_batch(
-                (_record(record, now_ms) for record in records), compression=self._compression
+                (_record(record, now_ms) for record in records),
+                compression=self._compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=decision.stamp is not None,
             )
             try:
                 staged = self.partition.append_now(batch)
             except Refusal as refusal:
                 return refusal.error
             self._end_offset = staged.last_offset + 1
-            for record in records:
-                self.shard.replay(record.key, record.value)
+            for offset, record in enumerate(records, staged.base_offset):
+                self.shard.replay(record.key, record.value, Place(offset, producer_id, producer_epoch))
         return None
 
     def _answer(self, waiter: int, response: Any) -> None:
@@ -210,6 +249,10 @@ class ShardDriver(Generic[AnyShard]):
         handle = self._running.pop(timer, None)
         if handle is not None:
             handle.cancel()
+
+    def _committed(self, token: Any) -> None:
+        if self.is_loaded:
+            self._carry_out(self.shard.committed(token, self.now()))
 
     def _fired(self, timer: Timer) -> None:
         if self._running.pop(timer, None) is not None:

@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import BatchHeader, crc_is_valid, read_header
+from runnel.batch.header import NO_PRODUCER, BatchHeader, crc_is_valid, read_header
 from runnel.batch.records import iterate_records
 from runnel.broker.shard_driver import ShardDriver
+from runnel.coordinator.contract import Place
 from runnel.model.errors import Refusal
 from runnel.ports.clock import TimerHandle, Timers
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
@@ -99,18 +101,26 @@ class ShardLoading:
 def _replay(driver: ShardDriver[Any], header: BatchHeader, batch: memoryview) -> None:
     """Replay a batch. One that is damaged is skipped: most of what it told is told again by a later one."""
     name = driver.partition.name
-    if header.is_control:
-        return
     if not crc_is_valid(batch, 0, header):
         log.error("%s: the batch at %d is damaged, and skipped", name, header.base_offset)
         return
+    shard = driver.shard
+    producer_id, producer_epoch = NO_PRODUCER, -1
+    if header.is_transactional:
+        producer_id, producer_epoch = header.producer_id, header.producer_epoch
     try:
+        if header.is_control:
+            marker = read_end_marker(batch)
+            if marker is not None:
+                shard.replay_end(producer_id, producer_epoch, marker.committed)
+            return
         for stored in iterate_records(batch):
             if stored.key is None:
                 continue
-            record = read_record(driver.shard.record_types, stored.key, stored.value)
+            record = read_record(shard.record_types, stored.key, stored.value)
             if isinstance(record, CoordinatorRecord):
-                driver.shard.replay(record.key, record.value)
+                place = Place(stored.offset, producer_id, producer_epoch)
+                shard.replay(record.key, record.value, place)
             else:
                 log.warning("%s: the record at %d is of another release: %s", name, stored.offset, record)
     except (CorruptBatch, MalformedMessage) as damage:

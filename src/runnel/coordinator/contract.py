@@ -8,7 +8,8 @@ the same way:
                                              │ 2. records   into the log as one batch, then `replay` of each
                                              │ 3. then      to `resume`, with the log's error if it refused
                                              ▼ 4. reply     to the caller
-    loading ──▶ `replay` of every record in the log ──▶ `loaded`
+                                               later        to `committed`, where WhenCommitted asked for it
+    loading ──▶ `replay` of every record in the log, `replay_end` of every transaction's end ──▶ `loaded`
 
 1. Durable state changes by `replay` and by nothing else, and only with records that the log has taken. So a
    log that refuses needs no undoing: it is as if the question had not been asked.
@@ -17,6 +18,8 @@ the same way:
 3. No answer leaves before every record that the shard could have read is committed: an answer never rests on
    a tail that another leader may not have.
 4. Time, identities and waiting requests come in as values. A shard has no clock, no randomness, no callbacks.
+5. Records that belong to a producer's transaction say so by their place. What they mean before its end is the
+   shard's affair; the end stands in the log as well, and comes by `replay_end`.
 """
 
 from dataclasses import dataclass, field
@@ -68,7 +71,32 @@ class Answer:
     response: Message
 
 
-Effect = SetTimer | CancelTimer | Answer
+@dataclass(slots=True)
+class WhenCommitted:
+    """Call `committed` with this token once all that the shard knows is committed, this decision included.
+
+    If the log refuses the decision's records, or can no longer commit them, it is not called.
+    """
+
+    token: Any
+
+
+Effect = SetTimer | CancelTimer | Answer | WhenCommitted
+
+
+class ProducerStamp(NamedTuple):
+    """The producer in whose transaction records are written on its behalf."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class Place(NamedTuple):
+    """Where a record stands in the log, and in whose transaction; outside of one the producer is -1."""
+
+    offset: int
+    producer_id: int = -1
+    producer_epoch: int = -1
 
 
 @dataclass(slots=True)
@@ -91,6 +119,8 @@ class Decision(Generic[Reply]):
     records: list[NewRecord] = field(default_factory=list)
     is_atomic: bool = True
     """All records stand in one batch; a clean-up that can stop halfway may be split."""
+    stamp: ProducerStamp | None = None
+    """Whose transaction the records are part of: they come into force by its end."""
     then: Any = None
     """What `resume` needs to know once the log has taken or refused the records."""
 
@@ -103,6 +133,9 @@ class Decision(Generic[Reply]):
     def answer(self, waiter: int, response: Message) -> None:
         self.effects.append(Answer(waiter, response))
 
+    def when_committed(self, token: Any) -> None:
+        self.effects.append(WhenCommitted(token))
+
 
 class Shard(Protocol):
     """What every coordinator offers its driver besides its own requests."""
@@ -110,12 +143,20 @@ class Shard(Protocol):
     record_types: RecordTypes
     """The kinds of records it keeps."""
 
-    def replay(self, key: Data, value: Data | None) -> None:
-        """The log holds this record: the only way durable state changes."""
+    def replay(self, key: Data, value: Data | None, place: Place) -> None:
+        """The log holds this record there: the only way durable state changes, besides `replay_end`."""
+        ...
+
+    def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """The log holds the end of this producer's transaction."""
         ...
 
     def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
         """The log took the records of a decision, or refused them with `error`."""
+        ...
+
+    def committed(self, token: Any, now: Moment) -> Decision[None]:
+        """What a WhenCommitted with this token waited for is committed."""
         ...
 
     def fired(self, timer: Timer, now: Moment) -> Decision[None]: ...

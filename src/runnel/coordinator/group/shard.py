@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment, Timer
+from runnel.coordinator.contract import Decision, Moment, Place, Timer
 from runnel.coordinator.group import describe, expiry, offsets
 from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.group import Group
@@ -84,8 +84,8 @@ class GroupShard:
     def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
         return describe.list_groups(self.groups, states, types)
 
-    def replay(self, key: Data, value: Data | None) -> None:
-        """The log holds this record: the only way durable state changes."""
+    def replay(self, key: Data, value: Data | None, place: Place) -> None:
+        """The log holds this record there: the only way durable state changes, besides `replay_end`."""
         match key, value:
             case OffsetCommitKey(), OffsetCommitValue() | None:
                 replay_offset(self.groups, key, value)
@@ -93,6 +93,13 @@ class GroupShard:
                 replay_group(self.groups, key, value)
             case _:
                 raise TypeError(f"{type(key).__name__} is no record of groups")
+
+    def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """The log holds the end of this producer's transaction."""
+
+    def committed(self, token: Any, now: Moment) -> Decision[None]:
+        """Groups wait for nothing but their answers, which the driver holds back."""
+        raise TypeError(f"{type(token).__name__} is nothing that groups wait for")
 
     def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
         """The log took the records of a decision, or refused them."""
