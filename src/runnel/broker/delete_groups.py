@@ -1,9 +1,9 @@
 """DeleteGroups: remove groups without members, and their offsets."""
 
 from runnel.broker.context import Context
-from runnel.broker.coordinators import gather
 from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
+from runnel.broker.shards import gather
 from runnel.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 

@@ -1,9 +1,9 @@
 """DescribeGroups: groups, their members, and what these were assigned."""
 
 from runnel.broker.context import Context
-from runnel.broker.coordinators import gather
 from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
+from runnel.broker.shards import gather
 from runnel.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from runnel.model.errors import ErrorCode
 

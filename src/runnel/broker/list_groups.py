@@ -1,9 +1,9 @@
 """ListGroups: all groups that this node coordinates."""
 
 from runnel.broker.context import Context
-from runnel.broker.coordinators import gather
 from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
+from runnel.broker.shards import gather
 from runnel.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from runnel.model.errors import ErrorCode, Refused
 

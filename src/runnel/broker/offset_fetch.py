@@ -1,9 +1,9 @@
 """OffsetFetch: how far groups have come."""
 
 from runnel.broker.context import Context
-from runnel.broker.coordinators import gather
 from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
+from runnel.broker.shards import gather
 from runnel.controller.image import MetadataImage
 from runnel.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -24,6 +24,7 @@ from runnel.coordinator.contract import (
     Decision,
     Moment,
     NewRecord,
+    Order,
     Place,
     SetTimer,
     Shard,
@@ -109,6 +110,7 @@ class ShardDriver(Generic[AnyShard]):
         timers: Timers,
         commit_timeout_ms: int,
         compression: int,
+        carry_out_order: Callable[[Order], None] | None = None,
     ) -> None:
         self.shard = shard
         self.partition = partition
@@ -117,6 +119,7 @@ class ShardDriver(Generic[AnyShard]):
         self._timers = timers
         self._commit_timeout_ms = commit_timeout_ms
         self._compression = compression
+        self._carry_out_order = carry_out_order
         self._end_offset = partition.log.end_offset
         """Behind the last record that the shard has seen."""
         self._running: dict[Timer, TimerHandle] = {}
@@ -197,6 +200,9 @@ class ShardDriver(Generic[AnyShard]):
                     self._answer(waiter, response)
                 case WhenCommitted(token):
                     awaited.append(token)
+                case Order():
+                    assert self._carry_out_order is not None, f"nobody carries out {effect}"
+                    self._carry_out_order(effect)
         error = self._append(decision) if decision.records else None
         if decision.then is not None:
             seen = None if error is None else client_error(error)

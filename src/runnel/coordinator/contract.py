@@ -81,7 +81,13 @@ class WhenCommitted:
     token: Any
 
 
-Effect = SetTimer | CancelTimer | Answer | WhenCommitted
+class Order:
+    """What only one kind of shard asks of the world; whoever makes its driver says who does it."""
+
+    __slots__ = ()
+
+
+Effect = SetTimer | CancelTimer | Answer | WhenCommitted | Order
 
 
 class ProducerStamp(NamedTuple):
@@ -135,6 +141,9 @@ class Decision(Generic[Reply]):
 
     def when_committed(self, token: Any) -> None:
         self.effects.append(WhenCommitted(token))
+
+    def order(self, order: Order) -> None:
+        self.effects.append(order)
 
 
 class Shard(Protocol):
