@@ -124,7 +124,8 @@ class Churn:
         if group is not None:
             assert group.generation >= self.last_live_generation, "the generation went back"
             self.last_live_generation = group.generation
-            known = {partition: mark.offset for partition, mark in group.offsets.get("t", {}).items()}
+            marks = self.world.shard.offsets.of(GROUP).committed.get("t", {})
+            known = {partition: mark.offset for partition, mark in marks.items()}
             assert known == self.committed, "an offset moved without a commit"
             assert group.joining.keys() <= group.members.keys()
             assert group.syncing.keys() <= group.members.keys()

@@ -5,8 +5,9 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.coordinator.group.group import CommittedOffset, Group
+from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.member import Member, Protocols, select_protocol
+from runnel.coordinator.group.offset_store import CommittedOffset
 from runnel.coordinator.group.records import (
     empty_record,
     group_tombstone,
@@ -20,7 +21,7 @@ from runnel.coordinator.group.subscription import topic_names
 from runnel.model.ids import NO_ID
 from runnel.schemas.coordinator import encode_key, encode_value
 from tests.coordinator.talk import subscription
-from tests.coordinator.world import LogRecord, durable, load
+from tests.coordinator.world import durable, load, logged
 
 TOPIC_ID = bytes(range(16))
 
@@ -98,22 +99,17 @@ records = st.one_of(
 
 @given(st.lists(records, max_size=30), st.booleans())
 def test_a_compacted_log_tells_the_same(history: list, keeps_tombstones: bool) -> None:
-    log: list[LogRecord] = [
-        (encode_key(each.key), None if each.value is None else encode_value(each.value, each.version))
-        for each in history
-    ]
+    log = [logged(offset, each) for offset, each in enumerate(history)]
     compacted = [
-        (key, value)
-        for place, (key, value) in enumerate(log)
-        if all(key != later for later, _ in log[place + 1 :]) and (keeps_tombstones or value is not None)
+        entry
+        for entry in log
+        if all(entry.key != later.key for later in log[entry.offset + 1 :])
+        and (keeps_tombstones or entry.value is not None)
     ]
-    whole = load(GroupShard(GroupSettings()), log).groups
-    short = load(GroupShard(GroupSettings()), compacted).groups
-    # A group of which only tombstones tell may linger as an empty shell: nothing of it was to be kept.
-    shell = durable(Group("nobody"))
+    whole = load(GroupShard(GroupSettings()), log)
+    short = load(GroupShard(GroupSettings()), compacted)
     for group_id in ("g", "h"):
-        told = [durable(groups[group_id]) if group_id in groups else shell for groups in (whole, short)]
-        assert told[0] == told[1]
+        assert durable(whole, group_id) == durable(short, group_id)
 
 
 @given(st.lists(st.text(max_size=9).filter(str.isascii), max_size=4), st.binary(max_size=9))

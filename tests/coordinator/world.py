@@ -3,14 +3,16 @@
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from runnel.coordinator.contract import (
     Answer,
     CancelTimer,
     Decision,
     Moment,
+    NewRecord,
     Place,
+    ProducerStamp,
     SetTimer,
     Timer,
     client_error,
@@ -27,11 +29,26 @@ from runnel.schemas.group import GroupMetadataKey
 START_MS = 1_000_000
 """The wall clock at the beginning; the steady clock begins at 0."""
 
-LogRecord = tuple[bytes, bytes | None]
+
+class Logged(NamedTuple):
+    """A record in the log; one without a key is the end of its producer's transaction."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    stamp: ProducerStamp | None = None
+    is_commit: bool = False
 
 
-def durable(group: Group) -> object:
+def logged(offset: int, record: NewRecord, stamp: ProducerStamp | None = None) -> Logged:
+    value = None if record.value is None else encode_value(record.value, record.version)
+    return Logged(offset, encode_key(record.key), value, stamp)
+
+
+def durable(shard: GroupShard, group_id: str) -> object:
     """What of a group must survive: its last stored generation and its offsets."""
+    # A group of which only tombstones tell may linger as an empty shell: nothing of it was to be kept.
+    group = shard.groups.get(group_id, Group(group_id))
     members = [
         (
             member.id,
@@ -53,15 +70,19 @@ def durable(group: Group) -> object:
         group.leader,
         group.state_since_ms,
     )
-    return head, members, group.offsets
+    return head, members, shard.offsets.of(group_id)
 
 
-def load(shard: GroupShard, log: list[LogRecord], first_offset: int = 0) -> GroupShard:
+def load(shard: GroupShard, log: list[Logged]) -> GroupShard:
     """Replay a log, or a part of it, into a shard."""
-    for offset, (key, value) in enumerate(log, first_offset):
-        record = read_record(shard.record_types, key, value)
+    for entry in log:
+        producer = entry.stamp or ProducerStamp(-1, -1)
+        if entry.key is None:
+            shard.replay_end(*producer, entry.is_commit)
+            continue
+        record = read_record(shard.record_types, entry.key, entry.value)
         assert isinstance(record, CoordinatorRecord)
-        shard.replay(record.key, record.value, Place(offset))
+        shard.replay(record.key, record.value, Place(entry.offset, *producer))
     return shard
 
 
@@ -71,7 +92,7 @@ class World:
 
     settings: GroupSettings = field(default_factory=GroupSettings)
     now_ms: int = 0
-    log: list[LogRecord] = field(default_factory=list)
+    log: list[Logged] = field(default_factory=list)
     log_refuses: ErrorCode | None = None
     answers: dict[int, Any] = field(default_factory=dict)
     """Waiter → the response that it got."""
@@ -144,28 +165,29 @@ class World:
         self.twin = load(GroupShard(self.settings), self.log)
         self.carry_out(self.shard.loaded(self.now()))
 
+    def end_transaction(self, producer: ProducerStamp, is_commit: bool) -> None:
+        """The transaction coordinator writes the end of a transaction into the shard's log."""
+        self.log.append(Logged(len(self.log), None, None, producer, is_commit))
+        self.shard.replay_end(*producer, is_commit)
+        load(self.twin, self.log[-1:])
+
     def id_of(self, topic: str) -> bytes:
         return NO_ID
 
     def _append(self, decision: Decision[Any]) -> None:
-        written: list[LogRecord] = []
         first_offset = len(self.log)
         for offset, record in enumerate(decision.records, first_offset):
-            value = None if record.value is None else encode_value(record.value, record.version)
-            written.append((encode_key(record.key), value))
-            self.shard.replay(record.key, record.value, Place(offset))
+            self.log.append(logged(offset, record, decision.stamp))
+            self.shard.replay(record.key, record.value, Place(offset, *(decision.stamp or (-1, -1))))
             self.on_record(CoordinatorRecord(record.key, record.value))
-        self.log += written
-        load(self.twin, written, first_offset)
+        load(self.twin, self.log[first_offset:])
         for record in decision.records:
             self._compare(record.key)
 
     def _compare(self, key: Any) -> None:
         """A shard that loads the log knows all that the one which wrote it must not forget."""
-        live, stored = self.shard.groups.get(key.group), self.twin.groups.get(key.group)
-        assert (live is None) == (stored is None), f"{key.group} lives in one shard only"
-        if live is None or stored is None:
-            return
-        assert live.offsets == stored.offsets
+        lives, is_stored = key.group in self.shard.groups, key.group in self.twin.groups
+        assert lives == is_stored, f"{key.group} lives in one shard only"
+        assert self.shard.offsets.of(key.group) == self.twin.offsets.of(key.group)
         if isinstance(key, GroupMetadataKey):
-            assert durable(live) == durable(stored)
+            assert durable(self.shard, key.group) == durable(self.twin, key.group)

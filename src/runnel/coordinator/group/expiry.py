@@ -6,12 +6,15 @@ The retention of an offset begins
 * in an Empty group: when the group became empty;
 * in a Stable group of consumers: when it was committed, if no member subscribes to its topic;
 * in a group that rebalances, or of another protocol type: never.
+
+An offset that an open transaction may still change does not expire, nor does its group.
 """
 
 from collections.abc import Collection, Iterable
 
 from runnel.coordinator.contract import Decision, Moment, NewRecord
-from runnel.coordinator.group.group import CONSUMER_PROTOCOL, CommittedOffset, Group, GroupState
+from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Group, GroupState
+from runnel.coordinator.group.offset_store import CommittedOffset, GroupOffsets, OffsetStore
 from runnel.coordinator.group.records import group_tombstone, offset_tombstone
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.subscription import subscribed_topics
@@ -19,20 +22,23 @@ from runnel.messages.delete_groups import DeletableGroupResult
 from runnel.model.errors import ErrorCode
 
 
-def expire(groups: Iterable[Group], settings: GroupSettings, now: Moment) -> Decision[None]:
+def expire(
+    groups: Iterable[Group], store: OffsetStore, settings: GroupSettings, now: Moment
+) -> Decision[None]:
     """Remove everything of these groups whose time has come."""
     records: list[NewRecord] = []
     for group in groups:
-        expired = list(_expired(group, settings, now.wall_ms))
+        offsets = store.of(group.id)
+        expired = _expired(group, offsets, settings, now.wall_ms)
         records += expired
-        is_bare = len(expired) == sum(len(partitions) for partitions in group.offsets.values())
+        is_bare = len(expired) == sum(map(len, offsets.committed.values())) and not offsets.pending
         if is_bare and group.state is GroupState.EMPTY and not group.pending:
             records.append(group_tombstone(group.id))
     return Decision(records=records, is_atomic=False)
 
 
 def delete_groups(
-    groups: dict[str, Group], group_ids: Collection[str]
+    groups: dict[str, Group], store: OffsetStore, group_ids: Collection[str]
 ) -> Decision[list[DeletableGroupResult]]:
     """Remove groups that have no members, with their offsets; the group itself goes last."""
     results: list[DeletableGroupResult] = []
@@ -45,25 +51,27 @@ def delete_groups(
             error = ErrorCode.NON_EMPTY_GROUP
         else:
             error = ErrorCode.NONE
-            records += [offset_tombstone(group_id, topic, index) for topic, index, _ in group.all_committed()]
+            records += [
+                offset_tombstone(group_id, topic, index) for topic, index in store.of(group_id).partitions()
+            ]
             records.append(group_tombstone(group_id))
         results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
     return Decision(results, records=records, is_atomic=False)
 
 
-def forget_topics(groups: dict[str, Group], topics: Collection[str]) -> Decision[None]:
-    """These topics are gone, and with them all that was committed in them."""
+def forget_topics(store: OffsetStore, topics: Collection[str]) -> Decision[None]:
+    """These topics are gone, and with them all that was committed in them, or is about to be."""
     records = [
-        offset_tombstone(group.id, topic, partition)
-        for group in groups.values()
+        offset_tombstone(group_id, topic, partition)
+        for group_id, offsets in store.groups()
         for topic in topics
-        for partition in group.offsets.get(topic, ())
+        for partition in offsets.partitions_of(topic)
     ]
     return Decision(records=records, is_atomic=False)
 
 
-def _expired(group: Group, settings: GroupSettings, now_ms: int) -> list[NewRecord]:
-    if not group.offsets:
+def _expired(group: Group, offsets: GroupOffsets, settings: GroupSettings, now_ms: int) -> list[NewRecord]:
+    if not offsets.committed:
         return []
     topics = frozenset[str]()
     if group.protocol_type is not None and group.state is not GroupState.EMPTY:
@@ -75,8 +83,10 @@ def _expired(group: Group, settings: GroupSettings, now_ms: int) -> list[NewReco
         topics = known
     return [
         offset_tombstone(group.id, topic, partition)
-        for topic, partition, committed in group.all_committed()
-        if topic not in topics and _is_over(group, committed, settings.offsets_retention_ms, now_ms)
+        for topic, partition, committed in offsets.all_committed()
+        if topic not in topics
+        and _is_over(group, committed, settings.offsets_retention_ms, now_ms)
+        and not offsets.is_pending(topic, partition)
     ]
 
 

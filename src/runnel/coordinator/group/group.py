@@ -8,10 +8,9 @@
                                       └───────── a member joins, leaves, dies ─ Stable ◀───┘
 
 A group that is not there is Dead. What the log keeps of a group is its last stable or empty generation, and
-its committed offsets; everything else here is soft.
+its offsets, which are kept apart (`offset_store`); everything else here is soft.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -42,17 +41,15 @@ CONSUMER_PROTOCOL = "consumer"
 
 
 @dataclass(slots=True)
-class CommittedOffset:
-    """How far a group has come in one partition."""
+class Committer:
+    """Who commits offsets, in the words of either protocol."""
 
-    offset: int
-    leader_epoch: int
-    metadata: str
-    committed_ms: int
-    expires_ms: int
-    """A moment that an old client named itself, or -1."""
-    topic_id: bytes
-    """Which topic of that name was meant; zero if the record does not tell."""
+    member_id: str
+    instance_id: str | None
+    generation: int
+    """Or the member's epoch; -1 for somebody who is no member."""
+    api_version: int
+    is_transactional: bool = False
 
 
 @dataclass(slots=True)
@@ -84,8 +81,6 @@ class Group:
     """A member came during the initial delay, which is a reason to wait for more."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
-    offsets: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
-    """Topic → partition → where the group is."""
 
     @property
     def join_timer(self) -> Timer:
@@ -137,6 +132,25 @@ class Group:
         if member is None:
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in group {self.id}")
         return member
+
+    def check_commit(self, committer: Committer) -> None:
+        """May this one commit offsets? Raises Refused."""
+        generation = committer.generation
+        if generation < 0 and self.state is GroupState.EMPTY:
+            return
+        if generation >= 0 or committer.member_id or committer.instance_id is not None:
+            self.check_member(committer.member_id, committer.instance_id)
+            if generation != self.generation:
+                raise Refused(
+                    ErrorCode.ILLEGAL_GENERATION, f"group {self.id} is at generation {self.generation}"
+                )
+        elif not committer.is_transactional:
+            raise Refused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has members, and only they may commit"
+            )
+        # A transaction began with what the generation before gave, and may end during the rebalance.
+        if not committer.is_transactional and self.state is GroupState.COMPLETING:
+            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.id} is rebalancing")
 
     def add(self, member: Member, protocol_type: str | None) -> None:
         """Take a member in; the first one leads and settles the protocol type."""
@@ -202,14 +216,6 @@ class Group:
         assert self.protocol is not None, f"group {self.id} has members without a common protocol"
         self.enter(GroupState.COMPLETING, now_ms)
         self.unsynced = set(self.members)
-
-    def committed(self, topic: str, partition: int) -> CommittedOffset | None:
-        return self.offsets.get(topic, {}).get(partition)
-
-    def all_committed(self) -> Iterator[tuple[str, int, CommittedOffset]]:
-        for topic, partitions in self.offsets.items():
-            for partition, committed in partitions.items():
-                yield topic, partition, committed
 
     def _count(self, protocols: Protocols, change: int) -> None:
         for name, _ in protocols:

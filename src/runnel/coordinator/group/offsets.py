@@ -1,9 +1,10 @@
-"""Committed offsets: OffsetCommit, OffsetFetch, OffsetDelete."""
+"""Offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
 
 from collections.abc import Callable
 
-from runnel.coordinator.contract import Decision, Moment
-from runnel.coordinator.group.group import CONSUMER_PROTOCOL, CommittedOffset, Group, GroupState
+from runnel.coordinator.contract import Decision, Moment, ProducerStamp
+from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Committer, Group, GroupState
+from runnel.coordinator.group.offset_store import CommittedOffset, GroupOffsets, OffsetStore
 from runnel.coordinator.group.records import offset_record, offset_tombstone
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.subscription import is_subscribed, subscribed_topics
@@ -28,6 +29,13 @@ from runnel.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from runnel.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from runnel.model.errors import ErrorCode, Refused
 from runnel.model.ids import NO_ID
 
@@ -44,7 +52,10 @@ def commit(
 ) -> Decision[OffsetCommitResponse]:
     """Decide on an OffsetCommit whose topics exist and carry both name and id. Raises Refused."""
     group = groups.get(request.group_id)
-    _check_commit(group, request, api_version)
+    committer = Committer(
+        request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, api_version
+    )
+    _check_commit(group, request.group_id, committer)
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING):
         member = group.members.get(request.member_id)
         if member is not None:
@@ -55,13 +66,9 @@ def commit(
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
-            metadata = partition.committed_metadata or ""
-            # Kafka counts characters here, whatever the setting's name says.
-            if len(metadata) > settings.offset_metadata_bytes_max:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                error = ErrorCode.NONE
-                committed = _committed(partition, metadata, topic.topic_id, now.wall_ms, expires_ms)
+            error = _check_metadata(partition, settings)
+            if error is ErrorCode.NONE:
+                committed = _committed(partition, topic.topic_id, now.wall_ms, expires_ms)
                 decision.records.append(
                     offset_record(request.group_id, topic.name, partition.partition_index, committed)
                 )
@@ -70,22 +77,65 @@ def commit(
     return decision
 
 
+def commit_in_transaction(
+    groups: dict[str, Group],
+    settings: GroupSettings,
+    request: TxnOffsetCommitRequest,
+    api_version: int,
+    id_of: Callable[[str], bytes],
+    now: Moment,
+) -> Decision[TxnOffsetCommitResponse]:
+    """Decide on a TxnOffsetCommit whose topics exist, and whose transaction is open. Raises Refused."""
+    group = groups.get(request.group_id)
+    committer = Committer(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        api_version,
+        is_transactional=True,
+    )
+    _check_commit(group, request.group_id, committer)
+    decision = Decision[TxnOffsetCommitResponse](
+        TxnOffsetCommitResponse(), stamp=ProducerStamp(request.producer_id, request.producer_epoch)
+    )
+    assert decision.reply is not None
+    for topic in request.topics:
+        topic_id = id_of(topic.name)
+        answers = []
+        for partition in topic.partitions:
+            error = _check_metadata(partition, settings)
+            if error is ErrorCode.NONE:
+                committed = _committed(partition, topic_id, now.wall_ms, expires_ms=-1)
+                decision.records.append(
+                    offset_record(request.group_id, topic.name, partition.partition_index, committed)
+                )
+            answers.append(TxnOffsetCommitResponsePartition(partition.partition_index, error.code))
+        decision.reply.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+    return decision
+
+
 def fetch(
-    groups: dict[str, Group], request: OffsetFetchRequestGroup, id_of: Callable[[str], bytes]
+    store: OffsetStore,
+    request: OffsetFetchRequestGroup,
+    id_of: Callable[[str], bytes],
+    require_stable: bool,
 ) -> OffsetFetchResponseGroup:
     """A group's offsets; what was asked for and never committed is -1, not an error.
 
-    `id_of` tells which topic has a name now, for when all offsets are asked for.
+    `id_of` tells which topic has a name now, for when all offsets are asked for. With `require_stable` no
+    offset is told that an open transaction may change.
     """
-    group = groups.get(request.group_id)
+    offsets = store.of(request.group_id)
     if request.topics is not None:
-        answers = [_fetch_topic(group, topic) for topic in request.topics]
+        answers = [_fetch_topic(offsets, topic, require_stable) for topic in request.topics]
     else:
-        answers = [] if group is None else _fetch_all(group, id_of)
+        answers = _fetch_all(offsets, id_of, require_stable)
     return OffsetFetchResponseGroup(group_id=request.group_id, topics=answers)
 
 
-def delete(groups: dict[str, Group], request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
+def delete(
+    groups: dict[str, Group], store: OffsetStore, request: OffsetDeleteRequest
+) -> Decision[OffsetDeleteResponse]:
     """Forget offsets of topics that nobody in the group reads. Raises Refused."""
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
@@ -99,61 +149,70 @@ def delete(groups: dict[str, Group], request: OffsetDeleteRequest) -> Decision[O
     topics = subscribed_topics(group)
     for topic in request.topics:
         is_read = is_subscribed(group, topics, topic.name)
-        decision.reply.topics.append(_delete_topic(group, topic, is_read, decision))
+        decision.reply.topics.append(_delete_topic(group.id, store.of(group.id), topic, is_read, decision))
     return decision
 
 
-def _check_commit(group: Group | None, request: OffsetCommitRequest, api_version: int) -> None:
-    generation = request.generation_id_or_member_epoch
-    if group is None:
-        # Without a generation it is an administrator, or a consumer that assigns itself: it needs no members.
-        if generation >= 0:
-            is_told = api_version >= _NO_GROUP_ERROR_FROM
-            error = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
-            raise Refused(error, f"there is no group {request.group_id}")
-        return
-    if generation < 0 and group.state is GroupState.EMPTY:
-        return
-    if generation < 0 and not request.member_id and request.group_instance_id is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id} has members, and only they may commit")
-    group.check_member(request.member_id, request.group_instance_id)
-    if generation != group.generation:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
-    if group.state is GroupState.COMPLETING:
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} is rebalancing")
+def _check_commit(group: Group | None, group_id: str, committer: Committer) -> None:
+    if group is not None:
+        group.check_commit(committer)
+    elif committer.generation >= 0:
+        is_told = not committer.is_transactional and committer.api_version >= _NO_GROUP_ERROR_FROM
+        error = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
+        raise Refused(error, f"there is no group {group_id}")
+    # Without a generation it is an administrator, or a consumer that assigns itself: it needs no members.
+
+
+def _check_metadata(
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition, settings: GroupSettings
+) -> ErrorCode:
+    # Kafka counts characters here, whatever the setting's name says.
+    is_too_long = len(partition.committed_metadata or "") > settings.offset_metadata_bytes_max
+    return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_too_long else ErrorCode.NONE
 
 
 def _committed(
-    partition: OffsetCommitRequestPartition, metadata: str, topic_id: bytes, now_ms: int, expires_ms: int
+    partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+    topic_id: bytes,
+    now_ms: int,
+    expires_ms: int,
 ) -> CommittedOffset:
     return CommittedOffset(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,
-        metadata=metadata,
+        metadata=partition.committed_metadata or "",
         committed_ms=now_ms,
         expires_ms=expires_ms,
         topic_id=topic_id,
     )
 
 
-def _fetch_topic(group: Group | None, topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    partitions = {} if group is None else group.offsets.get(topic.name, {})
+def _fetch_topic(
+    offsets: GroupOffsets, topic: OffsetFetchRequestTopics, require_stable: bool
+) -> OffsetFetchResponseTopics:
+    partitions = offsets.committed.get(topic.name, {})
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            _fetched(index, _of_this_topic(partitions.get(index), topic.topic_id))
+            _unstable(index)
+            if require_stable and offsets.is_pending(topic.name, index)
+            else _fetched(index, _of_this_topic(partitions.get(index), topic.topic_id))
             for index in topic.partition_indexes
         ],
     )
 
 
-def _fetch_all(group: Group, id_of: Callable[[str], bytes]) -> list[OffsetFetchResponseTopics]:
+def _fetch_all(
+    offsets: GroupOffsets, id_of: Callable[[str], bytes], require_stable: bool
+) -> list[OffsetFetchResponseTopics]:
     answers = []
-    for topic, partitions in group.offsets.items():
+    for topic, partitions in offsets.committed.items():
         topic_id = id_of(topic)
         current = [
-            _fetched(index, committed)
+            _unstable(index)
+            if require_stable and offsets.is_pending(topic, index)
+            else _fetched(index, committed)
             for index, committed in partitions.items()
             if _of_this_topic(committed, topic_id) is not None
         ]
@@ -182,14 +241,25 @@ def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchRe
     )
 
 
+def _unstable(partition: int) -> OffsetFetchResponsePartitions:
+    answer = _fetched(partition, None)
+    answer.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT.code
+    return answer
+
+
 def _delete_topic(
-    group: Group, topic: OffsetDeleteRequestTopic, is_read: bool, decision: Decision[OffsetDeleteResponse]
+    group_id: str,
+    offsets: GroupOffsets,
+    topic: OffsetDeleteRequestTopic,
+    is_read: bool,
+    decision: Decision[OffsetDeleteResponse],
 ) -> OffsetDeleteResponseTopic:
+    known = () if is_read else offsets.partitions_of(topic.name)
     error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
     answers = []
     for partition in topic.partitions:
         index = partition.partition_index
-        if not is_read and group.committed(topic.name, index) is not None:
-            decision.records.append(offset_tombstone(group.id, topic.name, index))
+        if index in known:
+            decision.records.append(offset_tombstone(group_id, topic.name, index))
         answers.append(OffsetDeleteResponsePartition(index, error.code))
     return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)

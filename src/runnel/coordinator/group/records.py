@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Mapping
 
-from runnel.coordinator.contract import NewRecord
-from runnel.coordinator.group.group import CommittedOffset, Group, GroupState
+from runnel.coordinator.contract import NewRecord, Place
+from runnel.coordinator.group.group import Group, GroupState
 from runnel.coordinator.group.member import Member
+from runnel.coordinator.group.offset_store import CommittedOffset, OffsetStore
 from runnel.model.ids import NO_ID
 from runnel.schemas.coordinator import record_types
 from runnel.schemas.group import (
@@ -91,12 +92,14 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> NewRecord:
     return NewRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
-def replay_group(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
+def replay_group(
+    groups: dict[str, Group], offsets: OffsetStore, key: GroupMetadataKey, value: GroupMetadataValue | None
+) -> None:
     """Make the group what the record says. What is soft about members that stay is kept."""
     group = groups.get(key.group)
     if value is None:
         if group is not None:
-            _forget(groups, group)
+            _forget(groups, offsets, group)
         return
     if group is None:
         group = groups[key.group] = Group(key.group)
@@ -114,19 +117,20 @@ def replay_group(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMe
         group.add(_member(known.get(stored.member_id), stored, value.protocol), group.protocol_type)
 
 
-def replay_offset(groups: dict[str, Group], key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+def replay_offset(
+    groups: dict[str, Group],
+    offsets: OffsetStore,
+    key: OffsetCommitKey,
+    value: OffsetCommitValue | None,
+    place: Place,
+) -> None:
     """Remember how far a group has come; a group that only commits has no other record."""
-    group = groups.get(key.group)
     if value is None:
-        partitions = group.offsets.get(key.topic) if group is not None else None
-        if group is not None and partitions is not None:
-            partitions.pop(key.partition, None)
-            if not partitions:
-                del group.offsets[key.topic]
+        offsets.replay_tombstone(key.group, key.topic, key.partition)
         return
-    if group is None:
-        group = groups[key.group] = Group(key.group)
-    group.offsets.setdefault(key.topic, {})[key.partition] = CommittedOffset(
+    if key.group not in groups:
+        groups[key.group] = Group(key.group)
+    committed = CommittedOffset(
         value.offset,
         value.leader_epoch,
         value.metadata,
@@ -134,6 +138,7 @@ def replay_offset(groups: dict[str, Group], key: OffsetCommitKey, value: OffsetC
         value.expire_timestamp,
         value.topic_id,
     )
+    offsets.replay(key.group, key.topic, key.partition, committed, place)
 
 
 def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
@@ -162,9 +167,9 @@ def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) 
     return member
 
 
-def _forget(groups: dict[str, Group], group: Group) -> None:
+def _forget(groups: dict[str, Group], offsets: OffsetStore, group: Group) -> None:
     # A tombstone removes the generation, not offsets that were committed outside of it.
-    if group.offsets:
-        groups[group.id] = Group(group.id, offsets=group.offsets)
+    if group.id in offsets:
+        groups[group.id] = Group(group.id)
     else:
         del groups[group.id]

@@ -9,6 +9,7 @@ from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.join import join
 from runnel.coordinator.group.leave import leave
+from runnel.coordinator.group.offset_store import OffsetStore
 from runnel.coordinator.group.rebalance import GroupEmptied, emptied, join_timer_fired, prepare, touch
 from runnel.coordinator.group.records import RECORD_TYPES, replay_group, replay_offset
 from runnel.coordinator.group.replies import join_refused, sync_refused
@@ -26,6 +27,7 @@ from runnel.messages.offset_commit import OffsetCommitRequest, OffsetCommitRespo
 from runnel.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from runnel.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from runnel.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from runnel.model.errors import ErrorCode
 from runnel.schemas.group import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from runnel.wire import Data
@@ -44,6 +46,7 @@ class GroupShard:
     def __init__(self, settings: GroupSettings) -> None:
         self.settings = settings
         self.groups: dict[str, Group] = {}
+        self.offsets = OffsetStore()
         self._unexamined: list[str] = []
         """Groups that the expiry under way has not looked at yet."""
 
@@ -64,19 +67,24 @@ class GroupShard:
     ) -> Decision[OffsetCommitResponse]:
         return offsets.commit(self.groups, self.settings, request, api_version, now)
 
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, api_version: int, id_of: Callable[[str], bytes], now: Moment
+    ) -> Decision[TxnOffsetCommitResponse]:
+        return offsets.commit_in_transaction(self.groups, self.settings, request, api_version, id_of, now)
+
     def fetch_offsets(
-        self, request: OffsetFetchRequestGroup, id_of: Callable[[str], bytes]
+        self, request: OffsetFetchRequestGroup, id_of: Callable[[str], bytes], require_stable: bool = False
     ) -> OffsetFetchResponseGroup:
-        return offsets.fetch(self.groups, request, id_of)
+        return offsets.fetch(self.offsets, request, id_of, require_stable)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
-        return offsets.delete(self.groups, request)
+        return offsets.delete(self.groups, self.offsets, request)
 
     def delete_groups(self, group_ids: Collection[str]) -> Decision[list[DeletableGroupResult]]:
-        return expiry.delete_groups(self.groups, group_ids)
+        return expiry.delete_groups(self.groups, self.offsets, group_ids)
 
     def forget_topics(self, topics: Collection[str]) -> Decision[None]:
-        return expiry.forget_topics(self.groups, topics)
+        return expiry.forget_topics(self.offsets, topics)
 
     def describe(self, group_id: str, api_version: int) -> DescribedGroup:
         return describe.describe(self.groups, group_id, api_version)
@@ -88,14 +96,15 @@ class GroupShard:
         """The log holds this record there: the only way durable state changes, besides `replay_end`."""
         match key, value:
             case OffsetCommitKey(), OffsetCommitValue() | None:
-                replay_offset(self.groups, key, value)
+                replay_offset(self.groups, self.offsets, key, value, place)
             case GroupMetadataKey(), GroupMetadataValue() | None:
-                replay_group(self.groups, key, value)
+                replay_group(self.groups, self.offsets, key, value)
             case _:
                 raise TypeError(f"{type(key).__name__} is no record of groups")
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """The log holds the end of this producer's transaction."""
+        self.offsets.replay_end(producer_id, is_commit)
 
     def committed(self, token: Any, now: Moment) -> Decision[None]:
         """Groups wait for nothing but their answers, which the driver holds back."""
@@ -139,7 +148,7 @@ class GroupShard:
             self._unexamined[GROUPS_PER_EXPIRY:],
         )
         known = [self.groups[group_id] for group_id in examined if group_id in self.groups]
-        decision = expiry.expire(known, self.settings, now)
+        decision = expiry.expire(known, self.offsets, self.settings, now)
         decision.set_timer(_EXPIRY, 0 if self._unexamined else self.settings.offsets_check_interval_ms)
         return decision
 
@@ -164,4 +173,5 @@ class GroupShard:
             for waiter in group.syncing.values():
                 decision.answer(waiter, sync_refused(ErrorCode.NOT_COORDINATOR))
         self.groups.clear()
+        self.offsets.clear()
         return decision

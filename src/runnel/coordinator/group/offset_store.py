@@ -1,0 +1,157 @@
+"""Where groups are, by group id: what counts, and what open transactions would make of it.
+
+Offsets belong to a group's id, whichever kind of group has it. A transaction's offsets are pending until its
+end stands in the log:
+
+    commit in a transaction ──▶ pending ──▶ the transaction commits ──▶ committed, unless a later record is
+                                   │                                    already there
+                                   └──────▶ it aborts, or a tombstone comes ──▶ forgotten
+
+"Later" goes by the place of the commit's own record and not by that of the transaction's end. Compaction
+keeps the last record of a key, and a shard that loads what is left must come to the same answer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from runnel.batch.header import NO_PRODUCER
+from runnel.coordinator.contract import Place
+
+Partition = tuple[str, int]
+"""A topic's name and the partition's index."""
+
+
+@dataclass(slots=True)
+class CommittedOffset:
+    """How far a group has come in one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int
+    """A moment that an old client named itself, or -1."""
+    topic_id: bytes
+    """Which topic of that name was meant; zero if the record does not tell."""
+    record_offset: int = -1
+    """Where its record stands in the log; -1 before it does."""
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    """Where one group is."""
+
+    committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
+    """Topic → partition → what counts."""
+    pending: dict[int, dict[Partition, CommittedOffset]] = field(default_factory=dict)
+    """Producer → partition → what will count if the producer's transaction commits."""
+
+    def get(self, topic: str, partition: int) -> CommittedOffset | None:
+        return self.committed.get(topic, {}).get(partition)
+
+    def all_committed(self) -> Iterator[tuple[str, int, CommittedOffset]]:
+        for topic, partitions in self.committed.items():
+            for partition, committed in partitions.items():
+                yield topic, partition, committed
+
+    def is_pending(self, topic: str, partition: int) -> bool:
+        """Could the end of an open transaction change this offset?"""
+        return any((topic, partition) in changes for changes in self.pending.values())
+
+    def partitions(self) -> list[Partition]:
+        """Every partition with an offset, committed or pending."""
+        known = {(topic, partition): None for topic, partition, _ in self.all_committed()}
+        for changes in self.pending.values():
+            known |= dict.fromkeys(changes)
+        return list(known)
+
+    def partitions_of(self, topic: str) -> list[int]:
+        """The partitions of one topic with an offset, committed or pending."""
+        known = dict.fromkeys(self.committed.get(topic, ()))
+        for changes in self.pending.values():
+            known |= {partition: None for name, partition in changes if name == topic}
+        return list(known)
+
+    def put(self, topic: str, partition: int, committed: CommittedOffset) -> None:
+        self.committed.setdefault(topic, {})[partition] = committed
+
+    def remove(self, topic: str, partition: int) -> None:
+        """Forget an offset, and what transactions would make of it."""
+        partitions = self.committed.get(topic)
+        if partitions is not None:
+            partitions.pop(partition, None)
+            if not partitions:
+                del self.committed[topic]
+        for producer_id in list(self.pending):
+            changes = self.pending[producer_id]
+            changes.pop((topic, partition), None)
+            if not changes:
+                del self.pending[producer_id]
+
+    def end(self, producer_id: int, is_commit: bool) -> None:
+        """The producer's transaction is over."""
+        changes = self.pending.pop(producer_id, {})
+        if not is_commit:
+            return
+        for (topic, partition), change in changes.items():
+            known = self.get(topic, partition)
+            if known is None or known.record_offset < change.record_offset:
+                self.put(topic, partition, change)
+
+
+_NOTHING = GroupOffsets()
+"""Stands for the offsets of any group that has none; never written to."""
+
+
+class OffsetStore:
+    """The offsets of all groups of a shard. It changes by what stands in the log, and by nothing else."""
+
+    def __init__(self) -> None:
+        self._by_group: dict[str, GroupOffsets] = {}
+        self._in_transaction: dict[int, set[str]] = {}
+        """Producer → groups that may have an offset pending in its transaction."""
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._by_group
+
+    def of(self, group_id: str) -> GroupOffsets:
+        """A group's offsets, to be read."""
+        return self._by_group.get(group_id, _NOTHING)
+
+    def groups(self) -> Iterator[tuple[str, GroupOffsets]]:
+        return iter(self._by_group.items())
+
+    def replay(
+        self, group_id: str, topic: str, partition: int, committed: CommittedOffset, place: Place
+    ) -> None:
+        """The log holds a commit there."""
+        offsets = self._by_group.setdefault(group_id, GroupOffsets())
+        committed.record_offset = place.offset
+        if place.producer_id == NO_PRODUCER:
+            offsets.put(topic, partition, committed)
+        else:
+            offsets.pending.setdefault(place.producer_id, {})[topic, partition] = committed
+            self._in_transaction.setdefault(place.producer_id, set()).add(group_id)
+
+    def replay_tombstone(self, group_id: str, topic: str, partition: int) -> None:
+        """The log says that this offset is forgotten."""
+        offsets = self._by_group.get(group_id)
+        if offsets is not None:
+            offsets.remove(topic, partition)
+            self._drop_if_empty(group_id, offsets)
+
+    def replay_end(self, producer_id: int, is_commit: bool) -> None:
+        """The log says that the producer's transaction is over."""
+        for group_id in self._in_transaction.pop(producer_id, ()):
+            offsets = self._by_group.get(group_id)
+            if offsets is not None:
+                offsets.end(producer_id, is_commit)
+                self._drop_if_empty(group_id, offsets)
+
+    def clear(self) -> None:
+        self._by_group.clear()
+        self._in_transaction.clear()
+
+    def _drop_if_empty(self, group_id: str, offsets: GroupOffsets) -> None:
+        if not offsets.committed and not offsets.pending:
+            del self._by_group[group_id]
