@@ -5,7 +5,9 @@
     beat GROUP MEMBER gen=N [instance=]
     leave GROUP MEMBER|@INSTANCE|MEMBER@INSTANCE …
     commit GROUP [member=] [gen=] [instance=] [v=] [retention=] [metadata=] TOPIC-N:OFFSET …
-    fetch GROUP [TOPIC-N …]
+    txn-commit GROUP producer=P/EPOCH [member=] [gen=] [instance=] [v=] [metadata=] TOPIC-N:OFFSET …
+    end P/EPOCH commit|abort
+    fetch GROUP [stable=1] [TOPIC-N …]
     delete-offsets GROUP TOPIC-N …
     describe GROUP · list [states=] [types=] · delete GROUP … · drop-topic TOPIC …
     wait MILLISECONDS · reload · log refuses ERROR · log works · set NAME=NUMBER
@@ -17,6 +19,7 @@ from dataclasses import replace
 from struct import pack
 from typing import Any
 
+from runnel.coordinator.contract import ProducerStamp
 from runnel.messages.heartbeat import HeartbeatRequest
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from runnel.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -32,6 +35,11 @@ from runnel.messages.offset_delete import (
 )
 from runnel.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from runnel.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from runnel.model.errors import ErrorCode, Refused
 from runnel.schemas.coordinator import CoordinatorRecord
 from runnel.schemas.group import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
@@ -57,6 +65,11 @@ def error_name(code: int) -> str:
     return ErrorCode.from_code(code).name
 
 
+def producer(text: str) -> ProducerStamp:
+    producer_id, _, epoch = text.partition("/")
+    return ProducerStamp(int(producer_id), int(epoch))
+
+
 def split_partition(text: str) -> tuple[str, int]:
     topic, _, partition = text.rpartition("-")
     return topic, int(partition)
@@ -75,6 +88,8 @@ class Talk:
             "beat": self.beat,
             "leave": self.leave,
             "commit": self.commit,
+            "txn-commit": self.commit_in_transaction,
+            "end": self.end_transaction,
             "fetch": self.fetch,
             "delete-offsets": self.delete_offsets,
             "describe": self.describe,
@@ -214,12 +229,40 @@ class Talk:
             ],
         )
         decision = self.world.shard.commit(request, int(named.get("v", 8)), self.world.now())
-        reply = self.world.decide(decision)
+        self.show_commit(self.world.decide(decision))
+
+    def show_commit(self, reply: Any) -> None:
         if isinstance(reply, ErrorCode):
             self.say(f"refused {reply.name}")
         else:
             codes = [part.error_code for topic in reply.topics for part in topic.partitions]
             self.say("committed " + " ".join(map(error_name, codes)))
+
+    def commit_in_transaction(self, plain: list[str], named: dict[str, str]) -> None:
+        group, *marks = plain
+        request = TxnOffsetCommitRequest(
+            transactional_id="x",
+            group_id=group,
+            **producer(named["producer"])._asdict(),
+            generation_id=int(named.get("gen", -1)),
+            member_id=named.get("member", ""),
+            group_instance_id=named.get("instance"),
+        )
+        for mark in marks:
+            name, _, offset = mark.partition(":")
+            topic, partition = split_partition(name)
+            commit = TxnOffsetCommitRequestPartition(
+                partition, int(offset), committed_metadata=named.get("metadata")
+            )
+            request.topics.append(TxnOffsetCommitRequestTopic(topic, [commit]))
+        version = int(named.get("v", 5))
+        world = self.world
+        self.show_commit(
+            world.decide(world.shard.commit_in_transaction(request, version, world.id_of, world.now()))
+        )
+
+    def end_transaction(self, plain: list[str], named: dict[str, str]) -> None:
+        self.world.end_transaction(producer(plain[0]), plain[1] == "commit")
 
     def fetch(self, plain: list[str], named: dict[str, str]) -> None:
         group, *names = plain
@@ -230,11 +273,13 @@ class Talk:
                 for topic, index in map(split_partition, names)
             ]
         reply = self.world.shard.fetch_offsets(
-            OffsetFetchRequestGroup(group, topics=topics), self.world.id_of
+            OffsetFetchRequestGroup(group, topics=topics), self.world.id_of, "stable" in named
         )
         for topic in reply.topics:
             for part in topic.partitions:
                 note = f" {part.metadata}" if part.metadata else ""
+                if part.error_code:
+                    note = f" {error_name(part.error_code)}"
                 self.say(f"{topic.name}-{part.partition_index} at {part.committed_offset}{note}")
 
     def delete_offsets(self, plain: list[str], named: dict[str, str]) -> None:
@@ -244,6 +289,9 @@ class Talk:
             for topic, index in map(split_partition, names)
         ]
         reply = self.world.decide(self.world.shard.delete_offsets(OffsetDeleteRequest(group, topics)))
+        if isinstance(reply, ErrorCode):
+            self.say(f"refused {reply.name}")
+            return
         self.say(
             "deleted " + " ".join(error_name(part.error_code) for t in reply.topics for part in t.partitions)
         )
@@ -267,6 +315,9 @@ class Talk:
 
     def delete(self, plain: list[str], named: dict[str, str]) -> None:
         reply = self.world.decide(self.world.shard.delete_groups(plain))
+        if isinstance(reply, ErrorCode):
+            self.say(f"refused {reply.name}")
+            return
         self.say(" ".join(f"{result.group_id} {error_name(result.error_code)}" for result in reply))
 
     def drop_topic(self, plain: list[str], named: dict[str, str]) -> None:

@@ -29,12 +29,12 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRespon
     """Read committed offsets; all of a group's if no topics are named.
 
     v2 all topics, top-level error · v3 throttle time · v5 leader epoch · v6 flexible ·
-    v7 require stable, which every answer here is · v8 many groups · v9 members of consumer groups (KIP-848) ·
-    v10 topic ids
+    v7 none that an open transaction may change, if so wished · v8 many groups ·
+    v9 members of consumer groups (KIP-848) · v10 topic ids
     """
     answer: OffsetFetchResponse | Deferred
     if ctx.api_version >= _MANY_GROUPS_FROM:
-        parts = [_fetch(group, ctx) for group in request.groups]
+        parts = [_fetch(group, request.require_stable, ctx) for group in request.groups]
         answer = gather(parts, lambda groups: OffsetFetchResponse(groups=groups))
         return answer
     topics = request.topics
@@ -47,11 +47,16 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRespon
             for topic in topics
         ],
     )
-    answer = gather([_fetch(group, ctx)], lambda groups: _single(group, groups[0], ctx.api_version))
+    answer = gather(
+        [_fetch(group, request.require_stable, ctx)],
+        lambda groups: _single(group, groups[0], ctx.api_version),
+    )
     return answer
 
 
-def _fetch(group: OffsetFetchRequestGroup, ctx: Context) -> OffsetFetchResponseGroup | Deferred:
+def _fetch(
+    group: OffsetFetchRequestGroup, require_stable: bool, ctx: Context
+) -> OffsetFetchResponseGroup | Deferred:
     image = ctx.broker.metadata.image
     has_ids = ctx.api_version >= _TOPIC_IDS_FROM
     unknown = _resolve(group, image, has_ids)
@@ -75,7 +80,9 @@ def _fetch(group: OffsetFetchRequestGroup, ctx: Context) -> OffsetFetchResponseG
             answer.topics += unknown
         return answer
 
-    answer = ctx.broker.groups.look(group.group_id, lambda shard: shard.fetch_offsets(group, id_of), refuse)
+    answer = ctx.broker.groups.look(
+        group.group_id, lambda shard: shard.fetch_offsets(group, id_of, require_stable), refuse
+    )
     result: OffsetFetchResponseGroup | Deferred = gather([answer], with_unknown)
     return result
 

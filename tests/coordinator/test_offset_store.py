@@ -1,0 +1,134 @@
+"""Offsets with and without transactions, against a twin that reads the whole log anew for each answer."""
+
+from collections.abc import Iterator
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.coordinator.contract import ProducerStamp
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.coordinator.group.shard import GroupShard
+from runnel.schemas.coordinator import CoordinatorRecord, read_record
+from runnel.schemas.group import OffsetCommitKey, OffsetCommitValue
+from tests.coordinator.talk import Talk
+from tests.coordinator.world import Logged, load
+
+Key = tuple[str, str, int]
+
+GROUPS = ["g", "h"]
+PARTITIONS = ["t-0", "u-0"]
+PRODUCERS = ["7/0", "8/0"]
+
+groups = st.sampled_from(["g", "g", "g", "h"])
+marks = st.tuples(st.sampled_from(PARTITIONS), st.integers(0, 99)).map(lambda at: f"{at[0]}:{at[1]}")
+producers = st.sampled_from(PRODUCERS)
+commands = st.one_of(
+    st.tuples(groups, marks).map(lambda at: f"commit {at[0]} {at[1]}"),
+    st.tuples(groups, producers, marks, marks).map(
+        lambda at: f"txn-commit {at[0]} producer={at[1]} {at[2]} {at[3]}"
+    ),
+    st.tuples(groups, producers, marks).map(lambda at: f"txn-commit {at[0]} producer={at[1]} {at[2]}"),
+    st.tuples(producers, st.sampled_from(["commit", "abort"])).map(lambda at: f"end {at[0]} {at[1]}"),
+    st.tuples(groups, st.sampled_from(PARTITIONS)).map(lambda at: f"delete-offsets {at[0]} {at[1]}"),
+    groups.map(lambda group: f"delete {group}"),
+    st.sampled_from(["drop-topic t", "drop-topic u", "reload", "wait 100000"]),
+    st.sampled_from(["log refuses NOT_ENOUGH_REPLICAS", "log works", "log works"]),
+)
+
+
+def offset_records(log: list[Logged]) -> Iterator[tuple[Logged, Key, int | None]]:
+    for entry in log:
+        if entry.key is None:
+            continue
+        record = read_record(GroupShard.record_types, entry.key, entry.value)
+        assert isinstance(record, CoordinatorRecord)
+        if isinstance(record.key, OffsetCommitKey):
+            value = record.value
+            offset = value.offset if isinstance(value, OffsetCommitValue) else None
+            yield entry, (record.key.group, record.key.topic, record.key.partition), offset
+
+
+def end_of(log: list[Logged], entry: Logged) -> Logged | None:
+    """The end of the transaction that a record is part of."""
+    later = (other for other in log if other.offset > entry.offset)
+    return next((other for other in later if other.key is None and other.stamp == entry.stamp), None)
+
+
+def told_by(log: list[Logged]) -> tuple[dict[Key, int], set[Key]]:
+    """What counts, and what is pending: the twin."""
+    committed: dict[Key, int] = {}
+    pending: set[Key] = set()
+    for entry, key, offset in offset_records(log):
+        if offset is None:
+            committed.pop(key, None)
+            pending.discard(key)
+            continue
+        end = None if entry.stamp is None else end_of(log, entry)
+        if entry.stamp is None or (end is not None and end.is_commit):
+            committed[key] = offset
+        elif end is None:
+            pending.add(key)
+    return committed, pending
+
+
+def known_to(shard: GroupShard) -> tuple[dict[Key, int], set[Key]]:
+    committed: dict[Key, int] = {}
+    pending: set[Key] = set()
+    for group_id, offsets in shard.offsets.groups():
+        for topic, partition, mark in offsets.all_committed():
+            committed[group_id, topic, partition] = mark.offset
+        pending |= {(group_id, *at) for changes in offsets.pending.values() for at in changes}
+    return committed, pending
+
+
+def compacted(log: list[Logged]) -> list[Logged]:
+    """What a cleaner leaves: up to the first open transaction the last of each key, without what aborted."""
+    dirty = [entry for entry, _, _ in offset_records(log) if entry.stamp and end_of(log, entry) is None]
+    end_offset = dirty[0].offset if dirty else len(log)
+    kept: list[Logged] = []
+    for entry in log:
+        if entry.key is None or entry.offset >= end_offset:
+            kept.append(entry)
+            continue
+        end = None if entry.stamp is None else end_of(log, entry)
+        if end is not None and not end.is_commit:
+            continue
+        kept = [other for other in kept if other.key != entry.key]
+        kept.append(entry)
+    return kept
+
+
+def a_talk() -> Talk:
+    talk = Talk()
+    talk.play("set offsets_retention_ms=60000 offsets_check_interval_ms=10000")
+    talk.play("reload")
+    return talk
+
+
+@given(st.lists(commands, min_size=10, max_size=60))
+def test_offsets_are_what_the_log_says(history: list[str]) -> None:
+    talk = a_talk()
+    for command in history:
+        talk.play(command)
+        assert known_to(talk.world.shard) == told_by(talk.world.log)
+    for log in (talk.world.log, compacted(talk.world.log)):
+        loaded = load(GroupShard(GroupSettings()), log)
+        assert known_to(loaded) == known_to(talk.world.shard)
+
+
+@given(st.lists(commands, min_size=5, max_size=40), st.sampled_from(GROUPS))
+def test_an_answer_that_must_be_stable_is_not_changed_by_the_end_of_a_transaction(
+    history: list[str], group: str
+) -> None:
+    talk = a_talk()
+    for command in history:
+        talk.play(command)
+    fetch = f"fetch {group} stable=1 " + " ".join(PARTITIONS)
+    before = talk.play(fetch)
+    for producer in PRODUCERS:
+        producer_id, epoch = map(int, producer.split("/"))
+        talk.world.end_transaction(ProducerStamp(producer_id, epoch), is_commit=True)
+    after = talk.play(fetch)
+    for told, final in zip(before, after, strict=True):
+        assert told == final or told.endswith("UNSTABLE_OFFSET_COMMIT")
+    assert not any(line.endswith("UNSTABLE_OFFSET_COMMIT") for line in after)
