@@ -29,3 +29,20 @@ class Deferred:
             self._deliver = deliver
         else:
             deliver(self._outcome)
+
+
+def chain(outcome: Any, go_on: Callable[[Any], Any]) -> Any:
+    """Go on with an outcome that may not be known yet; what comes of it may be a Deferred as well."""
+    if not isinstance(outcome, Deferred):
+        return go_on(outcome)
+    whole = Deferred()
+
+    def arrived(value: Any) -> None:
+        result = value if isinstance(value, Exception) else go_on(value)
+        if isinstance(result, Deferred):
+            result.then(whole.complete)
+        else:
+            whole.complete(result)
+
+    outcome.then(arrived)
+    return whole
