@@ -1,0 +1,192 @@
+"""What a driver does for a shard: batches of transactions, their ends, and the call when all is committed."""
+
+import asyncio
+import errno
+from asyncio import Future
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runnel.batch.control import EndMarker, build_end_marker
+from runnel.batch.header import read_header
+from runnel.broker.shard_driver import ShardDriver
+from runnel.broker.shard_loading import ShardLoading
+from runnel.coordinator.contract import Decision, Moment, NewRecord, Place, ProducerStamp, Timer
+from runnel.coordinator.group.records import RECORD_TYPES
+from runnel.disk.os_files import OsFile
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+from runnel.schemas.group import GroupMetadataKey
+from runnel.wire import Data
+from tests.broker.world import BrokerWorld
+
+
+class Diary:
+    """A shard that writes down what it is told."""
+
+    record_types = RECORD_TYPES
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.next: Decision[None] = Decision()
+        """What to do when it hears that all is committed."""
+
+    def replay(self, key: Data, value: Data | None, place: Place) -> None:
+        assert isinstance(key, GroupMetadataKey)
+        self.told.append((key.group, *place))
+
+    def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        self.told.append(("end", producer_id, producer_epoch, is_commit))
+
+    def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
+        self.told.append((then, error))
+        return Decision()
+
+    def committed(self, token: Any, now: Moment) -> Decision[None]:
+        self.told.append(("committed", token))
+        decision, self.next = self.next, Decision()
+        return decision
+
+    def fired(self, timer: Timer, now: Moment) -> Decision[None]:
+        return Decision()
+
+    def loaded(self, now: Moment) -> Decision[None]:
+        return Decision()
+
+    def unloaded(self) -> Decision[None]:
+        return Decision()
+
+
+def line(text: str) -> NewRecord:
+    return NewRecord(GroupMetadataKey(group=text), None)
+
+
+def driven(world: BrokerWorld) -> ShardDriver[Diary]:
+    partition = world.broker.partitions[TopicPartition("t", 0)]
+    return ShardDriver(Diary(), partition, world.broker.clock, world.broker.timers, 10_000, 0)
+
+
+def play(folder: Path, scenario: Callable[[BrokerWorld], Awaitable[None]], **configs: str) -> None:
+    async def run() -> None:
+        async with BrokerWorld(folder) as world:
+            if "t" not in world.broker.metadata.image.topics:
+                await world.create("t", **configs)
+            await scenario(world)
+
+    asyncio.run(run())
+
+
+def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_loading(
+    tmp_path: Path,
+) -> None:
+    story = [
+        ("a", 0, -1, -1),
+        ("b", 1, 7, 3),
+        ("c", 2, 7, 3),
+        ("end", 7, 3, True),
+        ("d", 4, -1, -1),
+    ]
+
+    async def write(world: BrokerWorld) -> None:
+        driver = driven(world)
+        driver.loaded()
+        driver.run(Decision(records=[line("a")]))
+        driver.run(Decision(records=[line("b"), line("c")], stamp=ProducerStamp(7, 3)))
+        marker = EndMarker(committed=True, coordinator_epoch=0)
+        driver.partition.append_now(build_end_marker(marker, producer_id=7, producer_epoch=3, timestamp_ms=0))
+        driver.transaction_ended(7, 3, is_commit=True)
+        driver.run(Decision(records=[line("d")]))
+        assert driver.shard.told == story
+        headers = [read_header(batch) for batch in driver.partition.log.batches(0, 5)]
+        assert [(h.producer_id, h.base_sequence, h.is_transactional, h.is_control) for h in headers] == [
+            (-1, -1, False, False),
+            (7, -1, True, False),
+            (7, -1, True, True),
+            (-1, -1, False, False),
+        ]
+
+    async def read(world: BrokerWorld) -> None:
+        driver = driven(world)
+        # The log tells a shard that is not loaded yet, so nobody else may.
+        driver.transaction_ended(7, 3, is_commit=True)
+        ready = asyncio.Event()
+        loading = ShardLoading(world.broker.timers)
+        loading.load(driver, lambda loaded: ready.set())
+        await ready.wait()
+        assert driver.shard.told == story
+
+    play(tmp_path, write)
+    play(tmp_path, read)
+
+
+def test_a_shard_hears_when_all_it_knows_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        driver = driven(world)
+        driver.loaded()
+        stored: Future[int] = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(world.disk, "sync", lambda log: stored)
+        decision = Decision[None](records=[line("a")], then="then")
+        decision.when_committed("token")
+        driver.shard.next = Decision(records=[line("b")])
+        driver.run(decision)
+        # Nothing new is written, but what it rests on is not committed either.
+        waiting = Decision[None]()
+        waiting.when_committed("other")
+        driver.run(waiting)
+        assert driver.shard.told == [("a", 0, -1, -1), ("then", None)]
+        stored.set_result(1)
+        await asyncio.sleep(0)
+        assert driver.shard.told[2:] == [("committed", "token"), ("b", 1, -1, -1), ("committed", "other")]
+
+    play(tmp_path, scenario, flush_messages="1")
+
+
+def test_a_shard_hears_at_once_where_nothing_waits_for_the_disk(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        driver = driven(world)
+        driver.loaded()
+        decision = Decision[None](records=[line("a")])
+        decision.when_committed("token")
+        driver.run(decision)
+        assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
+
+    play(tmp_path, scenario)
+
+
+def test_a_shard_hears_nothing_of_what_was_refused_or_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "no space")
+
+    async def scenario(world: BrokerWorld) -> None:
+        driver = driven(world)
+        driver.loaded()
+        decision = Decision[None](records=[line("a")])
+        decision.when_committed("refused")
+        with monkeypatch.context() as full:
+            full.setattr(OsFile, "pwritev", no_space)
+            driver.run(decision)
+        stored: Future[int] = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(world.disk, "sync", lambda log: stored)
+        decision = Decision[None](records=[line("b")])
+        decision.when_committed("not synced")
+        driver.run(decision)
+        stored.set_exception(OSError(errno.EIO, "no luck"))
+        await asyncio.sleep(0)
+        assert [entry[0] for entry in driver.shard.told] == ["b"]
+        closed = Decision[None](records=[line("c")])
+        closed.when_committed("another node's")
+        last: Future[int] = asyncio.get_running_loop().create_future()
+        monkeypatch.setattr(world.disk, "sync", lambda log: last)
+        driver.run(closed)
+        driver.close()
+        last.set_result(driver.partition.log.end_offset)
+        await asyncio.sleep(0)
+        assert [entry[0] for entry in driver.shard.told] == ["b", "c"]
+
+    play(tmp_path, scenario, flush_messages="1")
