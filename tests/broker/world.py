@@ -55,6 +55,7 @@ class BrokerWorld:
     async def __aexit__(self, *_: object) -> None:
         for client in self.clients:
             await client.close()
+        self.broker.transactions.stop()
         self.broker.groups.stop()
         await self.listener.close(grace_seconds=1)
         await self._stack.aclose()

@@ -22,6 +22,7 @@ from runnel.replica.leader import LeaderReplica
 if TYPE_CHECKING:
     from runnel.broker.coordinators import Coordinators
     from runnel.broker.metadata_log import MetadataLog
+    from runnel.broker.transactions import Transactions
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +54,8 @@ class Broker:
     """Cluster metadata: `image` to read, `change` to decide against it."""
     groups: "Coordinators" = field(init=False)
     """The group coordinator."""
+    transactions: "Transactions" = field(init=False)
+    """The transaction coordinator."""
 
     def __post_init__(self) -> None:
         self.partition_at = cast("Mapping[tuple[str, int], Partition]", self.partitions)

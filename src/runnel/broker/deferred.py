@@ -1,5 +1,6 @@
 """A response that is not known yet when its handler returns: it comes at the end of the turn, or later."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -46,3 +47,12 @@ def chain(outcome: Any, go_on: Callable[[Any], Any]) -> Any:
 
     outcome.then(arrived)
     return whole
+
+
+async def settled(answer: Any) -> Any:
+    """An answer that may be deferred, once it is known."""
+    if not isinstance(answer, Deferred):
+        return answer
+    known = asyncio.get_running_loop().create_future()
+    answer.then(lambda outcome: None if known.done() else known.set_result(outcome))
+    return await known

@@ -1,9 +1,11 @@
 """FindCoordinator: which node keeps a group or a transaction."""
 
+from typing import Any
+
 from runnel.broker.context import Context
 from runnel.broker.handlers import handles
+from runnel.broker.shards import Shards
 from runnel.broker.topic_creation import ensure_internal_topic
-from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.model.errors import ErrorCode, Refusal, Refused
 
@@ -33,24 +35,26 @@ async def find_coordinator(request: FindCoordinatorRequest, ctx: Context) -> Fin
 
 async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
     try:
-        if key_type == TRANSACTION:
-            # Some clients look for a missing coordinator for ever; from this node they hear a final no.
-            return Coordinator(key, ctx.broker.node_id, ctx.broker.host, ctx.broker.port, error_message="")
-        if key_type != GROUP:
+        shards: Shards[Any]
+        if key_type == GROUP:
+            shards = ctx.broker.groups
+        elif key_type == TRANSACTION:
+            shards = ctx.broker.transactions
+        else:
             raise Refused(ErrorCode.INVALID_REQUEST, f"there is no coordinator for keys of type {key_type}")
-        await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
-        return _coordinator(key, ctx)
+        await ensure_internal_topic(ctx.broker, shards.topic)
+        return _coordinator(key, shards, ctx)
     except Refusal as refusal:
         return Coordinator(key, _NOBODY, "", _NOBODY, refusal.code, str(refusal))
 
 
-def _coordinator(key: str, ctx: Context) -> Coordinator:
+def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
     broker = ctx.broker
-    partition = broker.metadata.image.partition(CONSUMER_OFFSETS, broker.groups.partition_of(key))
+    partition = broker.metadata.image.partition(shards.topic, shards.partition_of(key))
     if partition is not None and partition.leader == broker.node_id:
         return Coordinator(key, broker.node_id, broker.host, broker.port, error_message="")
     for other in broker.metadata.image.live_brokers():
         for endpoint in other.endpoints:
             if partition is not None and other.id == partition.leader and endpoint.name == ctx.listener:
                 return Coordinator(key, other.id, endpoint.host, endpoint.port, error_message="")
-    raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates the group {key} at the moment")
+    raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")

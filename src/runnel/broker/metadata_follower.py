@@ -12,7 +12,7 @@ from runnel.model.configs import ResourceType
 from runnel.model.errors import Refusal
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
-from runnel.schemas.metadata import ConfigRecord, MetadataRecord, PartitionRecord
+from runnel.schemas.metadata import ConfigRecord, FeatureLevelRecord, MetadataRecord, PartitionRecord
 
 if TYPE_CHECKING:
     from runnel.broker.broker import Broker
@@ -38,10 +38,15 @@ class MetadataFollower:
         self._unremoved: set[TopicPartition] = set()
         """Partitions that should be gone, but whose log the disk would not remove."""
         self._removal_watchers: list[Callable[[list[str]], None]] = []
+        self._feature_watchers: list[Callable[[], None]] = []
 
     def when_topics_are_removed(self, watcher: Callable[[list[str]], None]) -> None:
         """Be told the names of topics that are gone."""
         self._removal_watchers.append(watcher)
+
+    def when_features_change(self, watcher: Callable[[], None]) -> None:
+        """Be told that the cluster may work at another level of some feature."""
+        self._feature_watchers.append(watcher)
 
     def open_all(self) -> Iterator[None]:
         """The node starts: apply its dynamic settings and open every partition that it holds."""
@@ -86,6 +91,9 @@ class MetadataFollower:
                 self._configure(name)
         if removed:
             yield from self._remove(removed)
+        if any(type(record) is FeatureLevelRecord for record in records):
+            for watcher in self._feature_watchers:
+                watcher()
 
     def _open_new(self, records: list[MetadataRecord]) -> Iterator[None]:
         created = [record for record in records if type(record) is PartitionRecord]

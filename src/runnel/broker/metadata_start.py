@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from runnel.broker.metadata_follower import MetadataFollower
 from runnel.broker.metadata_log import METADATA_PARTITION, MetadataLog
-from runnel.controller.features import METADATA_LEVEL, METADATA_VERSION, SUPPORTED_FEATURES
+from runnel.controller.features import FIRST_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.snapshot import registration_record
 from runnel.controller.values import BrokerRegistration, Endpoint
@@ -72,7 +72,7 @@ def _founding_records(broker: "Broker", image: MetadataImage) -> list[MetadataRe
     if not image.cluster_id:
         records.append(ClusterRecord(id_text(broker.entropy.id_bytes())))
     if METADATA_VERSION not in image.features:
-        records.append(FeatureLevelRecord(METADATA_VERSION, METADATA_LEVEL))
+        records += [FeatureLevelRecord(name, level) for name, level in FIRST_LEVELS.items()]
     known = image.brokers.get(broker.node_id)
     registration = BrokerRegistration(
         id=broker.node_id,

@@ -6,6 +6,7 @@ from runnel.broker.broker import Broker
 from runnel.broker.coordinators import Coordinators
 from runnel.broker.metadata_log import MetadataLog
 from runnel.broker.metadata_start import start_metadata
+from runnel.broker.transactions import Transactions
 
 
 async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
@@ -18,4 +19,9 @@ async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
     stack.push_async_callback(metadata.close)
     broker.groups = Coordinators(broker)
     follower.when_topics_are_removed(broker.groups.topics_deleted)
+    broker.transactions = Transactions(broker)
+    follower.when_topics_are_removed(broker.transactions.topics_deleted)
+    follower.when_features_change(broker.transactions.features_changed)
+    # A transaction that is resumed may end in a partition of the groups, which must be there to hear of it.
     broker.groups.start()
+    broker.transactions.start()

@@ -5,5 +5,14 @@ METADATA_VERSION = "metadata.version"
 # Kafka's number for 4.3-IV0. This release writes the records of that level, so no other can be chosen.
 METADATA_LEVEL = 30
 
-SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {METADATA_VERSION: (METADATA_LEVEL, METADATA_LEVEL)}
+TRANSACTION_VERSION = "transaction.version"
+"""1 writes the state of transactions in a format that can grow; 2 gives each one an epoch (KIP-890)."""
+
+SUPPORTED_FEATURES: dict[str, tuple[int, int]] = {
+    METADATA_VERSION: (METADATA_LEVEL, METADATA_LEVEL),
+    TRANSACTION_VERSION: (0, 2),
+}
 """(lowest, highest) level by feature. What is not here does not exist here, and clients do without it."""
+
+FIRST_LEVELS: dict[str, int] = {METADATA_VERSION: METADATA_LEVEL, TRANSACTION_VERSION: 2}
+"""Where a new cluster begins. An older one stays where it is until somebody raises it, as in Kafka."""

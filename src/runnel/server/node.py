@@ -98,6 +98,7 @@ class Node:
         stack.push_async_callback(listener.close)
         # Members that wait for a rebalance are answered before the listener waits for that.
         stack.callback(broker.groups.stop)
+        stack.callback(broker.transactions.stop)
         listener.accept()
 
     def _open_disk(self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy) -> DataDirectory:

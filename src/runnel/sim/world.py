@@ -115,6 +115,7 @@ class Life:
         )
         await start_broker(broker, stack)
         stack.callback(broker.groups.stop)
+        stack.callback(broker.transactions.stop)
         keeping_up = asyncio.ensure_future(self._keep_up(disk, clock))
         stack.callback(keeping_up.cancel)
         self.dispatch = Dispatch(broker)

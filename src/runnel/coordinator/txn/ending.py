@@ -1,0 +1,162 @@
+"""EndTxn, and how transactions end that nobody ends: out of time, or taken over.
+
+The classic protocol keeps the epoch, so a late duplicate looks like the next request. By KIP-890 (EndTxn v5)
+every end takes the next epoch: whatever was sent before it is fenced, and a retry is told apart.
+
+    state, epoch of the request     commit                        abort
+    Ongoing, current                ▶ PrepareCommit               ▶ PrepareAbort
+    Prepare, the one before         CONCURRENT_TRANSACTIONS if it says the same, else INVALID_TXN_STATE
+    Complete, the one before        the answer again if it says the same, else INVALID_TXN_STATE
+    Empty or Complete, current      INVALID_TXN_STATE             ▶ PrepareAbort of nothing, for the epoch
+    anything else                   PRODUCER_FENCED
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.txn.ledger import Ledger
+from runnel.coordinator.txn.records import transaction_record
+from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
+from runnel.coordinator.txn.transaction import (
+    AT_REST,
+    EPOCH_OF_CLIENTS_MAX,
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    PREPARED,
+    Transaction,
+    TransactionState,
+)
+from runnel.messages.end_txn import EndTxnRequest, EndTxnResponse
+from runnel.model.errors import ErrorCode, Refused
+
+_EPOCH_BUMP_FROM = 5
+_PREPARE = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
+_COMPLETE = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COMPLETE_ABORT}
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The end of one transaction, as it is waited for: no later transaction of the same id is meant."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+def end_refused(error: ErrorCode) -> EndTxnResponse:
+    return EndTxnResponse(error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
+
+
+def end(ledger: Ledger, request: EndTxnRequest, api_version: int, now: Moment) -> Decision[EndTxnResponse]:
+    """Decide on an EndTxn. Raises Refusal, or NeedsProducerId if epochs ran out."""
+    known = ledger.transactions.get(request.transactional_id)
+    if known is None:
+        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody holds {request.transactional_id}")
+    if api_version < _EPOCH_BUMP_FROM:
+        return _end_classic(ledger, known, request, now)
+    return _end_and_bump(ledger, known, request, now)
+
+
+def fence(ledger: Ledger, known: Transaction, now: Moment, decision: Decision[Any]) -> None:
+    """Abort an open transaction so that its producer cannot go on with it."""
+    version = ledger.settings.transaction_version
+    next_id = NO_PRODUCER_ID
+    if version < BUMPS_EPOCH_FROM:
+        version = 0
+    elif known.is_exhausted:
+        next_id = ledger.take_producer_id()
+    aborted = replace(
+        known,
+        state=TransactionState.PREPARE_ABORT,
+        epoch=known.epoch + 1,
+        next_producer_id=next_id,
+        client_version=version,
+        updated_ms=now.wall_ms,
+    )
+    _prepare(ledger, aborted, decision)
+
+
+def _end_classic(
+    ledger: Ledger, known: Transaction, request: EndTxnRequest, now: Moment
+) -> Decision[EndTxnResponse]:
+    if known.producer_id != request.producer_id:
+        raise _not_the_holder(known, request)
+    if known.epoch != request.producer_epoch:
+        raise _fenced(known, request)
+    decision: Decision[EndTxnResponse] = Decision(EndTxnResponse())
+    if known.state is TransactionState.ONGOING:
+        ended = replace(known, state=_PREPARE[request.committed], client_version=0, updated_ms=now.wall_ms)
+        _prepare(ledger, ended, decision)
+        return decision
+    _check_repeat(known, request)
+    return decision
+
+
+def _end_and_bump(
+    ledger: Ledger, known: Transaction, request: EndTxnRequest, now: Moment
+) -> Decision[EndTxnResponse]:
+    is_rotated = (
+        known.previous_producer_id == request.producer_id
+        and request.producer_epoch == EPOCH_OF_CLIENTS_MAX
+        and known.epoch == 0
+        and known.producer_id != request.producer_id
+    )
+    if known.producer_id != request.producer_id and not is_rotated:
+        raise _not_the_holder(known, request)
+    is_current = known.producer_id == request.producer_id and request.producer_epoch == known.epoch
+    is_repeat = is_rotated or request.producer_epoch + 1 == known.epoch
+    if is_repeat and known.state not in (TransactionState.ONGOING, TransactionState.EMPTY):
+        _check_repeat(known, request)
+        return Decision(EndTxnResponse(producer_id=known.producer_id, producer_epoch=known.epoch))
+    if not is_current or known.state in PREPARED:
+        raise _fenced(known, request)
+    if known.state in AT_REST and request.committed:
+        raise _wrong_state(known, request)
+    started_ms = known.started_ms if known.state is TransactionState.ONGOING else now.wall_ms
+    ended = replace(
+        known,
+        state=_PREPARE[request.committed],
+        epoch=known.epoch + 1,
+        next_producer_id=ledger.take_producer_id() if known.is_exhausted else NO_PRODUCER_ID,
+        client_version=BUMPS_EPOCH_FROM,
+        started_ms=started_ms,
+        updated_ms=now.wall_ms,
+    )
+    reply = EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.epoch)
+    if ended.next_producer_id != NO_PRODUCER_ID:
+        reply = EndTxnResponse(producer_id=ended.next_producer_id, producer_epoch=0)
+    decision = Decision(reply)
+    _prepare(ledger, ended, decision)
+    return decision
+
+
+def _prepare(ledger: Ledger, ended: Transaction, decision: Decision[Any]) -> None:
+    decision.records.append(transaction_record(ended, ledger.settings.transaction_version))
+    decision.when_committed(Prepared(ended.id, ended.producer_id, ended.epoch))
+
+
+def _check_repeat(known: Transaction, request: EndTxnRequest) -> None:
+    """Whether what was decided before is what is asked for again."""
+    if known.state is _PREPARE[request.committed]:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
+    if known.state is not _COMPLETE[request.committed]:
+        raise _wrong_state(known, request)
+
+
+def _wrong_state(known: Transaction, request: EndTxnRequest) -> Refused:
+    wish = "committed" if request.committed else "aborted"
+    return Refused(ErrorCode.INVALID_TXN_STATE, f"{known.id} is {known.state.shown} and cannot be {wish}")
+
+
+def _not_the_holder(known: Transaction, request: EndTxnRequest) -> Refused:
+    return Refused(
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        f"{known.id} is held by producer {known.producer_id}, not by {request.producer_id}",
+    )
+
+
+def _fenced(known: Transaction, request: EndTxnRequest) -> Refused:
+    return Refused(
+        ErrorCode.PRODUCER_FENCED, f"{known.id} is at epoch {known.epoch}, not at {request.producer_epoch}"
+    )

@@ -1,0 +1,70 @@
+"""AddPartitionsToTxn, and the check whether a partition is part of a transaction."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.txn.ledger import Ledger
+from runnel.coordinator.txn.records import transaction_record
+from runnel.coordinator.txn.transaction import PREPARED, Transaction, TransactionState
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.ids import TopicPartition
+
+AddDecision = Decision[dict[TopicPartition, ErrorCode]]
+
+
+def add_partitions(
+    ledger: Ledger,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Collection[TopicPartition],
+    client_version: int,
+    now: Moment,
+) -> AddDecision:
+    """Make partitions part of the open transaction, or of a new one. Raises Refusal."""
+    known = _held(ledger, transactional_id, producer_id, producer_epoch)
+    reply = dict.fromkeys(partitions, ErrorCode.NONE)
+    is_ongoing = known.state is TransactionState.ONGOING
+    if is_ongoing and known.partitions.issuperset(partitions):
+        return Decision(reply)
+    grown = replace(
+        known,
+        state=TransactionState.ONGOING,
+        partitions=known.partitions.union(partitions),
+        started_ms=known.started_ms if is_ongoing else now.wall_ms,
+        updated_ms=now.wall_ms,
+        client_version=client_version,
+    )
+    return Decision(reply, records=[transaction_record(grown, ledger.settings.transaction_version)])
+
+
+def verify_partitions(
+    ledger: Ledger,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Collection[TopicPartition],
+) -> dict[TopicPartition, ErrorCode]:
+    """Tell for each partition whether this producer's transaction knows it. Raises Refusal."""
+    known = _held(ledger, transactional_id, producer_id, producer_epoch)
+    return {
+        partition: ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
+    }
+
+
+def _held(ledger: Ledger, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
+    known = ledger.transactions.get(transactional_id)
+    if known is None or known.producer_id != producer_id:
+        raise Refused(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer {producer_id} does not hold {transactional_id}"
+        )
+    if known.epoch != producer_epoch:
+        raise Refused(
+            ErrorCode.PRODUCER_FENCED,
+            f"{transactional_id} is at epoch {known.epoch}, not at {producer_epoch}",
+        )
+    if known.state in PREPARED:
+        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transactional_id} is being ended")
+    return known
