@@ -77,6 +77,7 @@ class Opened:
             files=files,
             clock=clock,
             entropy=SimEntropy(random),
+            write_workers=SimWorkers(loop, random),
             sync_workers=SimWorkers(loop, random),
             upkeep_workers=SimWorkers(loop, random),
         )

@@ -189,11 +189,11 @@ def test_a_bug_in_one_partition_leaves_no_other_with_borrowed_memory() -> None:
     written: list[str] = []
 
     class Sound:
-        def write(self) -> None:
+        def write(self, loan: object) -> None:
             written.append("sound")
 
     class Broken:
-        def write(self) -> None:
+        def write(self, loan: object) -> None:
             raise IndexError("a bug")
 
     turn = Turn(cast("Timers", None))

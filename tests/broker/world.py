@@ -36,6 +36,7 @@ class BrokerWorld:
             files=OsFiles(),
             clock=clock,
             entropy=entropy,
+            write_workers=LoopWorkers(2, "write"),
             sync_workers=LoopWorkers(2, "sync"),
             upkeep_workers=LoopWorkers(1, "upkeep"),
         )

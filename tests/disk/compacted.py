@@ -74,6 +74,7 @@ def directory(files, path: str = "/data") -> DataDirectory:
         files=files,
         clock=world,
         entropy=world,
+        write_workers=InlineWorkers(),
         sync_workers=InlineWorkers(),
         upkeep_workers=InlineWorkers(),
     )

@@ -178,6 +178,7 @@ def test_producers_write_while_a_thread_cleans(tmp_path):
             files=OsFiles(),
             clock=Still(),
             entropy=Still(),
+            write_workers=LoopWorkers(1, "write"),
             sync_workers=LoopWorkers(1, "sync"),
             upkeep_workers=LoopWorkers(1, "upkeep"),
         )

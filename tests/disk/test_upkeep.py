@@ -22,6 +22,7 @@ def directory(files: SimFiles, cleaner: Cleaner | None = None, rhythm: Rhythm | 
         files=files,
         clock=Still(),
         entropy=Still(),
+        write_workers=InlineWorkers(),
         sync_workers=InlineWorkers(),
         upkeep_workers=InlineWorkers(),
         cleaner=cleaner,

@@ -100,6 +100,7 @@ class Place:
             files=self.files,
             clock=self.clock,
             entropy=CountingEntropy(),
+            write_workers=self.workers,
             sync_workers=self.workers,
             upkeep_workers=self.workers,
             open_files_max=self.open_files_max,

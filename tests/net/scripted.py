@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runnel.net.listener import Listener, ListenerLimits
 from runnel.ports.disk import FileSlice
-from runnel.ports.service import CloseConnection, Reply, Session
+from runnel.ports.service import CloseConnection, Loan, Reply, Session
 
 
 def frame(body: bytes) -> bytes:
@@ -61,7 +61,7 @@ class ScriptedService:
         head = struct.pack(">i", length)
         reply.fill([head, FileSlice(self._file, 0, length)], len(head))
 
-    def finish_turn(self) -> None:
+    def finish_turn(self, loan: Loan | None = None) -> None:
         self.turns += 1
         waiting, self._at_turn_end = self._at_turn_end, []
         for reply, body in waiting:

@@ -32,7 +32,7 @@ from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
 from runnel.model.errors import ErrorCode, Refusal
 from runnel.ports.disk import FileSlice
-from runnel.ports.service import CloseConnection, Reply, Session
+from runnel.ports.service import CloseConnection, Loan, Reply, Session
 from runnel.wire import MalformedMessage, Request, Response, decode_prefix, encode, fields_of
 from runnel.wire.frame import API_VERSIONS_KEY, has_flexible_header, read_request_header, response_frame
 
@@ -167,9 +167,9 @@ class Dispatch:
             call.answer(result)
         return reply
 
-    def finish_turn(self) -> None:
+    def finish_turn(self, loan: Loan | None = None) -> None:
         """Write what the turn's requests staged and fill the replies that are ready."""
-        self.broker.turn.finish()
+        self.broker.turn.finish(loan)
 
     def closed(self, session: Session) -> None:
         """The connection is gone: its long poll needs no answer."""

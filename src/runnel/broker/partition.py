@@ -2,6 +2,7 @@
 
 from asyncio import Future
 from collections import deque
+from functools import partial
 from typing import Protocol
 
 from runnel.broker.turn import Turn, Watcher
@@ -10,6 +11,7 @@ from runnel.model.errors import ErrorCode, Refusal, Refused, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk, Origin, PartitionLog, Staged
+from runnel.ports.service import Loan
 from runnel.replica.leader import LeaderReplica
 
 
@@ -112,18 +114,33 @@ class Partition:
             raise StorageFailed(f"{self.name} could not be written")
         return staged
 
-    def write(self) -> None:
-        """The end of the turn: put what is staged into the file; commit it if the flush policy lets us."""
+    def write(self, loan: Loan | None = None) -> None:
+        """The end of the turn: put what is staged into the file; commit it if the flush policy lets us.
+
+        Much at once is written in the background if its memory is lent for so long.
+        """
         if not self._is_touched:
             # A coordinator did not wait for the end of the turn; a second sync would be for nothing.
             return
         self._is_touched = False
+        if loan is not None:
+            loan.borrow()
+            if self.log.write_later(partial(self._written, loan)):
+                return
+            loan.done()
         try:
             self.log.write_staged()
         except Refusal as refusal:
             self._fail_above(self.log.end_offset, refusal)
             return
         self._commit_what_is_stored()
+
+    def _written(self, loan: Loan, refusal: Refusal | None) -> None:
+        loan.done()
+        if refusal is not None:
+            self._fail_above(self.log.end_offset, refusal)
+        else:
+            self._commit_what_is_stored()
 
     def close(self) -> None:
         """The partition is gone from this node: whoever waits is told so."""

@@ -8,6 +8,7 @@ A turn that no network event will finish (a coordinator appended from a task) sc
 from typing import TYPE_CHECKING, Protocol
 
 from runnel.ports.clock import Timers
+from runnel.ports.service import Loan
 
 if TYPE_CHECKING:
     from runnel.broker.partition import Partition
@@ -50,8 +51,8 @@ class Turn:
             self._is_scheduled = True
             self._timers.call_later(0, self._scheduled)
 
-    def finish(self) -> None:
-        """Write, commit, acknowledge, wake."""
+    def finish(self, loan: Loan | None = None) -> None:
+        """Write, commit, acknowledge, wake. What is staged lies in the loan's memory, if there is one."""
         # Open while it runs: what an acknowledgement stages or wakes is taken up by these same loops.
         self.is_open = True
         bug: Exception | None = None
@@ -60,7 +61,7 @@ class Turn:
                 while self.touched:
                     # Whatever happens to one, all are written: what they staged is borrowed until we return.
                     try:
-                        self.touched.pop().write()
+                        self.touched.pop().write(loan)
                     except Exception as error:  # noqa: BLE001 - raised below
                         bug = bug or error
                 while self.woken:

@@ -2,17 +2,23 @@
 
 stage (check, give offsets, patch) … write_staged (one writev) … sync (fdatasync in a thread)
 end_offset ≥                       written_offset ≥             durable_offset
+
+Much at once is written by a thread (`write_later`), one write at a time; what is staged meanwhile goes with the
+next one. Whoever needs the files at rest calls `settle`.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import patch_offset_and_epoch
-from runnel.disk.appending import Run, split_runs, undo_runs, write_all, write_runs
+from runnel.disk.appending import Run, open_runs, split_runs, undo_runs, write_all
 from runnel.disk.log_state import LogState
 from runnel.disk.producers_on_disk import load_producers
 from runnel.disk.segment import Segment
+from runnel.disk.writing import Done, Write
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
 from runnel.log.validation import ValidBatch, validate, validate_copies
@@ -129,6 +135,7 @@ class AppendLog(LogState):
 
     def roll_now(self) -> None:
         """Close the active segment; an empty one follows, whose file remembers the end offset."""
+        self.settle()
         assert not self._staged
         segment = Segment(self.written_offset)
         segment.start_indexes()
@@ -152,16 +159,21 @@ class AppendLog(LogState):
         self._look_at_the_tail()
 
     def write_staged(self) -> None:
+        if self._write is not None:
+            refusal = self._end_now(self._write)
+            if refusal is not None:
+                raise refusal
         staged = self._staged
         if not staged:
             return
         active = self.segments.active
-        if active.offsets is None or active.times is None:
-            self._load_indexes(active)
-        # They grow beyond their files now: opening another file must not drop them.
-        active.has_index_files = False
-        if self._rolls:
-            self._write_with_rolls()
+        self._ready_indexes(active)
+        if self._rolls or self._dones:
+            write = self._take_staged()
+            write.run()
+            refusal = self._end(write)
+            if refusal is not None:
+                raise refusal
             return
         file = active.file
         try:
@@ -172,25 +184,97 @@ class AppendLog(LogState):
             raise self._undo([Run(active, staged, None)], error) from error
         active.is_warm = True
         self._take_over(active, staged)
-        self._wrote()
+        staged.clear()
+        self._wrote(self.end_offset)
 
-    def _write_with_rolls(self) -> None:
-        # A roll that was planned for a batch which was then refused waits for the next one.
-        waiting = self._rolls[-1:] if self._rolls[-1][0] == len(self._staged) else []
-        runs = split_runs(self.segments, self._staged, self._rolls[: len(self._rolls) - len(waiting)])
+    def write_later(self, done: Done) -> bool:
+        """Let a thread write what is staged, and tell `done`; False if it is not worth a thread.
+
+        The memory stays borrowed until then.
+        """
+        staged_bytes = sum(len(batch.data) for batch in self._staged)
+        if self._write is None and staged_bytes < self._home.background_bytes_min:
+            return False
+        self._dones.append(done)
+        if self._write is None:
+            self._begin_write()
+        return True
+
+    def settle(self) -> None:
+        """Return when no write is under way or waits for its turn."""
+        if self._write is None:
+            return
+        self._end_now(self._write)
+        with suppress(StorageFailed):
+            # Whoever waits for the rest has been told if it fails.
+            self.write_staged()
+
+    def _begin_write(self) -> None:
         try:
-            write_runs(self.segments, runs)
+            if self.failure is not None:
+                # It failed while this waited for its turn: nothing may follow what stands there.
+                raise self._undo([], OSError(self.failure))
+            self._ready_indexes(self.segments.active)
+            self._write = write = self._take_staged()
+        except StorageFailed:
+            return
+        self._home.write_soon(write.run, partial(self._ended, write))
+
+    def _ended(self, write: Write, _: None, bug: BaseException | None) -> None:
+        if bug is not None:
+            raise bug
+        if self._write is write:
+            # Else somebody could not wait, and has done all this.
+            self._end_now(write)
+            if self._dones:
+                self._begin_write()
+
+    def _end_now(self, write: Write) -> StorageFailed | None:
+        self._write = None
+        write.run()
+        return self._end(write)
+
+    def _take_staged(self) -> Write:
+        """All that is staged as one write with its files open; what is staged from now on goes behind it."""
+        # A roll that was planned for a batch which was then refused waits for the next one.
+        waiting = self._rolls[-1:] if self._rolls and self._rolls[-1][0] == len(self._staged) else []
+        rolls = self._rolls[: len(self._rolls) - len(waiting)]
+        runs = split_runs(self.segments, self._staged, rolls) if rolls else []
+        runs = runs or [Run(self.segments.active, self._staged, None)]
+        self.folder_changed |= bool(rolls) or self.segments.active.size_bytes == 0
+        try:
+            open_runs(self.segments, runs)
         except OSError as error:
             raise self._undo(runs, error) from error
-        self.folder_changed = True
-        for run in runs:
+        changes = self._producers.staged_count if self._producers is not None else 0
+        write = Write(runs, self.end_offset, changes, self._dones)
+        self._staged, self._dones = [], []
+        self._rolls = [(0, snapshot) for _, snapshot in waiting]
+        return write
+
+    def _end(self, write: Write) -> StorageFailed | None:
+        """A write is over: its batches are the log's, or it is as if they had never been staged."""
+        if write.failure is not None:
+            self._dones = write.dones + self._dones
+            return self._undo(write.runs, write.failure)
+        for run in write.runs:
             if run.snapshot is not None:
                 self._close_active(run.snapshot)
                 self.segments.segments.append(run.segment)
+            run.segment.is_warm = True
             self._take_over(run.segment, run.batches)
-        self._rolls = [(0, snapshot) for _, snapshot in waiting]
-        self._wrote()
-        self._home.seal_soon(self)
+        self._wrote(write.end_offset, write.producer_changes)
+        if write.runs[-1].snapshot is not None:
+            self._home.seal_soon(self)
+        for done in write.dones:
+            done(None)
+        return None
+
+    def _ready_indexes(self, active: Segment) -> None:
+        if active.offsets is None or active.times is None:
+            self._load_indexes(active)
+        # They grow beyond their files now: opening another file must not drop them.
+        active.has_index_files = False
 
     def _open_active(self, active: Segment) -> File:
         if active.size_bytes == 0:
@@ -217,11 +301,10 @@ class AppendLog(LogState):
         self.segments.active.close_time_index()
         self.unsealed.append((self.segments.active, snapshot))
 
-    def _wrote(self) -> None:
-        self._staged.clear()
-        self.written_offset = self.end_offset
+    def _wrote(self, end_offset: int, producer_changes: int | None = None) -> None:
+        self.written_offset = end_offset
         if self._producers is not None:
-            self._producers.keep_staged()
+            self._producers.keep_staged(producer_changes)
         if self._is_flushed_by_time and not self.flush_is_due:
             self.flush_is_due = True
             self._home.flush_later(self)
@@ -243,4 +326,7 @@ class AppendLog(LogState):
             self._producers.undo_staged()
         self.end_offset = self.written_offset
         self._look_at_the_tail()
+        dones, self._dones = self._dones, []
+        for done in dones:
+            done(failed)
         return failed

@@ -20,6 +20,8 @@ class Run:
     batches: Sequence[ValidBatch]
     snapshot: bytes | None
     """The producers before this run, if a new segment begins with it."""
+    file: File | None = None
+    """Open while the run is being written."""
 
 
 def split_runs(segments: LogFiles, staged: list[ValidBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
@@ -41,11 +43,17 @@ def split_runs(segments: LogFiles, staged: list[ValidBatch], rolls: list[tuple[i
     return runs
 
 
-def write_runs(segments: LogFiles, runs: list[Run]) -> None:
+def open_runs(segments: LogFiles, runs: list[Run]) -> None:
+    """Open the files that the runs go into; OSError may leave new ones behind."""
+    for run in runs:
+        run.file = segments.open(run.segment, create=run.segment.size_bytes == 0)
+
+
+def write_runs(runs: list[Run]) -> None:
     """Write each run at the end of its segment's file; OSError may leave some of it written."""
     for run in runs:
-        file = segments.open(run.segment, create=run.segment.size_bytes == 0)
-        write_all(file, [batch.data for batch in run.batches], run.segment.size_bytes)
+        assert run.file is not None
+        write_all(run.file, [batch.data for batch in run.batches], run.segment.size_bytes)
 
 
 def undo_runs(segments: LogFiles, runs: list[Run]) -> None:

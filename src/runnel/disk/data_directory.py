@@ -2,7 +2,7 @@
 
 import logging
 from asyncio import Future
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import make_durable_folder, replace_file
@@ -16,6 +16,7 @@ from runnel.disk.open_files import OpenFiles
 from runnel.disk.opening import create_log, log_from_manifest, recover_log, topic_id_of
 from runnel.disk.removal import Removal
 from runnel.disk.upkeep import Rhythm, Upkeep
+from runnel.disk.writing import BACKGROUND_BYTES_MIN
 from runnel.log.checkpoints import decode_properties, encode_properties
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
 from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
@@ -40,15 +41,19 @@ class DataDirectory:
         files: Files,
         clock: Clock,
         entropy: Entropy,
+        write_workers: Workers,
         sync_workers: Workers,
         upkeep_workers: Workers,
         cleaner: Cleaner | None = None,
         rhythm: Rhythm | None = None,
         open_files_max: int | None = None,
+        background_bytes_min: int = BACKGROUND_BYTES_MIN,
     ) -> None:
+        self.background_bytes_min = background_bytes_min
         self._path = path.rstrip("/")
         self._files = files
         self._clock = clock
+        self._write_workers = write_workers
         self._sync_workers = sync_workers
         self._upkeep_workers = upkeep_workers
         self._open_files = OpenFiles(files, open_files_max or files.open_files_max())
@@ -115,6 +120,7 @@ class DataDirectory:
         log = self._logs.pop(partition, None)
         self._closed_logs.pop(partition, None)
         if log is not None:
+            log.settle()
             log.fail(f"{partition} was removed", can_heal=False)
             self._commit.forget(log)
             for segment in log.segments.segments:
@@ -154,10 +160,13 @@ class DataDirectory:
         """Clean shutdown: make everything durable and write the manifest that the next start believes."""
         if self._lock is None:
             return
+        for log in self._logs.values():
+            log.settle()
         self._upkeep.close()
         self._commit.close()
         entries = close_logs(self._logs.values(), self._files, self._path, self._sync_workers)
         self._removal.finish()
+        self._write_workers.close()
         self._sync_workers.close()
         self._upkeep_workers.close()
         try:
@@ -176,6 +185,9 @@ class DataDirectory:
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
+
+    def write_soon(self, work: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
+        self._write_workers.submit(work, done)
 
     def seal_soon(self, log: AppendLog) -> None:
         self._commit.seal(log)

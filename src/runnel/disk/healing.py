@@ -32,6 +32,7 @@ class Stretch:
 def start_healing(log: AppendLog, workers: Workers) -> None:
     """Try to bring the log back, in a thread; it goes on refusing writes until that has worked."""
     log.can_heal = False
+    log.settle()
     try:
         stretches = _stretches(log)
     except (OSError, CorruptBatch) as failure:

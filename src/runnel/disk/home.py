@@ -1,5 +1,6 @@
 """What a log asks of the data directory that it lives in."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -8,6 +9,13 @@ if TYPE_CHECKING:
 
 class Home(Protocol):
     """The data directory, as one of its logs sees it."""
+
+    background_bytes_min: int
+    """From how many staged bytes on a write is worth a thread."""
+
+    def write_soon(self, work: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
+        """Let a thread do this part of a large write, then tell `done` here."""
+        ...
 
     def seal_soon(self, log: "AppendLog") -> None:
         """The log has closed a segment: make it durable in the background."""

@@ -5,6 +5,7 @@ from runnel.disk.home import Home
 from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import load_producers, read_snapshot
 from runnel.disk.segment import Segment
+from runnel.disk.writing import Done, Write
 from runnel.log.epochs import Epochs
 from runnel.log.producers import Producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
@@ -21,6 +22,7 @@ class LogState:
     """Offsets, segments, epochs and producers of one log, and how much of them a power cut could take."""
 
     __slots__ = (
+        "_dones",
         "_hints",
         "_home",
         "_is_flushed_by_time",
@@ -29,6 +31,7 @@ class LogState:
         "_rolls",
         "_staged",
         "_tail_bytes",
+        "_write",
         "can_heal",
         "config",
         "drops",
@@ -102,6 +105,10 @@ class LogState:
         self._staged: list[ValidBatch] = []
         self._rolls: list[tuple[int, bytes]] = []
         """Before which staged batches a new segment begins, and the producers at that moment."""
+        self._write: Write | None = None
+        """The write that a thread is doing. What is staged goes behind it."""
+        self._dones: list[Done] = []
+        """Who is to be told when what is staged has been written in its turn."""
         self.configure(config)
 
     @property
@@ -114,6 +121,11 @@ class LogState:
         if not self.unsealed:
             return self.durable_offset
         return min(self.durable_offset, self.unsealed[0][0].base_offset)
+
+    @property
+    def committed_at_least(self) -> int:
+        """What is committed if nobody but us has to store it."""
+        return self.durable_offset if self.config.acks_wait_for_disk else self.written_offset
 
     @property
     def start_is_told_by_files(self) -> bool:
@@ -144,7 +156,7 @@ class LogState:
     def configure(self, config: LogConfig) -> None:
         self.config = config
         self._is_flushed_by_time = config.flush_policy is FlushPolicy.INTERVAL or config.flush_ms < FOREVER
-        if not self._staged and not self._rolls:
+        if not self._staged and not self._rolls and self._write is None:
             self._look_at_the_tail()
 
     def begin_epoch(self, leader_epoch: int) -> None:

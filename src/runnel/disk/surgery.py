@@ -91,6 +91,7 @@ def truncate_to(log: "AppendLog", offset: int) -> None:
 
     May raise OSError; doing it again is safe.
     """
+    log.settle()
     if offset >= log.written_offset:
         return
     segment, position = log.segments.place_of(offset)

@@ -123,10 +123,15 @@ class Producers:
         self._staged.append((header.producer_id, self._by_id.get(header.producer_id)))
         self.replay(header, marker, now_ms)
 
-    def keep_staged(self) -> None:
-        """What was staged is written."""
+    @property
+    def staged_count(self) -> int:
+        """How many changes could still be undone."""
+        return len(self._staged)
+
+    def keep_staged(self, count: int | None = None) -> None:
+        """What was staged is written; or so many of it, the first ones."""
         if self._staged:
-            self._staged.clear()
+            del self._staged[:count]
 
     def undo_staged(self) -> None:
         """What was staged could not be written: be as before."""

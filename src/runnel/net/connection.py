@@ -9,13 +9,14 @@ readable → receive → serve every complete frame → finish the turn → send
 import logging
 import socket
 from collections import deque
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, cast
 
 from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
 from runnel.net.buffers import LargeFrame
 from runnel.net.outbox import Outbox
-from runnel.ports.service import CloseConnection, Parts, Reply, Session
+from runnel.ports.service import CloseConnection, Loan, Parts, Reply, Session
 
 if TYPE_CHECKING:
     from runnel.net.listener import Listener
@@ -148,10 +149,11 @@ class Connection:
 
     def _serve_large(self, large: LargeFrame) -> None:
         self._large = None
+        loan = Loan(partial(self._listener.memory.give_back, large))
         try:
-            self._serve_frames([large.frame])
+            self._serve_frames([large.frame], loan)
         finally:
-            self._listener.memory.give_back(large)
+            loan.done()
         self._flush()
 
     def _serve(self, buffer: memoryview, end: int) -> None:
@@ -189,7 +191,7 @@ class Connection:
             # answers sends many requests, which then cost one receive, one write and one send.
             self._answer_ready()
 
-    def _serve_frames(self, frames: list[memoryview]) -> int:
+    def _serve_frames(self, frames: list[memoryview], loan: Loan | None = None) -> int:
         """Hand frames to the service until one holds the line; returns how many were taken."""
         service = self._listener.service
         session = self.session
@@ -216,7 +218,7 @@ class Connection:
             goodbye = str(reason)
         finally:
             # Whatever ended the turn, what came before is written and answered.
-            service.finish_turn()
+            service.finish_turn(loan)
         for reply in replies:
             if not reply.is_filled:
                 reply.on_filled = self._answer_ready

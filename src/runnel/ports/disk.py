@@ -1,11 +1,12 @@
 """The disk as the broker sees it: one log per partition, and one shared way to make records durable."""
 
 from asyncio import Future
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from runnel.model.errors import Refusal
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 
@@ -126,6 +127,13 @@ class PartitionLog(Protocol):
 
     def write_staged(self) -> None:
         """Write all staged batches in one call; if the disk refuses, unstage all and raise StorageFailed."""
+        ...
+
+    def write_later(self, done: Callable[[Refusal | None], None]) -> bool:
+        """Let a thread write what is staged; False, and nothing is done, if it is too little for that.
+
+        The memory stays borrowed until `done` is told that all is written, or why all was unstaged.
+        """
         ...
 
     def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> Slice:

@@ -32,6 +32,27 @@ class Session:
     """And of its last fetch request."""
 
 
+class Loan:
+    """Memory of a request, lent beyond the end of its turn to those who still write from it."""
+
+    __slots__ = ("_borrowers", "_give_back")
+
+    def __init__(self, give_back: Callable[[], None]) -> None:
+        # Whoever lends counts as one, so that nothing is given back before the turn is over.
+        self._borrowers = 1
+        self._give_back = give_back
+
+    def borrow(self) -> None:
+        """One more keeps the memory."""
+        self._borrowers += 1
+
+    def done(self) -> None:
+        """One of them needs it no longer."""
+        self._borrowers -= 1
+        if not self._borrowers:
+            self._give_back()
+
+
 class Reply:
     """The place of one answer in its connection's queue; filled now, at the end of the turn, or later."""
 
@@ -64,8 +85,11 @@ class Service(Protocol):
         """
         ...
 
-    def finish_turn(self) -> None:
-        """Write what the turn's requests staged and fill the replies that are ready."""
+    def finish_turn(self, loan: Loan | None = None) -> None:
+        """Write what the turn's requests staged and fill the replies that are ready.
+
+        With a loan, large writes may go on from the memory of its request after the turn.
+        """
         ...
 
     def ending(self) -> None:

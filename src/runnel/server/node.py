@@ -27,6 +27,9 @@ from runnel.server.addresses import Address, advertised_address, listen_address
 from runnel.server.layers import BadSettings
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
+WRITE_THREADS = 2
+"""Large writes are copies into the page cache, with the GIL let go: enough to keep two processors busy."""
+
 SYNC_THREADS = 4
 """fdatasyncs under way at once; more would queue in the kernel instead of here."""
 
@@ -113,6 +116,7 @@ class Node:
             files=OsFiles(),
             clock=clock,
             entropy=entropy,
+            write_workers=LoopWorkers(WRITE_THREADS, "write"),
             sync_workers=LoopWorkers(SYNC_THREADS, "sync"),
             upkeep_workers=LoopWorkers(1, "upkeep"),
             cleaner=self._cleaner,

@@ -8,7 +8,7 @@ from runnel.client.conversation import Conversation
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.ports.disk import FileSlice
 from runnel.ports.files import File
-from runnel.ports.service import CloseConnection, Reply, Service, Session
+from runnel.ports.service import CloseConnection, Loan, Reply, Service, Session
 from runnel.wire import Request, Response
 
 Answer = TypeVar("Answer", bound=Response)
@@ -79,7 +79,8 @@ class Line:
             self.cut()
             return
         finally:
-            self._service.finish_turn()
+            # Frames are never received over each other here, so all of them may be written from later.
+            self._service.finish_turn(Loan(lambda: None))
         if answer_is_lost:
             self.cut()
         elif reply is not None and reply.is_filled:

@@ -13,6 +13,7 @@ from runnel.broker.running import start_broker
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
+from runnel.disk.writing import BACKGROUND_BYTES_MIN
 from runnel.sim.files import PowerCut, SimFiles
 from runnel.sim.loop import NothingWillHappen, VirtualLoop
 from runnel.sim.network import Line
@@ -96,10 +97,13 @@ class Life:
             files=self.world.files,
             clock=clock,
             entropy=entropy,
+            write_workers=SimWorkers(self.loop, self.random),
             sync_workers=SimWorkers(self.loop, self.random),
             upkeep_workers=SimWorkers(self.loop, self.random),
             # A made-up world waits for nobody, and the pauses of a real thread would take real time.
             cleaner=Cleaner(SimWorkers(self.loop, self.random), rest=lambda: None, report=log.warning),
+            # Records are small here: some worlds let threads write whatever they can.
+            background_bytes_min=self.random.choice((1, 500, BACKGROUND_BYTES_MIN)),
         )
         stack.callback(disk.close)
         broker = Broker(
