@@ -54,6 +54,7 @@ APIS: dict[int, Api] = {
     25: Api("add_offsets_to_txn", 0, 4),
     26: Api("end_txn", 0, 5),
     27: Api("write_txn_markers", 1, 2),
+    28: Api("txn_offset_commit", 0, 5),
     29: Api("describe_acls", 1, 3),
     30: Api("create_acls", 1, 3),
     31: Api("delete_acls", 1, 3),
