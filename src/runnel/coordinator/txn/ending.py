@@ -5,6 +5,7 @@ every end takes the next epoch: whatever was sent before it is fenced, and a ret
 
     state, epoch of the request     commit                        abort
     Ongoing, current                ▶ PrepareCommit               ▶ PrepareAbort
+    Prepare, current                CONCURRENT_TRANSACTIONS, as it is ahead of the markers
     Prepare, the one before         CONCURRENT_TRANSACTIONS if it says the same, else INVALID_TXN_STATE
     Complete, the one before        the answer again if it says the same, else INVALID_TXN_STATE
     Empty or Complete, current      INVALID_TXN_STATE             ▶ PrepareAbort of nothing, for the epoch
@@ -109,8 +110,11 @@ def _end_and_bump(
     if is_repeat and known.state not in (TransactionState.ONGOING, TransactionState.EMPTY):
         _check_repeat(known, request)
         return Decision(EndTxnResponse(producer_id=known.producer_id, producer_epoch=known.epoch))
-    if not is_current or known.state in PREPARED:
+    if not is_current:
         raise _fenced(known, request)
+    if known.state in PREPARED:
+        # Its holder knows its next epoch already, and is ahead of the markers.
+        raise _being_ended(known)
     if known.state in AT_REST and request.committed:
         raise _wrong_state(known, request)
     started_ms = known.started_ms if known.state is TransactionState.ONGOING else now.wall_ms
@@ -139,9 +143,13 @@ def _prepare(ledger: Ledger, ended: Transaction, decision: Decision[Any]) -> Non
 def _check_repeat(known: Transaction, request: EndTxnRequest) -> None:
     """Whether what was decided before is what is asked for again."""
     if known.state is _PREPARE[request.committed]:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
+        raise _being_ended(known)
     if known.state is not _COMPLETE[request.committed]:
         raise _wrong_state(known, request)
+
+
+def _being_ended(known: Transaction) -> Refused:
+    return Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
 
 
 def _wrong_state(known: Transaction, request: EndTxnRequest) -> Refused:

@@ -58,9 +58,9 @@ def init_producer_id(ledger: Ledger, request: InitProducerIdRequest, now: Moment
             updated_ms=now.wall_ms,
         )
         return _initialized(ledger, new, NO_EPOCH)
-    _check_identity(known, request)
     if known.state in PREPARED:
         raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} is being ended")
+    _check_identity(known, request)
     if known.state is TransactionState.ONGOING:
         decision: InitDecision = Decision(init_refused(ErrorCode.CONCURRENT_TRANSACTIONS))
         fence(ledger, known, now, decision)

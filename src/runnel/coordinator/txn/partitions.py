@@ -23,6 +23,10 @@ def add_partitions(
     now: Moment,
 ) -> AddDecision:
     """Make partitions part of the open transaction, or of a new one. Raises Refusal."""
+    known = ledger.transactions.get(transactional_id)
+    if known is not None and known.state in PREPARED:
+        # Asked before who asks: it may have been told already of the producer id that will take over.
+        raise _being_ended(known)
     known = _held(ledger, transactional_id, producer_id, producer_epoch)
     reply = dict.fromkeys(partitions, ErrorCode.NONE)
     is_ongoing = known.state is TransactionState.ONGOING
@@ -66,5 +70,9 @@ def _held(ledger: Ledger, transactional_id: str, producer_id: int, producer_epoc
             f"{transactional_id} is at epoch {known.epoch}, not at {producer_epoch}",
         )
     if known.state in PREPARED:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{transactional_id} is being ended")
+        raise _being_ended(known)
     return known
+
+
+def _being_ended(known: Transaction) -> Refused:
+    return Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
