@@ -192,6 +192,21 @@ def test_commits_that_are_not_stored_in_time_are_unknown(
     play(tmp_path, scenario, log_flush_interval_messages="1", offsets_commit_timeout_ms="50")
 
 
+def test_offsets_that_the_log_lost_are_not_told_from_memory(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client) -> None:
+        await client.ask(commit_request({0: 1}), 8)
+        await client.ask(commit_request({0: 2}), 8)
+        world.broker.groups.driver_of("g").partition.log.truncate_to(1)
+        with pytest.raises(Refused):
+            world.broker.groups.driver_of("g")
+        await loaded(world)
+        assert await fetch(client) == {0: 1}
+        assert codes(await client.ask(commit_request({0: 3}), 8)) == [NONE]
+        assert await fetch(client) == {0: 3}
+
+    play(tmp_path, scenario)
+
+
 def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await world.create("doomed")

@@ -11,6 +11,7 @@ import pytest
 
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import read_header
+from runnel.broker import shard_driver
 from runnel.broker.shard_driver import ShardDriver
 from runnel.broker.shard_loading import ShardLoading
 from runnel.coordinator.contract import Decision, Moment, NewRecord, Place, ProducerStamp, Timer
@@ -153,6 +154,58 @@ def test_a_shard_hears_at_once_where_nothing_waits_for_the_disk(tmp_path: Path) 
         decision.when_committed("token")
         driver.run(decision)
         assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
+
+    play(tmp_path, scenario)
+
+
+def test_a_shard_hears_of_it_when_the_disk_has_recovered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        monkeypatch.setattr(shard_driver, "_AWAIT_AGAIN_MS", 0)
+        driver = driven(world)
+        driver.loaded()
+        results = [OSError(errno.EIO, "no luck"), OSError(errno.EIO, "none yet"), 1]
+
+        def sync(log: object) -> Future[int]:
+            stored: Future[int] = asyncio.get_running_loop().create_future()
+            result = results.pop(0)
+            if isinstance(result, OSError):
+                stored.set_exception(result)
+            else:
+                stored.set_result(result)
+            return stored
+
+        monkeypatch.setattr(world.disk, "sync", sync)
+        decision = Decision[None](records=[line("a")])
+        decision.when_committed("token")
+        driver.run(decision)
+        async with asyncio.timeout(20):
+            while len(driver.shard.told) < 2:
+                await asyncio.sleep(0)
+        assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
+        assert not results
+
+    play(tmp_path, scenario, flush_messages="1")
+
+
+def test_a_shard_that_knows_more_than_its_log_writes_no_more(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        driver = driven(world)
+        driver.loaded()
+        driver.run(Decision(records=[line("a"), line("b")]))
+        driver.run(Decision(records=[line("c")]))
+        assert not driver.is_ahead
+        driver.partition.log.truncate_to(2)
+        assert driver.is_ahead
+        driver.run(Decision(records=[line("d")], then="then"))
+        assert driver.shard.told[3:] == [("then", ErrorCode.NOT_COORDINATOR)]
+        assert driver.partition.log.end_offset == 2
+        # The end of a transaction stands where "c" stood, and does not make it come back.
+        marker = EndMarker(committed=True, coordinator_epoch=0)
+        driver.partition.append_now(build_end_marker(marker, producer_id=7, producer_epoch=3, timestamp_ms=0))
+        driver.transaction_ended(7, 3, is_commit=True)
+        assert driver.is_ahead
 
     play(tmp_path, scenario)
 

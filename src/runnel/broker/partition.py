@@ -106,6 +106,10 @@ class Partition:
             self.leader.lost(self.log.written_offset)
         self._acks.append(ack)
 
+    def commit_again(self) -> None:
+        """Try once more to commit what is written: after a failed sync nothing else may bring one about."""
+        self._commit_what_is_stored()
+
     def append_now(self, records: bytearray) -> Staged:
         """A coordinator's own batch: in the file on return, committed some time later. Raises Refusal."""
         staged = self.stage(memoryview(records), self._clock.now_ms(), Origin.COORDINATOR)

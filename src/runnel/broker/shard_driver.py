@@ -40,6 +40,12 @@ AnyShard = TypeVar("AnyShard", bound=Shard)
 Refuse = Callable[[ErrorCode], Any]
 """Makes the response that says no."""
 
+_AWAIT_AGAIN_MS = 1000
+"""How long until a disk that could not sync is asked again, for a shard that waits for it."""
+
+_NEVER_REACHED = 2**63 - 1
+"""As the end of what a shard knows: no log goes so far."""
+
 _RECORDS_PER_BATCH = 500
 """How a decision is cut that may be: well below the size that any topic refuses."""
 
@@ -82,13 +88,14 @@ class _Held:
 
 
 class _Awaited:
-    """A shard that is told once when all it knew at some time is committed."""
+    """A shard that is told once when all it knew at some time is committed, or that this did not work."""
 
-    __slots__ = ("_tell", "end_offset")
+    __slots__ = ("_lost", "_tell", "end_offset")
 
-    def __init__(self, end_offset: int, tell: Callable[[], None]) -> None:
+    def __init__(self, end_offset: int, tell: Callable[[], None], lost: Callable[[], None]) -> None:
         self.end_offset = end_offset
         self._tell: Callable[[], None] | None = tell
+        self._lost = lost
 
     def committed(self) -> None:
         tell, self._tell = self._tell, None
@@ -96,7 +103,9 @@ class _Awaited:
             tell()
 
     def failed(self, refusal: Refusal) -> None:
-        self._tell = None
+        if self._tell is not None:
+            self._tell = None
+            self._lost()
 
 
 class ShardDriver(Generic[AnyShard]):
@@ -125,6 +134,11 @@ class ShardDriver(Generic[AnyShard]):
         self._running: dict[Timer, TimerHandle] = {}
         self._parked: dict[int, tuple[Deferred, Refuse]] = {}
         self._last_waiter = 0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Does the shard know of records that its log has lost? Then it must be loaded anew."""
+        return self.partition.log.end_offset < self._end_offset
 
     def now(self) -> Moment:
         return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
@@ -184,9 +198,15 @@ class ShardDriver(Generic[AnyShard]):
 
     def transaction_ended(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """The end of a transaction was just appended to the partition."""
-        if self.is_loaded:
-            self._end_offset = self.partition.log.end_offset
-            self.shard.replay_end(producer_id, producer_epoch, is_commit)
+        if not self.is_loaded:
+            return
+        end_offset = self.partition.log.end_offset
+        if end_offset <= self._end_offset:
+            # It stands where records stood that the log has lost; more could hide that we know of them.
+            self._end_offset = _NEVER_REACHED
+            return
+        self._end_offset = end_offset
+        self.shard.replay_end(producer_id, producer_epoch, is_commit)
 
     def _carry_out(self, decision: Decision[Any]) -> ErrorCode | None:
         awaited: list[Any] = []
@@ -209,10 +229,13 @@ class ShardDriver(Generic[AnyShard]):
             self._carry_out(self.shard.resume(decision.then, seen, self.now()))
         if error is None:
             for token in awaited:
-                self.partition.when_committed(_Awaited(self._end_offset, partial(self._committed, token)))
+                self._await(token)
         return error
 
     def _append(self, decision: Decision[Any]) -> ErrorCode | None:
+        if self.is_ahead:
+            # What was decided rests on records that are gone.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         now_ms = self._clock.now_ms()
         producer_id, producer_epoch = decision.stamp or (NO_PRODUCER, -1)
         for records in _batches(decision):
@@ -255,6 +278,19 @@ class ShardDriver(Generic[AnyShard]):
         handle = self._running.pop(timer, None)
         if handle is not None:
             handle.cancel()
+
+    def _await(self, token: Any) -> None:
+        tell, again = partial(self._committed, token), partial(self._await_later, token)
+        self.partition.when_committed(_Awaited(self._end_offset, tell, again))
+
+    def _await_later(self, token: Any) -> None:
+        if self.is_loaded:
+            self._timers.call_later(_AWAIT_AGAIN_MS, partial(self._await_again, token))
+
+    def _await_again(self, token: Any) -> None:
+        if self.is_loaded:
+            self._await(token)
+            self.partition.commit_again()
 
     def _committed(self, token: Any) -> None:
         if self.is_loaded:

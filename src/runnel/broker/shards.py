@@ -115,7 +115,7 @@ class Shards(Generic[AnyShard]):
         return driver
 
     def _drop_strangers(self) -> None:
-        """Let go of shards whose partition is no longer here, or whose name another one has."""
+        """Let go of shards whose partition is no longer here, or no longer what they stand for."""
         for index, driver in list(self._drivers.items()):
             if not self._is_current(driver):
                 self._drop(index, driver)
@@ -126,7 +126,8 @@ class Shards(Generic[AnyShard]):
         del self._drivers[index]
 
     def _is_current(self, driver: ShardDriver[AnyShard]) -> bool:
-        return self._broker.partitions.get(driver.partition.name) is driver.partition
+        is_here = self._broker.partitions.get(driver.partition.name) is driver.partition
+        return is_here and not (driver.is_loaded and driver.is_ahead)
 
 
 def _loading(topic: str) -> Refused:

@@ -75,7 +75,8 @@ class Answer:
 class WhenCommitted:
     """Call `committed` with this token once all that the shard knows is committed, this decision included.
 
-    If the log refuses the decision's records, or can no longer commit them, it is not called.
+    If the log refuses the decision's records, it is not called. If the disk has trouble, it is called later;
+    never if the log lost what the shard knows, or another node takes over: the shard is then loaded anew.
     """
 
     token: Any
