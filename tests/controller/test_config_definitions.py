@@ -23,7 +23,7 @@ OTHER_DEFAULTS = {
     "node.id": "1",  # Kafka has none; a single node needs no thought
     "log.dir": "runnel-data",  # Kafka's is under /tmp, which is emptied
     "metadata.log.segment.bytes": "8388608",  # the log is cut after each snapshot, a file at a time
-    "group.coordinator.rebalance.protocols": "classic",  # what exists
+    "group.coordinator.rebalance.protocols": "classic,consumer",  # what exists
 }
 OTHER_TYPES = {"log.dir": "string"}  # one folder
 FIXED_HERE = {"listeners", "listener.security.protocol.map"}

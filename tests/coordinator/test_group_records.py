@@ -20,6 +20,7 @@ from runnel.coordinator.group.shard import GroupShard
 from runnel.coordinator.group.subscription import topic_names
 from runnel.model.ids import NO_ID
 from runnel.schemas.coordinator import encode_key, encode_value
+from tests.coordinator.cluster import FakeCluster
 from tests.coordinator.talk import subscription
 from tests.coordinator.world import durable, load, logged
 
@@ -106,8 +107,8 @@ def test_a_compacted_log_tells_the_same(history: list, keeps_tombstones: bool) -
         if all(entry.key != later.key for later in log[entry.offset + 1 :])
         and (keeps_tombstones or entry.value is not None)
     ]
-    whole = load(GroupShard(GroupSettings()), log)
-    short = load(GroupShard(GroupSettings()), compacted)
+    whole = load(GroupShard(GroupSettings(), FakeCluster()), log)
+    short = load(GroupShard(GroupSettings(), FakeCluster()), compacted)
     for group_id in ("g", "h"):
         assert durable(whole, group_id) == durable(short, group_id)
 

@@ -10,6 +10,7 @@ from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
 from runnel.schemas.group import OffsetCommitKey, OffsetCommitValue
+from tests.coordinator.cluster import FakeCluster
 from tests.coordinator.talk import Talk
 from tests.coordinator.world import Logged, load
 
@@ -112,7 +113,7 @@ def test_offsets_are_what_the_log_says(history: list[str]) -> None:
         talk.play(command)
         assert known_to(talk.world.shard) == told_by(talk.world.log)
     for log in (talk.world.log, compacted(talk.world.log)):
-        loaded = load(GroupShard(GroupSettings()), log)
+        loaded = load(GroupShard(GroupSettings(), FakeCluster()), log)
         assert known_to(loaded) == known_to(talk.world.shard)
 
 

@@ -25,6 +25,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import NO_ID
 from runnel.schemas.coordinator import CoordinatorRecord, encode_key, encode_value, read_record
 from runnel.schemas.group import GroupMetadataKey
+from tests.coordinator.cluster import FakeCluster
 
 START_MS = 1_000_000
 """The wall clock at the beginning; the steady clock begins at 0."""
@@ -91,6 +92,7 @@ class World:
     """One shard, driven by hand."""
 
     settings: GroupSettings = field(default_factory=GroupSettings)
+    cluster: FakeCluster = field(default_factory=FakeCluster)
     now_ms: int = 0
     log: list[Logged] = field(default_factory=list)
     log_refuses: ErrorCode | None = None
@@ -101,8 +103,8 @@ class World:
     last_unique: int = 0
 
     def __post_init__(self) -> None:
-        self.shard = GroupShard(self.settings)
-        self.twin = GroupShard(self.settings)
+        self.shard = GroupShard(self.settings, self.cluster)
+        self.twin = GroupShard(self.settings, self.cluster)
         self.timers: dict[Timer, int] = {}
         self.queue: list[tuple[int, int, Timer]] = []
         self.order = 0
@@ -161,8 +163,8 @@ class World:
             assert isinstance(effect, Answer)
             self.answers[effect.waiter] = effect.response
         self.timers.clear()
-        self.shard = load(GroupShard(self.settings), self.log)
-        self.twin = load(GroupShard(self.settings), self.log)
+        self.shard = load(GroupShard(self.settings, self.cluster), self.log)
+        self.twin = load(GroupShard(self.settings, self.cluster), self.log)
         self.carry_out(self.shard.loaded(self.now()))
 
     def end_transaction(self, producer: ProducerStamp, is_commit: bool) -> None:

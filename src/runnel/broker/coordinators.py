@@ -4,13 +4,14 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from runnel.broker.group_cluster import GroupCluster
 from runnel.broker.partition import Partition
 from runnel.broker.shard_driver import Refuse, ShardDriver
 from runnel.broker.shards import Shards
 from runnel.controller.settings import Settings
 from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.coordinator.contract import Decision
-from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.group.caller import NOT_PARKED, Caller
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
 from runnel.model.errors import Refusal
@@ -30,6 +31,7 @@ class Coordinators(Shards[GroupShard]):
     def __init__(self, broker: "Broker") -> None:
         super().__init__(broker)
         self._settings = group_settings(broker.settings)
+        self._cluster = GroupCluster(broker)
         self._deleted_topics: set[str] = set()
         """Topics that were deleted before the shards that may hold offsets in them were loaded."""
 
@@ -51,7 +53,16 @@ class Coordinators(Shards[GroupShard]):
         except Refusal as refusal:
             return refuse(refusal.error)
         waiter = driver.park(refuse)
-        caller = Caller(
+        try:
+            decision = decide(driver, self.caller(context, waiter))
+        except Refusal as refusal:
+            driver.unpark(waiter)
+            return refuse(refusal.error)
+        return driver.decide(decision, refuse, waiter)
+
+    def caller(self, context: "Context", waiter: int = NOT_PARKED) -> Caller:
+        """Who asks, and under which number it waits."""
+        return Caller(
             client_id=context.client_id or "",
             # As Java prints an address without a host name, which is what tools show.
             client_host=f"/{context.client_host}",
@@ -59,12 +70,6 @@ class Coordinators(Shards[GroupShard]):
             waiter=waiter,
             unique=str(UUID(bytes=self._broker.entropy.id_bytes())),
         )
-        try:
-            decision = decide(driver, caller)
-        except Refusal as refusal:
-            driver.unpark(waiter)
-            return refuse(refusal.error)
-        return driver.decide(decision, refuse, waiter)
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """These topics are gone: the offsets in them mean nothing any more."""
@@ -85,7 +90,7 @@ class Coordinators(Shards[GroupShard]):
     def _make(self, partition: Partition) -> GroupDriver:
         settings = self._broker.settings
         return ShardDriver(
-            GroupShard(self._settings),
+            GroupShard(self._settings, self._cluster),
             partition,
             self._broker.clock,
             self._broker.timers,
@@ -102,6 +107,7 @@ class Coordinators(Shards[GroupShard]):
 
 def group_settings(settings: Settings) -> GroupSettings:
     """The broker's settings as the shards need them."""
+    policy = settings["group.consumer.migration.policy"].upper()
     return GroupSettings(
         initial_rebalance_delay_ms=settings["group.initial.rebalance.delay.ms"],
         session_timeout_min_ms=settings["group.min.session.timeout.ms"],
@@ -110,4 +116,8 @@ def group_settings(settings: Settings) -> GroupSettings:
         offset_metadata_bytes_max=settings["offset.metadata.max.bytes"],
         offsets_retention_ms=settings["offsets.retention.minutes"] * 60_000,
         offsets_check_interval_ms=settings["offsets.retention.check.interval.ms"],
+        consumer_members_max=settings["group.consumer.max.size"],
+        consumer_assignors=tuple(settings["group.consumer.assignors"]),
+        can_upgrade=policy in ("UPGRADE", "BIDIRECTIONAL"),
+        can_downgrade=policy in ("DOWNGRADE", "BIDIRECTIONAL"),
     )

@@ -80,6 +80,8 @@ APIS: dict[int, Api] = {
     64: Api("unregister_broker", 0, 0),
     65: Api("describe_transactions", 0, 0),
     66: Api("list_transactions", 0, 2),
+    68: Api("consumer_group_heartbeat", 0, 1),
+    69: Api("consumer_group_describe", 0, 1),
     74: Api("list_config_resources", 0, 1),
     75: Api("describe_topic_partitions", 0, 0),
 }

@@ -26,9 +26,9 @@ def _limit(name: str, default: int, validator: Validator, documentation: str) ->
 
 
 GROUP_COORDINATOR_CONFIGS = table(
-    _row("group.coordinator.rebalance.protocols", LIST, "classic",
+    _row("group.coordinator.rebalance.protocols", LIST, "classic,consumer",
          some_of("consumer", "classic", "share", "streams"), MEDIUM, FIXED,
-         "Which group protocols are spoken; here classic alone, whatever this says."),
+         "Which group protocols are spoken; here classic and consumer, whatever this says."),
     # Offsets.
     _row("offsets.topic.num.partitions", INT, 50, at_least(1), HIGH, FIXED,
          "How many partitions __consumer_offsets gets. It must not change once the topic exists."),

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+NOT_PARKED = -1
+"""The number of a caller that gets its answer at once."""
+
 
 @dataclass(slots=True)
 class Caller:

@@ -1,24 +1,33 @@
-"""Looking at groups: DescribeGroups and ListGroups."""
+"""Looking at groups: DescribeGroups, ConsumerGroupDescribe and ListGroups."""
 
 from collections.abc import Collection
 
-from runnel.coordinator.group.group import Group, GroupState
+from runnel.coordinator.group.consumer.describe import (
+    describe_consumer_group as consumer_group_description,
+)
+from runnel.coordinator.group.consumer.groups import ConsumerGroups
+from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Group, GroupState
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from runnel.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from runnel.messages.list_groups import ListedGroup
-from runnel.model.errors import ErrorCode
+from runnel.model.errors import ErrorCode, Refused
 
 _NOT_FOUND_FROM = 6
-_TYPE = "classic"
+_CLASSIC, _CONSUMER = "classic", "consumer"
 
 
-def describe(groups: dict[str, Group], group_id: str, api_version: int) -> DescribedGroup:
-    """A group and its members; one that is not there is Dead, which is an error since version 6."""
+def describe(
+    groups: dict[str, Group], consumers: ConsumerGroups, group_id: str, api_version: int
+) -> DescribedGroup:
+    """A classic group and its members; one that is not there is Dead, which is an error since version 6."""
     group = groups.get(group_id)
     if group is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= _NOT_FOUND_FROM:
+            reason = "is not a classic group" if group_id in consumers.by_id else "not found"
             missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND.code
-            missing.error_message = f"Group {group_id} not found."
+            missing.error_message = f"Group {group_id} {reason}."
         return missing
     is_stable = group.state is GroupState.STABLE
     members = [
@@ -42,20 +51,33 @@ def describe(groups: dict[str, Group], group_id: str, api_version: int) -> Descr
 
 
 def list_groups(
-    groups: dict[str, Group], states: Collection[str], types: Collection[str]
+    groups: dict[str, Group], consumers: ConsumerGroups, states: Collection[str], types: Collection[str]
 ) -> list[ListedGroup]:
     """All groups in one of these states and of one of these types; no names mean any."""
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {kind.strip().lower() for kind in types}
-    if wanted_types and _TYPE not in wanted_types:
-        return []
-    return [
-        ListedGroup(
-            group_id=group.id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=_TYPE,
-        )
+    listed = [
+        ListedGroup(group.id, group.protocol_type or "", group.state.value, _CLASSIC)
         for group in groups.values()
-        if not wanted_states or group.state.value.lower() in wanted_states
     ]
+    listed += [
+        ListedGroup(group.id, CONSUMER_PROTOCOL, group.state.value, _CONSUMER)
+        for group in consumers.by_id.values()
+    ]
+    return [
+        group
+        for group in listed
+        if (not wanted_states or group.group_state.lower() in wanted_states)
+        and (not wanted_types or group.group_type in wanted_types)
+    ]
+
+
+def describe_consumer_group(
+    consumers: ConsumerGroups, settings: GroupSettings, group_id: str
+) -> DescribedConsumerGroup:
+    """A consumer group and its members; one that is not there, or a classic one, is an error."""
+    try:
+        group = consumers.get(group_id)
+    except Refused as refusal:
+        return DescribedConsumerGroup(refusal.code, str(refusal), group_id)
+    return consumer_group_description(group, consumers.cluster, settings.consumer_assignors[0])

@@ -10,9 +10,11 @@ The retention of an offset begins
 An offset that an open transaction may still change does not expire, nor does its group.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from runnel.coordinator.contract import Decision, Moment, NewRecord
+from runnel.coordinator.group.consumer.group import ConsumerGroup
+from runnel.coordinator.group.consumer.records import consumer_group_tombstones
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Group, GroupState
 from runnel.coordinator.group.offset_store import CommittedOffset, GroupOffsets, OffsetStore
 from runnel.coordinator.group.records import group_tombstone, offset_tombstone
@@ -37,24 +39,54 @@ def expire(
     return Decision(records=records, is_atomic=False)
 
 
+def expired_of_consumers(
+    groups: Iterable[ConsumerGroup], store: OffsetStore, settings: GroupSettings, now: Moment
+) -> list[NewRecord]:
+    """The same for consumer groups: their offsets age from the commit on, if no member subscribes."""
+    records: list[NewRecord] = []
+    for group in groups:
+        offsets, topics = store.of(group.id), group.subscribed_topics()
+        expired = [
+            offset_tombstone(group.id, topic, partition)
+            for topic, partition, committed in offsets.all_committed()
+            if topic not in topics
+            and now.wall_ms - committed.committed_ms >= settings.offsets_retention_ms
+            and not offsets.is_pending(topic, partition)
+        ]
+        records += expired
+        is_bare = len(expired) == sum(map(len, offsets.committed.values())) and not offsets.pending
+        if is_bare and not group.members:
+            records += consumer_group_tombstones(group)
+    return records
+
+
 def delete_groups(
-    groups: dict[str, Group], store: OffsetStore, group_ids: Collection[str]
+    groups: dict[str, Group],
+    consumers: Mapping[str, ConsumerGroup],
+    store: OffsetStore,
+    group_ids: Collection[str],
 ) -> Decision[list[DeletableGroupResult]]:
     """Remove groups that have no members, with their offsets; the group itself goes last."""
     results: list[DeletableGroupResult] = []
     records: list[NewRecord] = []
     for group_id in group_ids:
-        group = groups.get(group_id)
-        if group is None:
+        group, consumer_group = groups.get(group_id), consumers.get(group_id)
+        is_empty = group is None or group.state is GroupState.EMPTY
+        if consumer_group is not None:
+            is_empty = not consumer_group.members
+        error = ErrorCode.NONE
+        if group is None and consumer_group is None:
             error = ErrorCode.GROUP_ID_NOT_FOUND
-        elif group.state is not GroupState.EMPTY:
+        elif not is_empty:
             error = ErrorCode.NON_EMPTY_GROUP
         else:
-            error = ErrorCode.NONE
             records += [
                 offset_tombstone(group_id, topic, index) for topic, index in store.of(group_id).partitions()
             ]
-            records.append(group_tombstone(group_id))
+            if consumer_group is not None:
+                records += consumer_group_tombstones(consumer_group)
+            else:
+                records.append(group_tombstone(group_id))
         results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
     return Decision(results, records=records, is_atomic=False)
 

@@ -1,8 +1,11 @@
 """Offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from runnel.coordinator.contract import Decision, Moment, ProducerStamp
+from runnel.coordinator.group.consumer.cluster import Partition
+from runnel.coordinator.group.consumer.commits import check_commit
+from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Committer, Group, GroupState
 from runnel.coordinator.group.offset_store import CommittedOffset, GroupOffsets, OffsetStore
 from runnel.coordinator.group.records import offset_record, offset_tombstone
@@ -45,6 +48,7 @@ _NO_GROUP_ERROR_FROM = 9
 
 def commit(
     groups: dict[str, Group],
+    consumers: Mapping[str, ConsumerGroup],
     settings: GroupSettings,
     request: OffsetCommitRequest,
     api_version: int,
@@ -55,7 +59,15 @@ def commit(
     committer = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, api_version
     )
-    _check_commit(group, request.group_id, committer)
+    if request.group_id in consumers:
+        partitions = (
+            Partition(topic.topic_id, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        )
+        check_commit(consumers[request.group_id], committer, partitions)
+    else:
+        _check_commit(group, request.group_id, committer)
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING):
         member = group.members.get(request.member_id)
         if member is not None:
@@ -79,6 +91,7 @@ def commit(
 
 def commit_in_transaction(
     groups: dict[str, Group],
+    consumers: Mapping[str, ConsumerGroup],
     settings: GroupSettings,
     request: TxnOffsetCommitRequest,
     api_version: int,
@@ -86,7 +99,6 @@ def commit_in_transaction(
     now: Moment,
 ) -> Decision[TxnOffsetCommitResponse]:
     """Decide on a TxnOffsetCommit whose topics exist, and whose transaction is open. Raises Refused."""
-    group = groups.get(request.group_id)
     committer = Committer(
         request.member_id,
         request.group_instance_id,
@@ -94,7 +106,15 @@ def commit_in_transaction(
         api_version,
         is_transactional=True,
     )
-    _check_commit(group, request.group_id, committer)
+    if request.group_id in consumers:
+        partitions = (
+            Partition(id_of(topic.name), partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        )
+        check_commit(consumers[request.group_id], committer, partitions)
+    else:
+        _check_commit(groups.get(request.group_id), request.group_id, committer)
     decision = Decision[TxnOffsetCommitResponse](
         TxnOffsetCommitResponse(), stamp=ProducerStamp(request.producer_id, request.producer_epoch)
     )
@@ -134,23 +154,37 @@ def fetch(
 
 
 def delete(
-    groups: dict[str, Group], store: OffsetStore, request: OffsetDeleteRequest
+    groups: dict[str, Group],
+    consumers: Mapping[str, ConsumerGroup],
+    store: OffsetStore,
+    request: OffsetDeleteRequest,
 ) -> Decision[OffsetDeleteResponse]:
     """Forget offsets of topics that nobody in the group reads. Raises Refused."""
     if not request.group_id:
         raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
-    group = groups.get(request.group_id)
-    if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id}")
-    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
-        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {group.id} has members that may read any topic")
+    is_read = _reading(groups, consumers, request.group_id)
     decision = Decision[OffsetDeleteResponse](OffsetDeleteResponse())
     assert decision.reply is not None
-    topics = subscribed_topics(group)
+    offsets = store.of(request.group_id)
     for topic in request.topics:
-        is_read = is_subscribed(group, topics, topic.name)
-        decision.reply.topics.append(_delete_topic(group.id, store.of(group.id), topic, is_read, decision))
+        answer = _delete_topic(request.group_id, offsets, topic, is_read(topic.name), decision)
+        decision.reply.topics.append(answer)
     return decision
+
+
+def _reading(
+    groups: dict[str, Group], consumers: Mapping[str, ConsumerGroup], group_id: str
+) -> Callable[[str], bool]:
+    """Tells whether a group's members may be reading a topic. Raises Refused."""
+    if group_id in consumers:
+        return consumers[group_id].subscribed_topics().__contains__
+    group = groups.get(group_id)
+    if group is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
+        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {group.id} has members that may read any topic")
+    topics = subscribed_topics(group)
+    return lambda topic: is_subscribed(group, topics, topic)
 
 
 def _check_commit(group: Group | None, group_id: str, committer: Committer) -> None:

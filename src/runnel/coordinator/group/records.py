@@ -92,14 +92,12 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> NewRecord:
     return NewRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
-def replay_group(
-    groups: dict[str, Group], offsets: OffsetStore, key: GroupMetadataKey, value: GroupMetadataValue | None
-) -> None:
+def replay_group(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
     """Make the group what the record says. What is soft about members that stay is kept."""
     group = groups.get(key.group)
     if value is None:
-        if group is not None:
-            _forget(groups, offsets, group)
+        # The generation is gone; offsets that were committed outside of it may keep the group.
+        groups.pop(key.group, None)
         return
     if group is None:
         group = groups[key.group] = Group(key.group)
@@ -118,18 +116,12 @@ def replay_group(
 
 
 def replay_offset(
-    groups: dict[str, Group],
-    offsets: OffsetStore,
-    key: OffsetCommitKey,
-    value: OffsetCommitValue | None,
-    place: Place,
+    offsets: OffsetStore, key: OffsetCommitKey, value: OffsetCommitValue | None, place: Place
 ) -> None:
-    """Remember how far a group has come; a group that only commits has no other record."""
+    """Remember how far a group has come."""
     if value is None:
         offsets.replay_tombstone(key.group, key.topic, key.partition)
         return
-    if key.group not in groups:
-        groups[key.group] = Group(key.group)
     committed = CommittedOffset(
         value.offset,
         value.leader_epoch,
@@ -165,11 +157,3 @@ def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) 
     if known is not None:
         member.deadline_ms, member.timer_ms = known.deadline_ms, known.timer_ms
     return member
-
-
-def _forget(groups: dict[str, Group], offsets: OffsetStore, group: Group) -> None:
-    # A tombstone removes the generation, not offsets that were committed outside of it.
-    if group.id in offsets:
-        groups[group.id] = Group(group.id)
-    else:
-        del groups[group.id]

@@ -23,3 +23,10 @@ class GroupSettings:
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * 60 * 1000
     offsets_check_interval_ms: int = 10 * 60 * 1000
+    consumer_members_max: int = GROUP_MEMBERS_MAX
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """What members may ask for; the first is for those who do not."""
+    can_upgrade: bool = True
+    """May a classic group with members become a consumer group?"""
+    can_downgrade: bool = True
+    """May a consumer group whose last member of the newer protocol goes become a classic one?"""

@@ -6,6 +6,11 @@ from typing import Any
 from runnel.coordinator.contract import Decision, Moment, Place, Timer
 from runnel.coordinator.group import describe, expiry, offsets
 from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.group.consumer.cluster import Cluster
+from runnel.coordinator.group.consumer.commits import check_fetch
+from runnel.coordinator.group.consumer.depart import MembersRemoved, members_removed
+from runnel.coordinator.group.consumer.groups import ConsumerGroups
+from runnel.coordinator.group.consumer.records import CONSUMER_KEYS, CONSUMER_RECORD_TYPES
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.join import join
 from runnel.coordinator.group.leave import leave
@@ -17,6 +22,11 @@ from runnel.coordinator.group.session import heartbeat, session_timer_fired
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.static import StaticReturned, static_returned
 from runnel.coordinator.group.sync import Assigned, assigned, sync, sync_timer_fired
+from runnel.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from runnel.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from runnel.messages.delete_groups import DeletableGroupResult
 from runnel.messages.describe_groups import DescribedGroup
 from runnel.messages.heartbeat import HeartbeatRequest
@@ -28,7 +38,7 @@ from runnel.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRespo
 from runnel.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from runnel.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from runnel.model.errors import ErrorCode
+from runnel.model.errors import ErrorCode, Refused
 from runnel.schemas.group import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from runnel.wire import Data
 
@@ -41,11 +51,13 @@ GROUPS_PER_EXPIRY = 100
 class GroupShard:
     """The door to a set of groups; each request has its own file."""
 
-    record_types = RECORD_TYPES
+    record_types = RECORD_TYPES | CONSUMER_RECORD_TYPES
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, cluster: Cluster) -> None:
         self.settings = settings
         self.groups: dict[str, Group] = {}
+        """Those of the classic protocol, and those that only commit offsets."""
+        self.consumers = ConsumerGroups(cluster, self.groups)
         self.offsets = OffsetStore()
         self._unexamined: list[str] = []
         """Groups that the expiry under way has not looked at yet."""
@@ -62,45 +74,71 @@ class GroupShard:
     def leave(self, request: LeaveGroupRequest, now: Moment) -> Decision[LeaveGroupResponse]:
         return leave(self.groups, self.settings, request, now)
 
+    def consumer_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: Moment
+    ) -> Decision[ConsumerGroupHeartbeatResponse]:
+        return self.consumers.heartbeat(request, caller, self.settings, now)
+
     def commit(
         self, request: OffsetCommitRequest, api_version: int, now: Moment
     ) -> Decision[OffsetCommitResponse]:
-        return offsets.commit(self.groups, self.settings, request, api_version, now)
+        return offsets.commit(self.groups, self.consumers.by_id, self.settings, request, api_version, now)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, api_version: int, id_of: Callable[[str], bytes], now: Moment
     ) -> Decision[TxnOffsetCommitResponse]:
-        return offsets.commit_in_transaction(self.groups, self.settings, request, api_version, id_of, now)
+        return offsets.commit_in_transaction(
+            self.groups, self.consumers.by_id, self.settings, request, api_version, id_of, now
+        )
 
     def fetch_offsets(
         self, request: OffsetFetchRequestGroup, id_of: Callable[[str], bytes], require_stable: bool = False
     ) -> OffsetFetchResponseGroup:
+        consumer_group = self.consumers.by_id.get(request.group_id)
+        if consumer_group is not None:
+            try:
+                check_fetch(consumer_group, request.member_id, request.member_epoch)
+            except Refused as refusal:
+                return OffsetFetchResponseGroup(request.group_id, error_code=refusal.code)
         return offsets.fetch(self.offsets, request, id_of, require_stable)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
-        return offsets.delete(self.groups, self.offsets, request)
+        return offsets.delete(self.groups, self.consumers.by_id, self.offsets, request)
 
     def delete_groups(self, group_ids: Collection[str]) -> Decision[list[DeletableGroupResult]]:
-        return expiry.delete_groups(self.groups, self.offsets, group_ids)
+        return expiry.delete_groups(self.groups, self.consumers.by_id, self.offsets, group_ids)
 
     def forget_topics(self, topics: Collection[str]) -> Decision[None]:
         return expiry.forget_topics(self.offsets, topics)
 
     def describe(self, group_id: str, api_version: int) -> DescribedGroup:
-        return describe.describe(self.groups, group_id, api_version)
+        return describe.describe(self.groups, self.consumers, group_id, api_version)
+
+    def describe_consumer_group(self, group_id: str) -> DescribedConsumerGroup:
+        return describe.describe_consumer_group(self.consumers, self.settings, group_id)
 
     def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
-        return describe.list_groups(self.groups, states, types)
+        return describe.list_groups(self.groups, self.consumers, states, types)
 
     def replay(self, key: Data, value: Data | None, place: Place) -> None:
         """The log holds this record there: the only way durable state changes, besides `replay_end`."""
         match key, value:
             case OffsetCommitKey(), OffsetCommitValue() | None:
-                replay_offset(self.groups, self.offsets, key, value, place)
+                replay_offset(self.offsets, key, value, place)
+                self._keep_offsets(key.group)
             case GroupMetadataKey(), GroupMetadataValue() | None:
-                replay_group(self.groups, self.offsets, key, value)
+                replay_group(self.groups, key, value)
+                self._keep_offsets(key.group)
+            case _ if isinstance(key, CONSUMER_KEYS):
+                self._keep_offsets(self.consumers.replay(key, value))
             case _:
                 raise TypeError(f"{type(key).__name__} is no record of groups")
+
+    def _keep_offsets(self, group_id: str) -> None:
+        """A group that only commits has no record of its own, and is there as long as its offsets are."""
+        is_known = group_id in self.groups or group_id in self.consumers.by_id
+        if not is_known and group_id in self.offsets:
+            self.groups[group_id] = Group(group_id)
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """The log holds the end of this producer's transaction."""
@@ -120,6 +158,8 @@ class GroupShard:
                 return static_returned(group, then, error, now)
             case GroupEmptied():
                 return emptied(group, error)
+            case MembersRemoved():
+                return members_removed(self.consumers.by_id.get(then.group_id), then, error)
             case _:
                 raise TypeError(f"{type(then).__name__} is nothing that groups wait for")
 
@@ -127,6 +167,8 @@ class GroupShard:
         """A timer that was set has run out."""
         if timer.kind == _EXPIRY.kind:
             return self._expire(now)
+        if timer.subject in self.consumers.by_id:
+            return self.consumers.fired(timer, self.settings, now)
         decision = Decision[None]()
         group = self.groups.get(timer.subject)
         if group is None:
@@ -142,13 +184,16 @@ class GroupShard:
 
     def _expire(self, now: Moment) -> Decision[None]:
         if not self._unexamined:
-            self._unexamined = list(self.groups)
+            self._unexamined = [*self.groups, *self.consumers.by_id]
         examined, self._unexamined = (
             self._unexamined[:GROUPS_PER_EXPIRY],
             self._unexamined[GROUPS_PER_EXPIRY:],
         )
         known = [self.groups[group_id] for group_id in examined if group_id in self.groups]
         decision = expiry.expire(known, self.offsets, self.settings, now)
+        by_id = self.consumers.by_id
+        consumer_groups = [by_id[group_id] for group_id in examined if group_id in by_id]
+        decision.records += expiry.expired_of_consumers(consumer_groups, self.offsets, self.settings, now)
         decision.set_timer(_EXPIRY, 0 if self._unexamined else self.settings.offsets_check_interval_ms)
         return decision
 
@@ -162,6 +207,7 @@ class GroupShard:
             if len(group.members) > self.settings.members_max:
                 # The limit was lowered: everyone joins again, and the last to come find the group full.
                 prepare(group, self.settings, now, decision)
+        self.consumers.loaded(decision)
         return decision
 
     def unloaded(self) -> Decision[None]:
@@ -173,5 +219,6 @@ class GroupShard:
             for waiter in group.syncing.values():
                 decision.answer(waiter, sync_refused(ErrorCode.NOT_COORDINATOR))
         self.groups.clear()
+        self.consumers.by_id.clear()
         self.offsets.clear()
         return decision

@@ -1,0 +1,57 @@
+"""Who may commit and read the offsets of a consumer group."""
+
+from collections.abc import Iterable
+
+from runnel.coordinator.group.consumer.cluster import Partition
+from runnel.coordinator.group.consumer.group import ConsumerGroup
+from runnel.coordinator.group.consumer.member import ConsumerMember
+from runnel.coordinator.group.group import Committer
+from runnel.model.errors import ErrorCode, Refused
+
+_MEMBER_EPOCHS_FROM = 9
+
+
+def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterable[Partition]) -> None:
+    """May this one commit offsets of these partitions? Raises Refused.
+
+    A member that moved on to another epoch may still commit what it had before and has not given up since.
+    """
+    epoch = committer.generation
+    if epoch < 0 and not group.members:
+        return
+    is_anonymous = epoch == -1 and not committer.member_id and committer.instance_id is None
+    if committer.is_transactional and is_anonymous:
+        return
+    member = group.member(committer.member_id)
+    is_old = not committer.is_transactional and committer.api_version < _MEMBER_EPOCHS_FROM
+    if is_old and not member.is_classic:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
+        )
+    if epoch == member.epoch:
+        return
+    stale = _stale(member, epoch, ErrorCode.ILLEGAL_GENERATION if committer.is_transactional else None)
+    if epoch > member.epoch:
+        raise stale
+    for partition in partitions:
+        given = member.epoch_of(partition)
+        if given is None or epoch < given:
+            raise stale
+
+
+def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
+    """May this one read offsets? Anybody who does not claim to be a member may. Raises Refused."""
+    if member_id is None and epoch < 0:
+        return
+    member = group.member(member_id or "")
+    if epoch != member.epoch:
+        raise _stale(member, epoch)
+
+
+def _stale(member: ConsumerMember, epoch: int, error: ErrorCode | None = None) -> Refused:
+    if error is None:
+        error = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
+    return Refused(
+        error, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
+    )

@@ -1,0 +1,123 @@
+"""A consumer group as it will be once the log has what is being decided.
+
+The draft is a copy that replays each record as it is written, so that a decision of several steps sees what
+its earlier steps lead to, while the group itself stays as the log knows it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from runnel.coordinator.contract import Moment, NewRecord
+from runnel.coordinator.group.consumer.assignor import Assignor, Question, Subscriber
+from runnel.coordinator.group.consumer.cluster import Cluster, KnownTopic, metadata_hash
+from runnel.coordinator.group.consumer.group import ConsumerGroup, Resolved
+from runnel.coordinator.group.consumer.member import ConsumerMember
+from runnel.coordinator.group.consumer.ranges import assign_ranges
+from runnel.coordinator.group.consumer.records import (
+    current_record,
+    epoch_record,
+    member_record,
+    member_tombstones,
+    pattern_record,
+    pattern_tombstone,
+    replay_consumer_record,
+    target_epoch_record,
+    target_record,
+)
+from runnel.coordinator.group.consumer.uniform import assign_uniformly
+
+ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniformly, "range": assign_ranges}
+
+
+@dataclass(slots=True)
+class Draft:
+    """A copy of a group that changes record by record."""
+
+    group: ConsumerGroup
+    cluster: Cluster
+    now: Moment
+    records: list[NewRecord] = field(default_factory=list)
+
+    def write(self, *records: NewRecord) -> None:
+        for record in records:
+            self.records.append(record)
+            replay_consumer_record(self.group, record.key, record.value)
+
+    def put_said(self, member: ConsumerMember) -> None:
+        """A member is new, or says something new of itself."""
+        self.write(member_record(self.group.id, member))
+
+    def put_current(self, member: ConsumerMember) -> None:
+        """A member has taken a step."""
+        self.write(current_record(self.group.id, member))
+
+    def remove(self, member_id: str) -> None:
+        """A member is gone, and with it a pattern that nobody else has."""
+        self.write(*member_tombstones(self.group.id, member_id))
+        self.forget_patterns()
+
+    def forget_patterns(self) -> None:
+        """Patterns that no member has any more go."""
+        used = {member.pattern for member in self.group.members.values()}
+        for pattern in [pattern for pattern in self.group.patterns if pattern not in used]:
+            self.write(pattern_tombstone(self.group.id, pattern))
+
+    def resolve_patterns(self) -> None:
+        """Find the topics of every pattern, and write down those that have changed."""
+        patterns = {member.pattern for member in self.group.members.values() if member.pattern}
+        for pattern in sorted(patterns):
+            topics = self.cluster.matching(pattern)
+            known = self.group.patterns.get(pattern)
+            if known is None or known.topics != topics:
+                resolved = Resolved(topics, self.cluster.version, self.now.wall_ms)
+                self.write(pattern_record(self.group.id, pattern, resolved))
+
+    def follow_topics(self, *, has_changed: bool) -> None:
+        """Begin a new epoch if members or subscriptions changed, or the subscribed topics did."""
+        present = metadata_hash(self.subscribed_topics())
+        if has_changed or present != self.group.metadata_hash:
+            self.write(epoch_record(self.group.id, self.group.epoch + 1, present))
+
+    def subscribed_topics(self) -> list[KnownTopic]:
+        """The subscribed topics that exist."""
+        return self._existing(self.group.subscribed_topics())
+
+    def assign(self, default_assignor: str) -> None:
+        """Compute the target of the present epoch, and write down for whom it changed."""
+        topics = {topic.id: topic for topic in self.subscribed_topics()}
+        wanted: dict[frozenset[str], frozenset[bytes]] = {}
+        subscribers = [self._subscriber(member, wanted) for member in self.group.members.values()]
+        name = preferred_assignor(self.group) or default_assignor
+        target = ASSIGNORS[name](Question(subscribers, topics))
+        for member_id, partitions in target.items():
+            if self.group.target.get(member_id) != partitions:
+                self.write(target_record(self.group.id, member_id, partitions))
+        self.write(target_epoch_record(self.group.id, self.group.epoch, self.now.wall_ms))
+
+    def _subscriber(
+        self, member: ConsumerMember, wanted: dict[frozenset[str], frozenset[bytes]]
+    ) -> Subscriber:
+        names = self.group.topics_of(member)
+        if names not in wanted:
+            # Mostly all members want the same.
+            wanted[names] = frozenset(topic.id for topic in self._existing(names))
+        return Subscriber(
+            id=member.id,
+            instance_id=member.instance_id,
+            rack=member.rack,
+            topics=wanted[names],
+            has=self.group.target_of(member.id),
+        )
+
+    def _existing(self, names: Iterable[str]) -> list[KnownTopic]:
+        known = (self.cluster.topic(name) for name in names)
+        return [topic for topic in known if topic is not None]
+
+
+def preferred_assignor(group: ConsumerGroup) -> str | None:
+    """The assignor that most members ask for; None if no member asks for one that there is."""
+    votes: dict[str, int] = {}
+    for member in group.members.values():
+        if member.assignor in ASSIGNORS:
+            votes[member.assignor] = votes.get(member.assignor, 0) + 1
+    return max(votes, key=votes.__getitem__, default=None)

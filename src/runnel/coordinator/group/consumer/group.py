@@ -1,0 +1,164 @@
+"""One consumer group. Everything here stands in the log and changes by replay only, except the last lines.
+
+The group epoch grows with every change of members, subscriptions or topics. Each time a target assignment is
+computed for it (the assignment epoch follows), and every member goes there by itself, a heartbeat at a time:
+
+    STABLE ── target has less ──▶ UNREVOKED_PARTITIONS ── it gave them up ──┐
+      │ ▲                                                                   │
+      │ └─────────── all that it shall have is free, and now its own ───────┤
+      └── target has more that others still hold ──▶ UNRELEASED_PARTITIONS ◀┘
+
+A partition is given to nobody while somebody has it, so no two members ever read it at once.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from runnel.coordinator.contract import Timer
+from runnel.coordinator.group.consumer.cluster import NOTHING, Partition, Partitions
+from runnel.coordinator.group.consumer.member import ConsumerMember
+from runnel.model.errors import ErrorCode, Refused
+
+
+class ConsumerGroupState(Enum):
+    """Where a consumer group stands, in Kafka's words."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The topics that a regular expression matched, and when that was."""
+
+    topics: tuple[str, ...]
+    version: int
+    resolved_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """Members that share the partitions of their topics, as the coordinator assigns them."""
+
+    id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    """Of the subscribed topics when the epoch began."""
+    assignment_epoch: int = -1
+    assignment_ms: int = 0
+    """When the target was computed; 0 if never."""
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    """Instance id → the member that holds it."""
+    target: dict[str, Partitions] = field(default_factory=dict)
+    """Member → what it shall have in the end."""
+    owners: dict[Partition, str] = field(default_factory=dict)
+    """Who has a partition, or has not given it up yet."""
+    patterns: dict[str, Resolved] = field(default_factory=dict)
+
+    checked_version: int = -1
+    """Soft: the metadata that was last looked at for changes."""
+    rejoining: set[str] = field(default_factory=set)
+    """Soft: classic members that were told to join again, and a timer waits for."""
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_settled_in(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def copy(self) -> "ConsumerGroup":
+        """A group of its own that starts out equal."""
+        return replace(
+            self,
+            members=self.members.copy(),
+            static_members=self.static_members.copy(),
+            target=self.target.copy(),
+            owners=self.owners.copy(),
+            patterns=self.patterns.copy(),
+        )
+
+    def session_timer(self, member_id: str) -> Timer:
+        return Timer("session", self.id, member_id)
+
+    def revocation_timer(self, member_id: str) -> Timer:
+        return Timer("revocation", self.id, member_id)
+
+    def rejoin_timer(self, member_id: str) -> Timer:
+        return Timer("rejoin", self.id, member_id)
+
+    def resync_timer(self, member_id: str) -> Timer:
+        return Timer("resync", self.id, member_id)
+
+    def member(self, member_id: str) -> ConsumerMember:
+        member = self.members.get(member_id)
+        if member is None:
+            raise Refused(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}."
+            )
+        return member
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        holder = self.static_members.get(instance_id)
+        return None if holder is None else self.members[holder]
+
+    def check_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """Who speaks; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another has taken the instance id."""
+        if instance_id is None:
+            return self.member(member_id)
+        holder = self.static_member(instance_id)
+        if holder is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+        if holder.id != member_id:
+            raise Refused(
+                ErrorCode.FENCED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.id}.",
+            )
+        return holder
+
+    def topics_of(self, member: ConsumerMember) -> frozenset[str]:
+        """The topics that a member wants, by name or by pattern."""
+        resolved = self.patterns.get(member.pattern) if member.pattern else None
+        return member.topics if resolved is None else member.topics.union(resolved.topics)
+
+    def subscribed_topics(self) -> frozenset[str]:
+        """The topics that any member wants."""
+        topics = set[str]()
+        for pattern in {member.pattern for member in self.members.values() if member.pattern}:
+            if pattern in self.patterns:
+                topics.update(self.patterns[pattern].topics)
+        return frozenset(topics.union(*(member.topics for member in self.members.values())))
+
+    def target_of(self, member_id: str) -> Partitions:
+        return self.target.get(member_id, NOTHING)
+
+    def put(self, member: ConsumerMember) -> None:
+        """Replay: this is the member from now on."""
+        former = self.members.get(member.id)
+        if former is not None:
+            self._release(former)
+        self.members[member.id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.id
+        for partition in (*member.assigned, *member.revoking):
+            self.owners[partition] = member.id
+
+    def remove(self, member_id: str) -> None:
+        """Replay: the member is gone, with all that it had."""
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._release(member)
+        if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+            del self.static_members[member.instance_id]
+
+    def _release(self, member: ConsumerMember) -> None:
+        for partition in (*member.assigned, *member.revoking):
+            if self.owners.get(partition) == member.id:
+                del self.owners[partition]

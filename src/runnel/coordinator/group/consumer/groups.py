@@ -1,0 +1,137 @@
+"""All consumer groups of a shard: what reaches them, by request, by timer and from the log."""
+
+from typing import Any
+
+from runnel.coordinator.contract import Decision, Moment, Timer
+from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.group.consumer.cluster import Cluster
+from runnel.coordinator.group.consumer.depart import left, remove_members, stay_away
+from runnel.coordinator.group.consumer.draft import Draft
+from runnel.coordinator.group.consumer.group import ConsumerGroup
+from runnel.coordinator.group.consumer.heartbeat import Beat, HeartbeatDecision, answer, beat, is_quiet, touch
+from runnel.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, LEFT_EPOCH, MemberState
+from runnel.coordinator.group.consumer.records import replay_consumer_record
+from runnel.coordinator.group.consumer.request import check_heartbeat
+from runnel.coordinator.group.group import Group, GroupState
+from runnel.coordinator.group.records import group_tombstone
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from runnel.model.errors import ErrorCode, Refused
+from runnel.schemas.group import ConsumerGroupMetadataKey
+from runnel.wire import Data
+
+
+class ConsumerGroups:
+    """Consumer groups by id. No id has a classic group as well."""
+
+    def __init__(self, cluster: Cluster, classic: dict[str, Group]) -> None:
+        self.cluster = cluster
+        self.by_id: dict[str, ConsumerGroup] = {}
+        self._classic = classic
+
+    def heartbeat(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        caller: Caller,
+        settings: GroupSettings,
+        now: Moment,
+    ) -> HeartbeatDecision:
+        """Decide on a ConsumerGroupHeartbeat. Raises Refused."""
+        check_heartbeat(request, caller.api_version, settings)
+        decision = HeartbeatDecision()
+        if request.member_epoch in (LEFT_EPOCH, AWAY_EPOCH):
+            self._leave(request, now, decision)
+            return decision
+        group = self.by_id.get(request.group_id)
+        version = self.cluster.version
+        if group is not None and is_quiet(group, request, caller, version):
+            touch(group, request.member_id, self.cluster, decision)
+            decision.reply = answer(
+                group.id, group.members[request.member_id], self.cluster, with_assignment=False
+            )
+            return decision
+        if group is not None:
+            draft = Draft(group.copy(), self.cluster, now)
+            checked_version = group.checked_version
+        else:
+            draft, checked_version = self._found(request, settings, now, decision), -1
+        beat(Beat(request, caller, settings, draft, decision, checked_version))
+        if group is not None and draft.group.epoch == group.epoch:
+            # Looked at, and nothing found that the log must know first.
+            group.checked_version = version
+        return decision
+
+    def get(self, group_id: str) -> ConsumerGroup:
+        """A consumer group; GROUP_ID_NOT_FOUND if there is none, or it is a classic one."""
+        group = self.by_id.get(group_id)
+        if group is None:
+            reason = "is not a consumer group" if group_id in self._classic else "not found"
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+        return group
+
+    def replay(self, key: Any, value: Data | None) -> str:
+        """The log holds this record of a consumer group; the id of the group."""
+        group_id: str = key.group_id
+        if isinstance(key, ConsumerGroupMetadataKey) and value is None:
+            self.by_id.pop(group_id, None)
+            return group_id
+        if group_id not in self.by_id and value is not None:
+            self.by_id[group_id] = ConsumerGroup(group_id)
+            self._classic.pop(group_id, None)
+        if group_id in self.by_id:
+            replay_consumer_record(self.by_id[group_id], key, value)
+        return group_id
+
+    def loaded(self, decision: Decision[None]) -> None:
+        """Every member that the log knows gets one session to show that it is alive."""
+        for group in self.by_id.values():
+            session_ms = self.cluster.group_setting(group.id, "consumer.session.timeout.ms")
+            for member in group.members.values():
+                decision.set_timer(group.session_timer(member.id), session_ms)
+                if member.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic:
+                    decision.set_timer(group.revocation_timer(member.id), member.rebalance_timeout_ms)
+
+    def fired(self, timer: Timer, settings: GroupSettings, now: Moment) -> Decision[None]:
+        """A member did not do in time what it had to."""
+        decision = Decision[None]()
+        group = self.by_id.get(timer.subject)
+        member = None if group is None else group.members.get(timer.part)
+        if group is None or member is None:
+            return decision
+        is_late = timer.kind != "revocation" or member.state is MemberState.UNREVOKED_PARTITIONS
+        if is_late:
+            self._remove(group, timer.part, now, decision)
+        return decision
+
+    def _found(
+        self,
+        request: ConsumerGroupHeartbeatRequest,
+        settings: GroupSettings,
+        now: Moment,
+        decision: HeartbeatDecision,
+    ) -> Draft:
+        """A new consumer group for whoever joins first, in the place of a classic one if need be."""
+        group_id = request.group_id
+        if request.member_epoch != JOINING_EPOCH:
+            self.get(group_id)
+        draft = Draft(ConsumerGroup(group_id), self.cluster, now)
+        classic = self._classic.get(group_id)
+        if classic is not None:
+            if classic.state is not GroupState.EMPTY:
+                self.get(group_id)
+            draft.records.append(group_tombstone(group_id))
+        return draft
+
+    def _leave(
+        self, request: ConsumerGroupHeartbeatRequest, now: Moment, decision: HeartbeatDecision
+    ) -> None:
+        group = self.get(request.group_id)
+        member = group.check_member(request.member_id, request.instance_id)
+        if request.member_epoch == AWAY_EPOCH:
+            stay_away(group, member, decision)
+        else:
+            self._remove(group, member.id, now, decision)
+            decision.reply = left(request)
+
+    def _remove(self, group: ConsumerGroup, member_id: str, now: Moment, decision: Decision[Any]) -> None:
+        remove_members(Draft(group.copy(), self.cluster, now), [member_id], decision)

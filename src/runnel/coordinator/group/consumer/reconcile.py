@@ -1,0 +1,59 @@
+"""One step of a member towards its target: give up what it shall not keep, then take what is free."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from runnel.coordinator.group.consumer.cluster import Partition, Partitions
+from runnel.coordinator.group.consumer.member import ConsumerMember, MemberState
+from runnel.model.errors import ErrorCode, Refused
+
+
+def reconcile(
+    member: ConsumerMember,
+    target: Partitions,
+    target_epoch: int,
+    owned: Partitions | None,
+    is_free: Callable[[Partition], bool],
+) -> ConsumerMember:
+    """The member after its next step; itself if there is none to take. Raises Refused.
+
+    `owned` is what the member says it has; None if it did not say. `is_free` tells whether no other member
+    has a partition.
+    """
+    epoch = member.epoch
+    if member.state is MemberState.UNREVOKED_PARTITIONS:
+        if _still_has(member.revoking, owned):
+            return member
+        # What was revoked belongs to the epoch behind it: the next step is taken from the one after.
+        epoch += 1
+    elif member.state is MemberState.UNKNOWN and (owned is None or owned):
+        raise Refused(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The consumer group member is in a unknown state. "
+            "The member must abandon all its partitions and rejoin.",
+        )
+    kept = {partition: given for partition, given in member.assigned.items() if partition in target}
+    revoking = {partition: given for partition, given in member.assigned.items() if partition not in target}
+    if revoking and _still_has(revoking, owned):
+        return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoking)
+    missing = [partition for partition in target if partition not in kept]
+    free = {partition: target_epoch for partition in missing if is_free(partition)}
+    state = MemberState.STABLE if len(free) == len(missing) else MemberState.UNRELEASED_PARTITIONS
+    return _moved(member, state, target_epoch, kept | free, {})
+
+
+def _still_has(revoking: Mapping[Partition, int], owned: Partitions | None) -> bool:
+    return owned is None or any(partition in owned for partition in revoking)
+
+
+def _moved(
+    member: ConsumerMember,
+    state: MemberState,
+    epoch: int,
+    assigned: dict[Partition, int],
+    revoking: dict[Partition, int],
+) -> ConsumerMember:
+    previous = member.previous_epoch if epoch == member.epoch else member.epoch
+    return replace(
+        member, state=state, epoch=epoch, previous_epoch=previous, assigned=assigned, revoking=revoking
+    )
