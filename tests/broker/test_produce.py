@@ -78,7 +78,7 @@ def test_one_bad_partition_does_not_spoil_the_others(tell):
             9,
             -1,
             batch(b"a", transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
-            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         ),
     ],
 )

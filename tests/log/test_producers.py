@@ -54,7 +54,7 @@ class World:
         marker = EndMarker("commit" in flags, coordinator)
         batch = build_end_marker(marker, producer_id=id, producer_epoch=epoch, timestamp_ms=now)
         try:
-            self.producers.stage_marker(read_header(batch), marker, now)
+            self.producers.stage_marker(read_header(batch), marker, self.end_offset, now)
         except Refusal as refusal:
             return f"refused {refusal.error.name}"
         self.end_offset += 1

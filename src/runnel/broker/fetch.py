@@ -20,6 +20,7 @@ from runnel.messages.fetch import (
     PartitionData,
 )
 from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.ports.disk import Slice
 
 READ_COMMITTED = 1
 _TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -49,13 +50,23 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | LongPoll:
 class Reading:
     """One fetch that is read now, and perhaps again when more has come."""
 
-    __slots__ = ("_appended_bytes", "_broker", "_budget", "_found_bytes", "_plan", "_request")
+    __slots__ = (
+        "_appended_bytes",
+        "_broker",
+        "_budget",
+        "_found_bytes",
+        "_is_committed_only",
+        "_plan",
+        "_request",
+    )
 
     def __init__(self, broker: Broker, request: FetchRequest, plan: FetchPlan) -> None:
         self._broker = broker
         self._request = request
         self._plan = plan
         self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
+        self._is_committed_only = request.isolation_level == READ_COMMITTED
+        """The end of a transaction may bring to light much more than was written since the last look."""
         self._found_bytes = 0
         self._appended_bytes = 0
         """What all wanted partitions together had been given when we last looked."""
@@ -67,7 +78,7 @@ class Reading:
 
     def attempt_again(self, is_last_chance: bool) -> FetchResponse | None:
         """A watched partition moved: read again if there can be enough by now."""
-        if not is_last_chance and self._request.min_bytes > 1:
+        if not is_last_chance and self._request.min_bytes > 1 and not self._is_committed_only:
             grown_bytes = self._count_appended_bytes() - self._appended_bytes
             if self._found_bytes + grown_bytes < self._request.min_bytes:
                 return None
@@ -104,24 +115,31 @@ class Reading:
             if asked.current_leader_epoch != -1:
                 leader.check_epoch(asked.current_leader_epoch)
             diverging = _diverging(partition, asked) if asked.last_fetched_epoch >= 0 else None
+            stable_offset = partition.last_stable_offset
             records: Any = b""
             size_bytes = 0
+            aborted: list[AbortedTransaction] | None = [] if self._is_committed_only else None
             if diverging is None:
-                records, size_bytes = self._read(partition, asked, budget, is_first)
+                end_offset = stable_offset if self._is_committed_only else leader.high_watermark
+                found = self._read(partition, asked, budget, end_offset, is_first)
+                size_bytes = found.size_bytes
+                if len(found.parts) == 1 and type(found.parts[0]) is bytes:
+                    records = found.parts[0]
+                elif found.parts:
+                    records = found
+                if aborted is not None and size_bytes:
+                    aborted = aborted_within(partition, asked.fetch_offset, found.end_offset)
         except Refusal as refusal:
             return self._refused(wanted, refusal), 0
         high_watermark, log_start_offset = leader.high_watermark, partition.log.log_start_offset
         is_quiet = not size_bytes and diverging is None and self._plan.is_incremental
         if is_quiet and wanted.was_told(high_watermark, log_start_offset):
             return None, 0
-        aborted: list[AbortedTransaction] | None = None
-        if self._request.isolation_level == READ_COMMITTED:
-            aborted = []
         data = PartitionData(
             asked.partition,
             0,
             high_watermark,
-            partition.last_stable_offset,
+            stable_offset,
             log_start_offset,
             diverging,
             None,
@@ -133,21 +151,14 @@ class Reading:
         return data, size_bytes
 
     def _read(
-        self, partition: Partition, asked: FetchPartition, budget: int, is_first: bool
-    ) -> tuple[Any, int]:
-        end_offset = partition.leader.high_watermark
-        if self._request.isolation_level == READ_COMMITTED:
-            end_offset = partition.last_stable_offset
+        self, partition: Partition, asked: FetchPartition, budget: int, end_offset: int, is_first: bool
+    ) -> Slice:
         log = partition.log
         if asked.fetch_offset == end_offset and end_offset >= log.log_start_offset:
             # A reader that has everything: nothing to look for.
-            return b"", 0
+            return Slice([], 0)
         max_bytes = max(min(asked.partition_max_bytes, budget), 0)
-        found = log.read(asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first)
-        parts = found.parts
-        if len(parts) == 1 and type(parts[0]) is bytes:
-            return parts[0], found.size_bytes
-        return (found if parts else b""), found.size_bytes
+        return log.read(asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first)
 
     def _refused(self, wanted: Wanted, refusal: Refusal) -> PartitionData:
         index = wanted.asked.partition
@@ -180,6 +191,12 @@ class Reading:
                 own = self._broker
                 response.node_endpoints = [NodeEndpoint(own.node_id, own.host, own.port, own.rack)]
         return response
+
+
+def aborted_within(partition: Partition, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """What a reader of committed records must skip in these offsets."""
+    found = partition.log.aborted_transactions(first_offset, end_offset)
+    return [AbortedTransaction(producer_id, offset) for producer_id, offset in found]
 
 
 def _find(broker: Broker, wanted: Wanted) -> Partition | None:

@@ -2,7 +2,7 @@
 
 What lies before and behind the offset is compared as bytes with the last request's. If it is the same, so is
 its meaning, and neither request nor response has to be taken apart. Whatever cannot be answered on the spot
-goes the long way: too little to read, more than one partition, sessions, errors.
+goes the long way: too little to read, more than one partition, sessions, errors, aborted transactions.
 """
 
 from struct import Struct as Layout
@@ -98,7 +98,7 @@ class FetchShape:
     def _length(self, size_bytes: int) -> bytes:
         return varint(size_bytes + 1) if self._is_flexible else _SIZE(size_bytes)
 
-    def answer(self, correlation_id: int, partition: Partition, found: Slice) -> Parts:
+    def answer(self, correlation_id: int, partition: Partition, found: Slice, stable_offset: int) -> Parts:
         """The whole response frame around the records."""
         length = self._length(found.size_bytes)
         head = self._head(
@@ -106,7 +106,7 @@ class FetchShape:
             correlation_id,
             self._before,
             partition.leader.high_watermark,
-            partition.last_stable_offset,
+            stable_offset,
             partition.log.log_start_offset,
             self._middle,
         )
@@ -136,17 +136,18 @@ class FetchShapes:
             return None
         if shape.epoch not in (-1, partition.leader.epoch):
             return None
-        end_offset = (
-            partition.last_stable_offset if shape.is_committed_only else partition.leader.high_watermark
-        )
         (offset,) = _OFFSET(frame, position)
         try:
+            stable_offset = partition.last_stable_offset
+            end_offset = stable_offset if shape.is_committed_only else partition.leader.high_watermark
             found = partition.log.read(offset, shape.max_bytes, end_offset, at_least_one=True)
+            if found.size_bytes < shape.min_bytes or not found.parts:
+                return None
+            if shape.is_committed_only and partition.log.aborted_transactions(offset, found.end_offset):
+                return None
         except Refusal:
             return None
-        if found.size_bytes < shape.min_bytes or not found.parts:
-            return None
-        parts = shape.answer(correlation_id, partition, found)
+        parts = shape.answer(correlation_id, partition, found, stable_offset)
         reply = Reply()
         reply.fill(parts, sum(len(part) for part in parts if not isinstance(part, FileSlice)))
         return reply

@@ -5,6 +5,7 @@ from collections import deque
 from functools import partial
 from typing import Protocol
 
+from runnel.batch.control import EndMarker, build_end_marker
 from runnel.broker.turn import Turn, Watcher
 from runnel.controller.values import INTERNAL_TOPICS
 from runnel.model.errors import ErrorCode, Refusal, Refused, StorageFailed
@@ -80,8 +81,8 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """What a read_committed reader may see; the high watermark, as no transaction can be open."""
-        return self.leader.high_watermark
+        """What a read_committed reader may see: nothing from the first unfinished transaction on."""
+        return self.log.last_stable_offset(self.leader.high_watermark)
 
     def stage(self, records: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Staged:
         """Line a batch up for the end of the turn. The memory is borrowed until then. Raises Refusal."""
@@ -117,6 +118,30 @@ class Partition:
         if self.log.written_offset <= staged.last_offset:
             raise StorageFailed(f"{self.name} could not be written")
         return staged
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        is_commit: bool,
+        now_ms: int,
+        transaction_version: int,
+    ) -> Staged:
+        """End a producer's transaction here: in the file on return, committed some time later.
+
+        Raises Refusal: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or what the disk says.
+        """
+        self.log.check_marker(producer_id, producer_epoch, transaction_version)
+        marker = build_end_marker(
+            EndMarker(is_commit, coordinator_epoch),
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        # Ends that are committed are forgotten here, also where no reader asks for the stable offset.
+        self.log.last_stable_offset(self.leader.high_watermark)
+        return self.append_now(marker)
 
     def write(self, loan: Loan | None = None) -> None:
         """The end of the turn: put what is staged into the file; commit it if the flush policy lets us.

@@ -4,6 +4,12 @@ from runnel.broker.context import Context
 from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
 from runnel.broker.partition import Partition
+from runnel.broker.produce_transactional import (
+    ADDS_FROM,
+    Unverified,
+    Verification,
+    needs_no_question,
+)
 from runnel.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -13,14 +19,17 @@ from runnel.messages.produce import (
     TopicProduceResponse,
 )
 from runnel.model.errors import ErrorCode, RecordsRefused, Refusal, Refused
+from runnel.ports.disk import Staged
 from runnel.ports.service import CloseConnection
 
 ACKS_ALL = -1
 ADMIN_CLIENT_ID = "__admin_client"
 """The one name under which Kafka lets a client write to internal topics."""
 
-_ATTRIBUTES_POSITION = 22
-_ZSTD, _COMPRESSION_MASK, _TRANSACTIONAL = 4, 7, 16
+ATTRIBUTES = 22
+"""Where a batch says that it is part of a transaction, and how it is compressed."""
+TRANSACTIONAL = 16
+_ZSTD, _COMPRESSION_MASK = 4, 7
 
 
 class ProduceAnswer(Deferred):
@@ -40,6 +49,20 @@ class ProduceAnswer(Deferred):
         self.outstanding -= 1
         if not self.outstanding:
             self.complete(self.response)
+
+    def wait_for(self, partition: Partition, staged: Staged, result: PartitionProduceResponse) -> None:
+        """A batch is staged: its part of the answer stands, and counts once it is committed."""
+        self.outstanding += 1
+        tell_place(result, staged)
+        partition.when_committed(PartitionAck(staged.last_offset + 1, self, result))
+
+    def verified(self, batch: Unverified, outcome: Staged | Refusal) -> None:
+        """The coordinator's word has come for a batch."""
+        if isinstance(outcome, Refusal):
+            refuse(batch.result, outcome)
+        else:
+            self.wait_for(batch.partition, outcome, batch.result)
+        self.settle_one()
 
 
 class PartitionAck:
@@ -61,13 +84,15 @@ class PartitionAck:
 
 
 @handles(ProduceRequest)
-def produce(request: ProduceRequest, ctx: Context) -> ProduceAnswer | None:
+def produce(request: ProduceRequest, ctx: Context) -> Deferred | None:
     """Append one batch per partition.
 
     v3 format 2 and transactional id · v5 log start offset · v7 zstd · v8 error messages · v9 flexible ·
-    v10 current leader · v13 topic ids instead of names. Versions 0-2 are advertised but refused.
+    v10 current leader · v11 TRANSACTION_ABORTABLE · v12 partitions join transactions by being written to ·
+    v13 topic ids instead of names. Versions 0-2 are advertised but refused.
     """
     answer = ProduceAnswer()
+    verification: Verification | None = None
     broker, acks, api_version = ctx.broker, request.acks, ctx.api_version
     now_ms = broker.clock.now_ms()
     for topic in request.topic_data:
@@ -80,21 +105,53 @@ def produce(request: ProduceRequest, ctx: Context) -> ProduceAnswer | None:
                 partition = broker.partition_at.get((topic.name, data.index))
                 if partition is None or partition.is_internal:
                     partition = _unusual_partition(topic, data.index, ctx)
-                staged = partition.stage(checked_records(data.records, partition, acks, api_version), now_ms)
+                records = checked_records(data.records, partition, acks, api_version)
+                is_transactional = len(records) > ATTRIBUTES and records[ATTRIBUTES] & TRANSACTIONAL
+                if is_transactional and not _may_go_on(records, partition, request, ctx):
+                    verification = verification or _verification(request, ctx, answer)
+                    verification.add(records, partition, result)
+                    answer.outstanding += 1
+                    continue
+                staged = partition.stage(records, now_ms)
             except Refusal as refusal:
                 refuse(result, refusal)
                 continue
-            result.base_offset = staged.base_offset
-            result.log_append_time_ms = staged.log_append_time_ms
-            result.log_start_offset = staged.log_start_offset
             if acks:
-                answer.outstanding += 1
-                partition.when_committed(PartitionAck(staged.last_offset + 1, answer, result))
+                answer.wait_for(partition, staged, result)
     if acks == 0:
         _hang_up_on_error(answer.response)
         return None
+    if verification is not None and verification.has_batches:
+        return _held(answer, verification)
     answer.settle_one()
     return answer
+
+
+def _held(answer: ProduceAnswer, verification: Verification) -> Deferred:
+    """The same answer, but the connection's next batches must not overtake those that wait for a word."""
+    held = Deferred()
+    answer.then(held.complete)
+    verification.start()
+    answer.settle_one()
+    return held
+
+
+def _may_go_on(records: memoryview, partition: Partition, request: ProduceRequest, ctx: Context) -> bool:
+    """May a transactional batch be written without asking the coordinator? Raises Refusal."""
+    if request.transactional_id is None:
+        why = "a batch of a transaction needs a transactional id"
+        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+    if needs_no_question(records, partition):
+        return True
+    if request.acks == 0:
+        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, "a transaction cannot begin without acknowledgement")
+    is_asked_for = ctx.broker.settings["transaction.partition.verification.enable"]
+    return not is_asked_for and ctx.api_version < ADDS_FROM
+
+
+def _verification(request: ProduceRequest, ctx: Context, answer: ProduceAnswer) -> Verification:
+    assert request.transactional_id is not None
+    return Verification(ctx.broker, request.transactional_id, ctx.api_version, answer.verified)
 
 
 def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> Partition:
@@ -121,15 +178,18 @@ def checked_records(
         raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if records is None:
         raise Refused(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
-    if len(records) > _ATTRIBUTES_POSITION:
-        attributes = records[_ATTRIBUTES_POSITION]
-        if attributes & _TRANSACTIONAL:
-            raise Refused(ErrorCode.INVALID_TXN_STATE, "transactions are not available on this broker")
-        if api_version < 7 and attributes & _COMPRESSION_MASK == _ZSTD:
-            raise Refused(
-                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version 7, this is {api_version}"
-            )
+    if api_version < 7 and len(records) > ATTRIBUTES and records[ATTRIBUTES] & _COMPRESSION_MASK == _ZSTD:
+        raise Refused(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version 7, this is {api_version}"
+        )
     return records
+
+
+def tell_place(result: PartitionProduceResponse, staged: Staged) -> None:
+    """Make a partition's part of the answer say where its batch stands."""
+    result.base_offset = staged.base_offset
+    result.log_append_time_ms = staged.log_append_time_ms
+    result.log_start_offset = staged.log_start_offset
 
 
 def refuse(result: PartitionProduceResponse, refusal: Refusal) -> None:

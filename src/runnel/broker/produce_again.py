@@ -2,7 +2,8 @@
 
 What lies between the correlation id and the partition's index is compared as bytes with the last request's.
 If it is the same, so is its meaning, and neither request nor response has to be taken apart: that halves the
-cost. Requests for more than one partition, and everything unusual, go the long way.
+cost. Requests for more than one partition, first batches of transactions, and everything unusual, go the long
+way.
 """
 
 from struct import Struct as Layout
@@ -10,7 +11,8 @@ from typing import Any
 
 from runnel.broker.broker import Broker
 from runnel.broker.partition import Partition
-from runnel.broker.produce import checked_records, refuse
+from runnel.broker.produce import ATTRIBUTES, TRANSACTIONAL, checked_records, refuse
+from runnel.broker.produce_transactional import needs_no_question
 from runnel.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -52,6 +54,7 @@ class ProduceShape:
         "_size_bytes",
         "acks",
         "end",
+        "has_transactional_id",
         "prefix",
         "topic",
         "topic_id",
@@ -63,6 +66,7 @@ class ProduceShape:
         self.prefix = prefix
         self.end = PREFIX_START + len(prefix)
         self.acks = request.acks
+        self.has_transactional_id = request.transactional_id is not None
         self.topic = partition.name.topic
         self.topic_id = partition.topic_id
         self._is_flexible = is_flexible(ProduceRequest, version)
@@ -171,6 +175,11 @@ class ProduceShapes:
         reply = Reply()
         try:
             checked_records(records, partition, shape.acks, version)
+            is_transactional = len(records) > ATTRIBUTES and records[ATTRIBUTES] & TRANSACTIONAL
+            if is_transactional and not (
+                shape.has_transactional_id and needs_no_question(records, partition)
+            ):
+                return None
             staged = partition.stage(records, self._broker.clock.now_ms())
         except Refusal as refusal:
             parts = shape.failure(correlation_id, index, refusal)

@@ -14,6 +14,7 @@ from functools import partial
 from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import patch_offset_and_epoch
+from runnel.disk.aborted_on_disk import aborted_of
 from runnel.disk.appending import Run, open_runs, split_runs, undo_runs, write_all
 from runnel.disk.log_state import LogState
 from runnel.disk.producers_on_disk import load_producers
@@ -88,7 +89,7 @@ class AppendLog(LogState):
         if header.is_control:
             marker = read_end_marker(batch.data)
             if marker is not None:
-                self.producer_state().stage_marker(header, marker, now_ms)
+                self.producer_state().stage_marker(header, marker, base_offset, now_ms)
             return None
         earlier = self.producer_state().stage(header, base_offset, now_ms, from_client=from_client)
         if earlier is None:
@@ -153,7 +154,9 @@ class AppendLog(LogState):
         self.end_offset = self.written_offset = end_offset
         self.epochs_changed |= self.epochs.truncate_to(end_offset)
         self.loose_snapshot_offset = -1
-        self._producers, _ = load_producers(self.segments, end_offset, self._home.now_ms())
+        self._producers, _ = load_producers(
+            self.segments, end_offset, self._home.now_ms(), self.committed_at_least
+        )
         self.forget_hints()
         self._rolls.clear()
         self._look_at_the_tail()
@@ -271,7 +274,7 @@ class AppendLog(LogState):
         return None
 
     def _ready_indexes(self, active: Segment) -> None:
-        if active.offsets is None or active.times is None:
+        if active.offsets is None or active.times is None or active.aborted is None:
             self._load_indexes(active)
         # They grow beyond their files now: opening another file must not drop them.
         active.has_index_files = False
@@ -284,6 +287,7 @@ class AppendLog(LogState):
     def _load_indexes(self, active: Segment) -> None:
         try:
             self.segments.load_indexes(active)
+            aborted_of(self.segments, active)
         except (OSError, CorruptBatch) as error:
             raise self._undo([], error) from error
 
@@ -304,7 +308,9 @@ class AppendLog(LogState):
     def _wrote(self, end_offset: int, producer_changes: int | None = None) -> None:
         self.written_offset = end_offset
         if self._producers is not None:
-            self._producers.keep_staged(producer_changes)
+            aborted = self._producers.keep_staged(producer_changes)
+            if aborted:
+                self.segments.add_aborted(aborted)
         if self._is_flushed_by_time and not self.flush_is_due:
             self.flush_is_due = True
             self._home.flush_later(self)

@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk import reading, surgery
+from runnel.disk.aborted_on_disk import aborted_in
 from runnel.disk.append_log import AppendLog
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
 from runnel.disk.walk import PROBE_BYTES, whole_beginning
+from runnel.log.aborted import AbortedTransaction
+from runnel.log.producers import Guard
 from runnel.model.errors import ErrorCode, Refused, StorageFailed
 from runnel.model.limits import SENDFILE_BYTES_MIN
 from runnel.ports.disk import FileSlice, ProducerView, Slice, TimestampedOffset
@@ -50,8 +53,8 @@ class DiskLog(AppendLog):
             file = segment.file or self.segments.open(segment)
             segment.is_warm = True
             if size >= SENDFILE_BYTES_MIN:
-                return Slice([FileSlice(file, position, size)], size)
-            return Slice([_read_exactly(file, position, size)], size)
+                return Slice([FileSlice(file, position, size)], size, next_offset)
+            return Slice([_read_exactly(file, position, size)], size, next_offset)
         except (OSError, CorruptBatch) as error:
             raise StorageFailed(f"{self.segments.folder}: {error}") from error
 
@@ -66,7 +69,7 @@ class DiskLog(AppendLog):
             return None
         segment.is_warm = True
         self._remember(next_offset, segment, position + size)
-        return Slice([data[:size]], size)
+        return Slice([data[:size]], size, next_offset)
 
     def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
         if offset < self.log_start_offset or offset > self.written_offset:
@@ -103,6 +106,39 @@ class DiskLog(AppendLog):
                 producer.coordinator_epoch,
                 producer.transaction_start_offset,
             )
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        unstable_offset = self.producer_state().first_unstable_offset(high_watermark)
+        if unstable_offset is None or unstable_offset >= high_watermark:
+            return high_watermark
+        return max(unstable_offset, self.log_start_offset)
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        if self.segments.with_aborted == []:
+            return []
+        found = self.aborted_in(first_offset, end_offset)
+        return [(transaction.producer_id, transaction.first_offset) for transaction in found]
+
+    def aborted_in(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The same, with all that is known of them."""
+        try:
+            return aborted_in(self.segments, first_offset, end_offset)
+        except (OSError, CorruptBatch) as error:
+            raise StorageFailed(f"{self.segments.folder}: {error}") from error
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        return self.producer_state().has_open_transaction(producer_id, producer_epoch)
+
+    def guard_transaction(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
+    ) -> Guard:
+        return self.producer_state().guard(producer_id, producer_epoch, base_sequence, now_ms)
+
+    def check_guard(self, guard: Guard, base_sequence: int, *, needs_start: bool) -> None:
+        self.producer_state().check_guard(guard, base_sequence, needs_start=needs_start)
+
+    def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+        self.producer_state().check_marker(producer_id, producer_epoch, transaction_version)
 
     def delete_records_before(self, offset: int) -> None:
         if offset > self.written_offset:

@@ -8,20 +8,23 @@ from runnel.disk.atomic import remove_if_there
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.walk import find_batch, walk_headers_of_file, walk_places
+from runnel.log.aborted import AbortedTransaction, encode_aborted
 from runnel.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
-from runnel.log.names import INDEX, LOG, TEMPORARY, TIME_INDEX, offset_name
+from runnel.log.names import ABORTED, INDEX, LOG, TEMPORARY, TIME_INDEX, offset_name
 from runnel.ports.files import File, Files
 
 
 class LogFiles:
     """Segments in order of offset, the last one being written to. There is always one, if only in memory."""
 
-    __slots__ = ("_open_files", "files", "folder", "segments")
+    __slots__ = ("_open_files", "files", "folder", "segments", "with_aborted")
 
     def __init__(self, files: Files, open_files: OpenFiles, folder: str, segments: list[Segment]) -> None:
         self.files = files
         self.folder = folder
         self.segments = segments
+        self.with_aborted: list[Segment] | None = None
+        """The segments that may hold abort markers, in order; None when they must be looked for."""
         self._open_files = open_files
 
     @property
@@ -144,8 +147,42 @@ class LogFiles:
         # Without an entry there is nothing to be written down.
         segment.has_index_files = not scratch.offsets
 
+    def add_aborted(self, entries: list[AbortedTransaction]) -> None:
+        """These transactions were aborted by markers that have just been written."""
+        for entry in entries:
+            segment = self.segments[self.segment_of(entry.last_offset)]
+            assert segment.aborted is not None
+            if not segment.aborted and self.with_aborted is not None:
+                self.with_aborted.append(segment)
+            segment.aborted.append(entry)
+
+    def aborted_loaded(self, segment: Segment) -> None:
+        """The aborted transactions of this segment were read from their file: they count as an index."""
+        if segment.has_index_files:
+            self._open_files.indexes_loaded(segment)
+
+    def _save_aborted(self, segment: Segment) -> None:
+        """Let the file beside the segment tell its aborted transactions; durable on return.
+
+        It has no checksum, and none is as good as an empty one. So it is in its place before the snapshot is
+        written that makes recovery believe in it.
+        """
+        aborted = segment.aborted
+        if aborted is None or segment.aborted_saved == len(aborted):
+            return
+        path = self.path(segment, ABORTED)
+        if aborted:
+            self.files.write(path + TEMPORARY, encode_aborted(aborted), sync=True)
+            self.files.rename(path + TEMPORARY, path)
+            self.files.sync_folder(self.folder)
+        elif self.files.exists(path):
+            self.files.remove(path)
+            self.files.sync_folder(self.folder)
+        segment.aborted_saved = len(aborted)
+
     def prepare_indexes(self, segment: Segment, *, sync: bool) -> None:
         """Write the indexes that are in memory under other names. Any thread may, if nothing is appended."""
+        self._save_aborted(segment)
         offsets, times = segment.offsets, segment.times
         if offsets is not None and times is not None and len(offsets):
             self.files.write(self.path(segment, TIME_INDEX + TEMPORARY), times.encode(), sync=sync)

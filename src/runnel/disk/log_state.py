@@ -175,7 +175,9 @@ class LogState:
         # No producer has written since the snapshot of the clean shutdown, or we would have been asked.
         producers = read_snapshot(self.segments, self.loose_snapshot_offset)
         if producers is None:
-            producers, _ = load_producers(self.segments, self.written_offset, self._home.now_ms())
+            producers, _ = load_producers(
+                self.segments, self.written_offset, self._home.now_ms(), self.committed_at_least
+            )
         return producers
 
     def heal(self) -> None:
@@ -186,6 +188,7 @@ class LogState:
     def forget_hints(self) -> None:
         """Batches have moved: readers search for their places again."""
         self._hints.clear()
+        self.segments.with_aborted = None
 
     def discard(self, paths: list[str]) -> None:
         """Remove these files once `file.delete.delay.ms` is over."""

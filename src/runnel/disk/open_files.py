@@ -66,3 +66,5 @@ class OpenFiles:
 def _drop_indexes(segment: Segment) -> None:
     if segment.has_index_files:
         segment.offsets = segment.times = None
+        if segment.aborted and segment.aborted_saved == len(segment.aborted):
+            segment.aborted = None

@@ -14,7 +14,7 @@ from runnel.log.checkpoints import (
 )
 from runnel.log.epochs import Epochs
 from runnel.log.manifest import LogEntry
-from runnel.log.names import INDEX, LOG, PARTITION_METADATA, TIME_INDEX
+from runnel.log.names import ABORTED, INDEX, LOG, PARTITION_METADATA, TIME_INDEX
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.producers import Producers
 from runnel.model.ids import TopicPartition
@@ -123,5 +123,5 @@ def _start_over(segments: LogFiles, offset: int, producers: Producers) -> None:
     segments.files.sync_folder(segments.folder)
     for segment in former:
         segments.forget(segment)
-        for suffix in (INDEX, TIME_INDEX, LOG):
+        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
             remove_if_there(segments.files, segments.path(segment, suffix))

@@ -5,9 +5,12 @@ from runnel.batch.header import BatchHeader, read_header
 from runnel.disk.atomic import replace_file
 from runnel.disk.log_files import LogFiles
 from runnel.disk.reading import walk_batches
-from runnel.log.names import SNAPSHOT, offset_name, offset_of
+from runnel.disk.segment import Segment
+from runnel.log.aborted import AbortedTransaction, DamagedAborted, decode_aborted
+from runnel.log.names import ABORTED, SNAPSHOT, offset_name, offset_of
 from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers, encode_producers
 from runnel.log.producers import Producers
+from runnel.model.log_config import FOREVER
 
 
 def snapshot_path(segments: LogFiles, offset: int) -> str:
@@ -49,22 +52,52 @@ def newest_snapshot(segments: LogFiles, end_offset: int) -> tuple[int, Producers
     return first_offset, Producers()
 
 
-def load_producers(segments: LogFiles, end_offset: int, now_ms: int) -> tuple[Producers, dict[int, bytes]]:
+def load_producers(
+    segments: LogFiles, end_offset: int, now_ms: int, committed_offset: int = FOREVER
+) -> tuple[Producers, dict[int, bytes]]:
     """The producers up to `end_offset`: the newest snapshot, and what was written after it.
 
-    Also the snapshots that are due where segments end on the way.
+    Also the snapshots that are due where segments end on the way. What was aborted is noted beside each
+    segment that is walked; the files of those before are true, else there would be no later snapshot.
     """
     start_offset, producers = newest_snapshot(segments, end_offset)
+    first = segments.segment_of(start_offset)
+    try:
+        aborted = _aborted_before(segments, segments.segments[first], start_offset)
+    except DamagedAborted:
+        start_offset, producers = newest_snapshot(segments, segments.segments[first].base_offset)
+        first, aborted = segments.segment_of(start_offset), []
+    for segment in segments.segments[:first]:
+        segment.aborted, segment.aborted_saved = None, -1
     due: dict[int, bytes] = {}
-    for segment in segments.segments[segments.segment_of(start_offset) :]:
+    for segment in segments.segments[first:]:
         for batch in walk_batches(segments, max(start_offset, segment.base_offset), segment.next_offset):
-            replay_producer(producers, read_header(batch), batch, now_ms)
+            replay_producer(producers, read_header(batch), batch, now_ms, committed_offset)
+        segment.aborted, segment.aborted_saved = aborted + producers.take_aborted(), -1
+        aborted = []
         if segment.next_offset > start_offset:
             due[segment.next_offset] = encode_producers(producers)
+    segments.with_aborted = None
     return producers, due
 
 
-def replay_producer(producers: Producers, header: BatchHeader, batch: memoryview, now_ms: int) -> None:
+def _aborted_before(segments: LogFiles, segment: Segment, offset: int) -> list[AbortedTransaction]:
+    """What its file tells of the segment up to the snapshot at `offset`; later entries may be outdated."""
+    if offset <= segment.base_offset:
+        return []
+    try:
+        data = segments.files.read(segments.path(segment, ABORTED))
+    except FileNotFoundError:
+        return []
+    entries = decode_aborted(data, segment.base_offset, FOREVER)
+    return [entry for entry in entries if entry.last_offset < offset]
+
+
+def replay_producer(
+    producers: Producers, header: BatchHeader, batch: memoryview, now_ms: int, committed_offset: int
+) -> None:
     """A batch found in the log tells what its producer has done."""
     if header.producer_id >= 0:
         producers.replay(header, read_end_marker(batch) if header.is_control else None, now_ms)
+        if header.is_control:
+            producers.forget_ended(committed_offset)

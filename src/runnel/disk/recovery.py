@@ -23,6 +23,7 @@ from runnel.log.checkpoints import DamagedCheckpoint, decode_epochs
 from runnel.log.epochs import Epochs
 from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import (
+    ABORTED,
     CLEAN_UP_TO,
     CLEANED,
     COMPACTION_SWAP,
@@ -65,6 +66,7 @@ class Recovery:
         self._segments = segments
         self._files = segments.files
         self._interval_bytes = config.index_interval_bytes
+        self._acks_wait_for_disk = config.acks_wait_for_disk
         self._recovery_point = recovery_point
         self._epochs = Epochs()
         self._epochs_are_lost = False
@@ -83,8 +85,9 @@ class Recovery:
         self._epochs.truncate_to(end_offset + 1)
         if self._damage is None:
             self._remove_snapshots_behind(end_offset, names)
-        producers, snapshots = load_producers(self._segments, end_offset, now_ms)
         durable_offset = min(self._recovery_point, end_offset)
+        committed_offset = durable_offset if self._acks_wait_for_disk else end_offset
+        producers, snapshots = load_producers(self._segments, end_offset, now_ms, committed_offset)
         unsealed = [
             (segment, snapshots.get(segment.next_offset))
             for segment in self._segments.segments[self._first_unsealed : -1]
@@ -298,7 +301,7 @@ class Recovery:
             logger.warning("%s: removed, %s", self._segments.path(segment, LOG), reason)
             self._segments.forget(segment)
             if self._damage is None:
-                for suffix in (LOG, INDEX, TIME_INDEX, SNAPSHOT):
+                for suffix in (LOG, INDEX, TIME_INDEX, ABORTED, SNAPSHOT):
                     remove_if_there(self._files, self._segments.path(segment, suffix))
         del self._segments.segments[count:]
         self._has_removed = True

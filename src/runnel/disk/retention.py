@@ -10,9 +10,8 @@ def apply_retention(log: DiskLog, now_ms: int) -> int:
     """Let go of what is too old or too much; how many bytes that frees."""
     if not log.config.cleanup_delete or log.size_bytes == 0:
         return 0
-    committed_offset = log.durable_offset if log.config.acks_wait_for_disk else log.written_offset
     ages = [_age_of(log, number) for number in range(len(log.segments.segments))]
-    count = segments_to_drop(ages, log.config, now_ms, committed_offset)
+    count = segments_to_drop(ages, log.config, now_ms, log.committed_at_least)
     if count == 0:
         return 0
     if count == len(ages):

@@ -1,6 +1,7 @@
 """One segment file as its log remembers it."""
 
 from runnel.batch.header import NO_TIMESTAMP, BatchHeader
+from runnel.log.aborted import AbortedTransaction
 from runnel.log.index import OffsetIndex, TimeIndex
 from runnel.ports.files import File
 
@@ -12,6 +13,8 @@ class Segment:
     """A run of batches in one file, with sparse indexes that are in memory only while needed."""
 
     __slots__ = (
+        "aborted",
+        "aborted_saved",
         "base_offset",
         "bytes_since_entry",
         "created_ms",
@@ -41,6 +44,10 @@ class Segment:
         self.bytes_since_entry = 0
         self.offsets: OffsetIndex | None = None
         self.times: TimeIndex | None = None
+        self.aborted: list[AbortedTransaction] | None = None
+        """The transactions whose abort marker stands in it, if that is known."""
+        self.aborted_saved = -1
+        """How many of them the file beside it holds, if that is known and it holds no others."""
         self.has_index_files = False
         """Do the files beside it say what the indexes in memory say?"""
         self.file: File | None = None
@@ -50,13 +57,15 @@ class Segment:
     @property
     def index_bytes(self) -> int:
         """What the indexes take in memory, roughly."""
-        return 8 * len(self.offsets or ()) + 12 * len(self.times or ())
+        return 8 * len(self.offsets or ()) + 12 * len(self.times or ()) + 200 * len(self.aborted or ())
 
     def start_indexes(self) -> None:
         """Begin with empty indexes, to be filled batch by batch."""
         self.offsets = OffsetIndex(self.base_offset)
         self.times = TimeIndex(self.base_offset)
         self.bytes_since_entry = 0
+        self.aborted = []
+        self.aborted_saved = -1
 
     def appended(self, header: BatchHeader, interval_bytes: int) -> bool:
         """The batch of this header stands at the end of the file now; did the indexes grow?

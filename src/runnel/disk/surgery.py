@@ -7,6 +7,7 @@ from runnel.disk.producers_on_disk import snapshot_offsets, write_snapshot
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
 from runnel.log.names import (
+    ABORTED,
     CLEAN_UP_TO,
     CLEANED,
     COMPACTION_SWAP,
@@ -49,7 +50,7 @@ def drop_oldest(log: "AppendLog", count: int) -> int:
     log.drops += 1
     for segment in gone:
         # Oldest first: whatever a crash leaves is still one run of offsets.
-        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
+        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX, ABORTED])
         log.segments.forget(segment)
     _drop_snapshots(log)
     return freed
@@ -109,7 +110,7 @@ def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset:
     count = segments.index(segment) + 1
     for later in segments[: count - 1 : -1]:
         # Newest first: whatever a crash leaves is still one run of offsets.
-        retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
+        retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, ABORTED, SNAPSHOT])
         log.segments.forget(later)
         segments.pop()
     log.unsealed = [entry for entry in log.unsealed if entry[0] in segments and entry[0] is not segment]
@@ -163,7 +164,7 @@ def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:
     """
     retired: list[str] = []
     for base_offset in swap.replaced:
-        for suffix in (INDEX, TIME_INDEX, LOG):
+        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
             path = f"{folder}/{offset_name(base_offset, suffix)}"
             is_waiting = base_offset != swap.base_offset or files.exists(path + CLEANED)
             if is_waiting and files.exists(path):
@@ -171,7 +172,7 @@ def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:
                 files.rename(path, path + DELETED)
                 retired.append(path + DELETED)
     if swap.base_offset is not None:
-        for suffix in (INDEX, TIME_INDEX, LOG):
+        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
             path = f"{folder}/{offset_name(swap.base_offset, suffix)}"
             if files.exists(path + CLEANED):
                 files.rename(path + CLEANED, path)

@@ -5,6 +5,7 @@ from runnel.model.ids import TopicPartition
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
+ABORTED = ".txnindex"
 SNAPSHOT = ".snapshot"
 DELETED = ".deleted"
 CLEANED = ".cleaned"

@@ -9,13 +9,19 @@
 
 A producer's state is a value: a change replaces it and notes the former one, so that a failed write can be
 undone.
+
+A transaction begins with its first batch and ends with its marker; it is unstable until that is committed:
+
+    first batch ──► open ──► marker staged ──► ended ──► marker below the high watermark ──► forgotten
 """
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runnel.batch.control import EndMarker
-from runnel.batch.header import SEQUENCE_MAX, TRANSACTIONAL, BatchHeader
+from runnel.batch.header import NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader
+from runnel.log.aborted import AbortedTransaction
 from runnel.model.errors import ErrorCode, Refused
 
 BATCHES_REMEMBERED = 5
@@ -58,15 +64,37 @@ class Producer:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
+@dataclass(slots=True, eq=False)
+class Guard:
+    """A question to the transaction coordinator: may this producer begin a transaction here?
+
+    Its answer counts only while the guard stands. The end of a transaction takes it away, so that an answer
+    about the transaction before cannot begin one that nobody will end.
+    """
+
+    producer_id: int
+    epoch: int
+    lowest_sequence: int
+    """The first batch to be written: one that overtook it while both were asked about would make a gap."""
+    since_ms: int
+
+
 class Producers:
     """All producers that one partition remembers."""
 
-    __slots__ = ("_by_id", "_in_transaction", "_staged")
+    __slots__ = ("_aborted", "_by_id", "_ended", "_guards", "_in_transaction", "_staged")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
         self._in_transaction: dict[int, int] = {}
-        self._staged: list[tuple[int, Producer | None]] = []
+        """Where each open transaction begins."""
+        self._ended: deque[tuple[int, int]] = deque()
+        """(marker, first offset) of transactions whose end may not be committed yet."""
+        self._aborted: list[AbortedTransaction] = []
+        """Aborted since somebody last took them over."""
+        self._guards: dict[int, Guard] = {}
+        self._staged: list[tuple[int, Producer | None, int]] = []
+        """(id, former state, offset of the last marker) before each staged batch."""
 
     def __iter__(self) -> Iterator[Producer]:
         return iter(self._by_id.values())
@@ -81,6 +109,68 @@ class Producers:
     def first_open_offset(self) -> int | None:
         """Where the oldest transaction that has not ended begins; readers of committed records stop here."""
         return min(self._in_transaction.values(), default=None)
+
+    def first_unstable_offset(self, committed_offset: int) -> int | None:
+        """Where the oldest transaction begins whose end is not below `committed_offset`.
+
+        What ended below is forgotten: what is committed stays so.
+        """
+        if self._ended:
+            self.forget_ended(committed_offset)
+        if not self._in_transaction and not self._ended:
+            return None
+        starts = [start_offset for _, start_offset in self._ended]
+        return min((*self._in_transaction.values(), *starts))
+
+    def forget_ended(self, committed_offset: int) -> None:
+        """Ends below this offset are committed. A staged one never is."""
+        ended = self._ended
+        while ended and ended[0][0] < committed_offset:
+            ended.popleft()
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """May this producer go on with its transaction without being asked?"""
+        producer = self._by_id.get(producer_id)
+        return producer is not None and producer.epoch == epoch and producer_id in self._in_transaction
+
+    def guard(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Guard:
+        """Stand guard while the coordinator is asked whether this producer may begin a transaction."""
+        guard = self._guards.get(producer_id)
+        if guard is None:
+            guard = self._guards[producer_id] = Guard(producer_id, epoch, sequence, now_ms)
+        elif epoch > guard.epoch:
+            guard.epoch, guard.lowest_sequence = epoch, sequence
+        elif epoch == guard.epoch and sequence < guard.lowest_sequence:
+            guard.lowest_sequence = sequence
+        return guard
+
+    def check_guard(self, guard: Guard, sequence: int, *, needs_start: bool) -> None:
+        """Refuse to begin a transaction unless this guard, passed by the coordinator, still stands.
+
+        `needs_start`: a producer of transaction version 2 of which nothing is known begins at sequence 0.
+        """
+        producer_id = guard.producer_id
+        if self._guards.get(producer_id) is not guard:
+            raise Refused(
+                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is not in an ongoing transaction"
+            )
+        producer = self._by_id.get(producer_id)
+        is_late = needs_start and sequence != 0 and (producer is None or not producer.batches)
+        if is_late or sequence > guard.lowest_sequence:
+            expected = 0 if is_late else guard.lowest_sequence
+            raise Refused(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {producer_id} sent sequence {sequence} where {expected} was next",
+            )
+
+    def check_marker(self, producer_id: int, epoch: int, transaction_version: int) -> None:
+        """Refuse a marker that comes late or twice; transaction version 2 raises the epoch with each end."""
+        producer = self._by_id.get(producer_id)
+        if producer is None or transaction_version < 2 or epoch > producer.epoch:
+            return
+        is_repeated = epoch == producer.epoch and producer_id not in self._in_transaction
+        if not is_repeated:
+            raise _fenced(producer, epoch)
 
     def stage(
         self, header: BatchHeader, base_offset: int, now_ms: int, *, from_client: bool
@@ -100,12 +190,13 @@ class Producers:
                     ErrorCode.INVALID_TXN_STATE,
                     f"producer {header.producer_id} has a transaction open and wrote outside of it",
                 )
-        self._staged.append((header.producer_id, producer))
+        marker_offset = self._ended[-1][0] if self._ended else NO_OFFSET
+        self._staged.append((header.producer_id, producer, marker_offset))
         self._written(producer, header, base_offset, now_ms)
         return None
 
-    def stage_marker(self, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
-        """Admit the end of a transaction that is about to be written. Raises Refusal."""
+    def stage_marker(self, header: BatchHeader, marker: EndMarker, offset: int, now_ms: int) -> None:
+        """Admit the end of a transaction that is about to be written at `offset`. Raises Refusal."""
         producer = self._by_id.get(header.producer_id)
         if producer is not None:
             if producer.epoch > header.producer_epoch:
@@ -115,29 +206,46 @@ class Producers:
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                     f"coordinator epoch {marker.coordinator_epoch} comes after {producer.coordinator_epoch}",
                 )
-        self._staged.append((header.producer_id, producer))
-        self._ended(producer, header, marker, now_ms)
+        self._note(header.producer_id, producer)
+        self._end(producer, header, marker, offset, now_ms)
 
     def stage_copy(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
         """Take over a batch that its leader admitted, and that is about to be written here."""
-        self._staged.append((header.producer_id, self._by_id.get(header.producer_id)))
+        self._note(header.producer_id, self._by_id.get(header.producer_id))
         self.replay(header, marker, now_ms)
 
     @property
     def staged_count(self) -> int:
-        """How many changes could still be undone."""
+        """How many changes are staged."""
         return len(self._staged)
 
-    def keep_staged(self, count: int | None = None) -> None:
-        """What was staged is written; or so many of it, the first ones."""
-        if self._staged:
-            del self._staged[:count]
+    def keep_staged(self, count: int | None = None) -> list[AbortedTransaction]:
+        """What was staged first (or all of it) is written; the transactions that were aborted by it."""
+        if not self._staged:
+            return []
+        if count is None or count >= len(self._staged):
+            self._staged.clear()
+            return self.take_aborted()
+        _, _, marker_offset = self._staged[count]
+        del self._staged[:count]
+        kept = [entry for entry in self._aborted if entry.last_offset <= marker_offset]
+        del self._aborted[: len(kept)]
+        return kept
+
+    def take_aborted(self) -> list[AbortedTransaction]:
+        """The transactions aborted since this was last asked, in the order of their markers."""
+        aborted, self._aborted = self._aborted, []
+        return aborted
 
     def undo_staged(self) -> None:
         """What was staged could not be written: be as before."""
         while self._staged:
-            producer_id, former = self._staged.pop()
+            producer_id, former, marker_offset = self._staged.pop()
             self._put(producer_id, former)
+            while self._ended and self._ended[-1][0] > marker_offset:
+                self._ended.pop()
+            while self._aborted and self._aborted[-1].last_offset > marker_offset:
+                self._aborted.pop()
 
     def replay(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
         """A batch found in the log, or copied from its leader: true by standing there, so it is not judged.
@@ -152,7 +260,7 @@ class Producers:
         if not header.is_control:
             self._written(producer, header, header.base_offset, now_ms)
         elif marker is not None:
-            self._ended(producer, header, marker, now_ms)
+            self._end(producer, header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers not seen for so long, except within a transaction; how many went."""
@@ -164,12 +272,17 @@ class Producers:
         ]
         for producer_id in gone:
             del self._by_id[producer_id]
+        for guard in [guard for guard in self._guards.values() if guard.since_ms <= seen_min_ms]:
+            del self._guards[guard.producer_id]
         return len(gone)
 
     def restore(self, producers: list[Producer]) -> None:
         """Be what a snapshot says, and nothing else."""
         self._by_id.clear()
         self._in_transaction.clear()
+        self._ended.clear()
+        self._aborted.clear()
+        self._guards.clear()
         self._staged.clear()
         for producer in producers:
             self._put(producer.producer_id, producer)
@@ -180,7 +293,7 @@ class Producers:
         sequence = header.base_sequence
         batch = WrittenBatch(
             sequence,
-            (sequence + delta) & SEQUENCE_MAX,
+            (sequence + delta) & SEQUENCE_MAX if sequence >= 0 else NO_SEQUENCE,
             base_offset,
             base_offset + delta,
             header.max_timestamp,
@@ -199,14 +312,32 @@ class Producers:
         )
         if start_offset != NO_OFFSET:
             self._in_transaction[producer_id] = start_offset
+            if self._guards:
+                self._guards.pop(producer_id, None)
 
-    def _ended(self, producer: Producer | None, header: BatchHeader, marker: EndMarker, now_ms: int) -> None:
+    def _end(
+        self, producer: Producer | None, header: BatchHeader, marker: EndMarker, offset: int, now_ms: int
+    ) -> None:
         same_epoch = producer is not None and producer.epoch == header.producer_epoch
         batches = producer.batches if producer is not None and same_epoch else ()
+        producer_id = header.producer_id
+        start_offset = self._in_transaction.get(producer_id, NO_OFFSET)
         self._put(
-            header.producer_id,
-            Producer(header.producer_id, header.producer_epoch, batches, now_ms, marker.coordinator_epoch),
+            producer_id,
+            Producer(producer_id, header.producer_epoch, batches, now_ms, marker.coordinator_epoch),
         )
+        self._guards.pop(producer_id, None)
+        if start_offset == NO_OFFSET:
+            return
+        self._ended.append((offset, start_offset))
+        if not marker.committed:
+            stable_offset = min(self._in_transaction.values(), default=offset + 1)
+            self._aborted.append(AbortedTransaction(producer_id, start_offset, offset, stable_offset))
+
+    def _note(self, producer_id: int, former: Producer | None) -> None:
+        """Remember how things were before a batch is staged."""
+        marker_offset = self._ended[-1][0] if self._ended else NO_OFFSET
+        self._staged.append((producer_id, former, marker_offset))
 
     def _put(self, producer_id: int, producer: Producer | None) -> None:
         if producer is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+from runnel.log.producers import Guard
 from runnel.model.errors import Refusal
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
@@ -53,6 +54,8 @@ class Slice:
 
     parts: list[bytes | memoryview | FileSlice]
     size_bytes: int
+    end_offset: int = 0
+    """The offset behind the last batch."""
 
 
 @dataclass(slots=True)
@@ -170,6 +173,35 @@ class PartitionLog(Protocol):
         ...
 
     def producers(self) -> Iterable[ProducerView]: ...
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Everything below is committed and belongs to no transaction that could still be aborted."""
+        ...
+
+    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        """(producer id, first offset), in order, of the aborted transactions that readers of these meet."""
+        ...
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Is the next batch of this producer part of a transaction that it has begun here?"""
+        ...
+
+    def guard_transaction(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
+    ) -> Guard:
+        """Stand guard while the coordinator is asked whether this producer may begin a transaction here."""
+        ...
+
+    def check_guard(self, guard: Guard, base_sequence: int, *, needs_start: bool) -> None:
+        """Refuse to begin a transaction unless the guard still stands: no other one ended meanwhile.
+
+        `needs_start`: a producer of which nothing is known must begin at sequence 0.
+        """
+        ...
+
+    def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
+        """Refuse the end of a transaction that comes late, or twice."""
+        ...
 
 
 class Disk(Protocol):

@@ -1,0 +1,80 @@
+"""Which transactions of a log were aborted: from the files beside its segments, or from its batches."""
+
+from bisect import bisect_right
+
+from runnel.batch.header import read_header
+from runnel.disk.log_files import LogFiles
+from runnel.disk.producers_on_disk import newest_snapshot, replay_producer
+from runnel.disk.reading import walk_batches
+from runnel.disk.segment import Segment
+from runnel.log.aborted import AbortedTransaction, DamagedAborted, collect_aborted, decode_aborted
+from runnel.log.names import ABORTED, offset_name
+from runnel.model.log_config import FOREVER
+
+
+def aborted_in(segments: LogFiles, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """What readers of these offsets must skip, by first offset. OSError and CorruptBatch may come."""
+    marked = segments.with_aborted
+    if marked is None:
+        marked = segments.with_aborted = _find_marked(segments)
+    if not marked:
+        return []
+    found: list[AbortedTransaction] = []
+    for segment in marked[bisect_right(marked, first_offset, key=_next_offset) :]:
+        if collect_aborted(aborted_of(segments, segment), first_offset, end_offset, found):
+            break
+    found.sort(key=_first_offset)
+    return found
+
+
+def aborted_of(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
+    """The transactions whose abort marker stands in this segment, in the order of the markers."""
+    if segment.aborted is None:
+        if segment.size_bytes == 0:
+            segment.aborted = []
+        else:
+            segment.aborted = _load(segments, segment)
+            segments.aborted_loaded(segment)
+    return segment.aborted
+
+
+def _find_marked(segments: LogFiles) -> list[Segment]:
+    """The segments with abort markers; most logs have none, which one look into the folder tells."""
+    if any(segment.aborted is None for segment in segments.segments):
+        names = set(segments.files.names(segments.folder))
+        for segment in segments.segments:
+            if segment.aborted is None and offset_name(segment.base_offset, ABORTED) not in names:
+                segment.aborted, segment.aborted_saved = [], 0
+    return [segment for segment in segments.segments if segment.aborted is None or segment.aborted]
+
+
+def _load(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
+    try:
+        data = segments.files.read(segments.path(segment, ABORTED))
+        aborted = decode_aborted(data, segment.base_offset, segment.next_offset)
+    except FileNotFoundError:
+        aborted = []
+    except DamagedAborted:
+        segment.aborted_saved = -1
+        return _walk(segments, segment)
+    segment.aborted_saved = len(aborted)
+    return aborted
+
+
+def _walk(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
+    """From the batches: which transactions were open where the segment begins, and how they ended."""
+    start_offset, producers = newest_snapshot(segments, segment.base_offset)
+    for batch in walk_batches(segments, start_offset, segment.base_offset):
+        replay_producer(producers, read_header(batch), batch, 0, FOREVER)
+    producers.take_aborted()
+    for batch in walk_batches(segments, segment.base_offset, segment.next_offset):
+        replay_producer(producers, read_header(batch), batch, 0, FOREVER)
+    return producers.take_aborted()
+
+
+def _next_offset(segment: Segment) -> int:
+    return segment.next_offset
+
+
+def _first_offset(entry: AbortedTransaction) -> int:
+    return entry.first_offset

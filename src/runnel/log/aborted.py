@@ -1,0 +1,76 @@
+"""Aborted transactions of a segment: what readers of committed records must skip.
+
+A file of 34-byte entries, which are Kafka's, in the order in which the transactions ended:
+
+    version 2 · producer id 8 · first offset 8 · last offset 8 (the marker) · last stable offset 8
+
+The last stable offset is the one that came with this end: every transaction that began below it has ended.
+So nobody who looks for transactions below it need look at later entries.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from struct import Struct, iter_unpack
+from typing import NamedTuple
+
+ENTRY_BYTES = 34
+VERSION = 0
+
+_LAYOUT = ">hqqqq"
+_ENTRY = Struct(_LAYOUT)
+
+
+class DamagedAborted(Exception):
+    """The bytes are not the aborted transactions of this segment; its batches know better."""
+
+
+class AbortedTransaction(NamedTuple):
+    """The stretch of offsets within which everything transactional of this producer is void."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    """Where its marker stands."""
+    last_stable_offset: int
+    """Transactions that begin below ended no later than this one."""
+
+
+def encode_aborted(entries: Sequence[AbortedTransaction]) -> bytes:
+    """The bytes of a segment's file."""
+    return b"".join(_ENTRY.pack(VERSION, *entry) for entry in entries)
+
+
+def decode_aborted(data: bytes, base_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """The entries in a file's bytes; DamagedAborted unless they ascend and end within the segment."""
+    if len(data) % ENTRY_BYTES:
+        raise DamagedAborted(f"{len(data)} bytes are no whole number of entries")
+    entries: list[AbortedTransaction] = []
+    ended_before = base_offset - 1
+    for version, *columns in iter_unpack(_LAYOUT, data):
+        entry = AbortedTransaction(*columns)
+        if version != VERSION:
+            raise DamagedAborted(f"there is no version {version}")
+        if not ended_before < entry.last_offset < end_offset or entry.first_offset >= entry.last_offset:
+            raise DamagedAborted(f"a transaction ends at {entry.last_offset} after {ended_before}")
+        ended_before = entry.last_offset
+        entries.append(entry)
+    return entries
+
+
+def collect_aborted(
+    entries: Sequence[AbortedTransaction],
+    first_offset: int,
+    end_offset: int,
+    found: list[AbortedTransaction],
+) -> bool:
+    """Add what concerns readers of offsets from `first_offset` up to `end_offset`; can no later entry?"""
+    for entry in entries[bisect_left(entries, first_offset, key=_last_offset) :]:
+        if entry.first_offset < end_offset:
+            found.append(entry)
+        if entry.last_stable_offset >= end_offset:
+            return True
+    return False
+
+
+def _last_offset(entry: AbortedTransaction) -> int:
+    return entry.last_offset
