@@ -23,6 +23,7 @@ OTHER_DEFAULTS = {
     "node.id": "1",  # Kafka has none; a single node needs no thought
     "log.dir": "runnel-data",  # Kafka's is under /tmp, which is emptied
     "metadata.log.segment.bytes": "8388608",  # the log is cut after each snapshot, a file at a time
+    "socket.send.buffer.bytes": "262144",  # bulk fetches were a tenth faster than with 102400
     "group.coordinator.rebalance.protocols": "classic,consumer",  # what exists
 }
 OTHER_TYPES = {"log.dir": "string"}  # one folder

@@ -12,6 +12,7 @@ from runnel.batch.records import Record
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.workers import InlineWorkers
+from runnel.disk.writing import BACKGROUND_BYTES_MIN
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import FileSlice, Origin, Slice
@@ -92,6 +93,8 @@ class Place:
     path: str = "/data"
     clock: ManualClock = field(default_factory=ManualClock)
     workers: Workers = field(default_factory=InlineWorkers)
+    write_workers: Workers = field(default_factory=InlineWorkers)
+    background_bytes_min: int = BACKGROUND_BYTES_MIN
     open_files_max: int = 100
 
     def open(self) -> DataDirectory:
@@ -100,10 +103,11 @@ class Place:
             files=self.files,
             clock=self.clock,
             entropy=CountingEntropy(),
-            write_workers=self.workers,
+            write_workers=self.write_workers,
             sync_workers=self.workers,
             upkeep_workers=self.workers,
             open_files_max=self.open_files_max,
+            background_bytes_min=self.background_bytes_min,
         )
 
     def open_log(self, config: LogConfig | None = None) -> tuple[DataDirectory, DiskLog]:

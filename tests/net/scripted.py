@@ -4,6 +4,7 @@ The first byte of a frame says what to do with the rest:
     e  answer with it now              t  answer with it at the end of the turn
     l  answer with it when released    h  the same, and hold the line
     n  no answer                       x  hang up
+    k  keep the memory of a large frame; answer with it when released
     b  answer with so many bytes       f  answer with so many bytes of a file
 """
 
@@ -30,6 +31,9 @@ class ScriptedService:
         self.is_ending = False
         self.later: list[tuple[Reply, bytes]] = []
         self.gone: list[Session] = []
+        self.kept: list[tuple[Reply, memoryview]] = []
+        self.loans: list[Loan] = []
+        self._keeps = False
         self._at_turn_end: list[tuple[Reply, bytes]] = []
         self._file = file.open("rb") if file else None
 
@@ -46,6 +50,9 @@ class ScriptedService:
             case "l" | "h":
                 reply.holds_line = verb == "h"
                 self.later.append((reply, rest))
+            case "k":
+                self._keeps = True
+                self.kept.append((reply, request))
             case "n":
                 return None
             case "x":
@@ -63,6 +70,11 @@ class ScriptedService:
 
     def finish_turn(self, loan: Loan | None = None) -> None:
         self.turns += 1
+        if self._keeps:
+            assert loan is not None
+            loan.borrow()
+            self.loans.append(loan)
+            self._keeps = False
         waiting, self._at_turn_end = self._at_turn_end, []
         for reply, body in waiting:
             fill(reply, body)
@@ -75,6 +87,11 @@ class ScriptedService:
 
     def release(self, index: int = 0) -> None:
         fill(*self.later.pop(index))
+
+    def release_kept(self) -> None:
+        reply, memory = self.kept.pop(0)
+        fill(reply, bytes(memory[1:]))
+        self.loans.pop(0).done()
 
     def close(self) -> None:
         if self._file:

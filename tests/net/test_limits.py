@@ -81,6 +81,39 @@ def test_half_received_requests_share_a_bound(run):
     run(story())
 
 
+def test_memory_that_is_still_written_from_is_nobody_elses(run):
+    async def story() -> None:
+        async with World() as world:
+            first, second = await world.connect(), await world.connect()
+            for letter in (b"1", b"2"):
+                first.send(b"k" + letter * 200_000)
+                await world.until(lambda: len(world.service.loans) == int(letter))  # noqa: B023
+            assert world.listener.memory.reserved_bytes == 400_002
+            assert await second.ask(b"e" + b"x" * 200_000) == b"x" * 200_000
+            for letter in (b"1", b"2"):
+                world.service.release_kept()
+                assert await first.receive() == letter * 200_000
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(story())
+
+
+def test_memory_is_kept_for_the_writer_when_its_sender_has_left(run):
+    async def story() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(b"k" + b"1" * 200_000)
+            await world.until(lambda: bool(world.service.loans))
+            await client.close()
+            await world.until(lambda: not world.listener.connections)
+            assert world.listener.memory.reserved_bytes == 200_001
+            assert world.service.kept[0][1][1:] == b"1" * 200_000
+            world.service.release_kept()
+            assert world.listener.memory.reserved_bytes == 0
+
+    run(story())
+
+
 def test_a_vanished_sender_gives_its_memory_back(run):
     async def story() -> None:
         async with World() as world:

@@ -1,6 +1,7 @@
 """Connections over real sockets: order, turns, limits, back-pressure, goodbye."""
 
 import asyncio
+import contextlib
 import socket
 import struct
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runnel.net.listener import ListenerLimits
-from tests.net.scripted import World, frame
+from tests.net.scripted import Client, World, frame
 
 
 def test_answers_come_in_the_order_of_requests(run):
@@ -119,6 +120,52 @@ def test_a_file_travels_between_buffers(run, tmp_path: Path):
             assert await client.receive() == content
             assert await client.receive() == b"tail"
             assert await client.receive() == content[:5]
+
+    run(story())
+
+
+def test_many_large_answers_share_the_sender_and_arrive_whole(run, tmp_path: Path):
+    content = bytes(index % 251 for index in range(2_000_003))
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+
+    async def story() -> None:
+        async with World(file=path) as world:
+            clients = [await world.connect() for _ in range(6)]
+
+            async def read(client: Client) -> None:
+                for _ in range(5):
+                    client.send(b"f2000003", b"emark")
+                for _ in range(5):
+                    assert await client.receive() == content
+                    assert await client.receive() == b"mark"
+
+            await asyncio.gather(*map(read, clients))
+
+    run(story())
+
+
+@pytest.mark.parametrize("is_abrupt", [False, True])
+def test_who_leaves_in_the_middle_of_a_large_answer_costs_nobody_else(run, tmp_path: Path, is_abrupt):
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(20_000_000))
+
+    async def story() -> None:
+        async with World(file=path) as world:
+            for _ in range(5):
+                leaver, stayer = await world.connect(), await world.connect()
+                leaver.send(b"f20000000")
+                await leaver.reader.readexactly(1000)
+                stayer.send(b"f3000000")
+                if is_abrupt:
+                    leaver.writer.transport.abort()
+                else:
+                    world.listener.connections.copy().pop().close("on purpose")
+                    await leaver.close()
+                with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                    assert len(await stayer.receive()) == 3_000_000
+                fresh = await world.connect()
+                assert await fresh.ask(b"ehello") == b"hello"
 
     run(story())
 

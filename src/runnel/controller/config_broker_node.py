@@ -39,7 +39,7 @@ NODE_CONFIGS = table(
     _row("log.dir", STRING, "runnel-data", None, HIGH, FIXED,
          "The folder that holds the data, when log.dirs does not say."),
     # Connections and requests.
-    _row("socket.send.buffer.bytes", INT, 102400, at_least(-1), HIGH, FIXED,
+    _row("socket.send.buffer.bytes", INT, 262144, at_least(-1), HIGH, FIXED,
          "The socket's send buffer; -1 leaves it to the operating system."),
     _row("socket.receive.buffer.bytes", INT, 102400, at_least(-1), HIGH, FIXED,
          "The socket's receive buffer; -1 leaves it to the operating system."),

@@ -3,8 +3,8 @@
 stage (check, give offsets, patch) … write_staged (one writev) … sync (fdatasync in a thread)
 end_offset ≥                       written_offset ≥             durable_offset
 
-Much at once is written by a thread (`write_later`), one write at a time; what is staged meanwhile goes with the
-next one. Whoever needs the files at rest calls `settle`.
+Much at once is written by a thread (`write_later`), one write at a time; what is staged meanwhile goes with
+the next one. Whoever needs the files at rest calls `settle`.
 """
 
 from collections.abc import Sequence

@@ -186,7 +186,9 @@ class DataDirectory:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def write_soon(self, work: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
+    def write_soon(
+        self, work: Callable[[], None], done: Callable[[None, BaseException | None], None]
+    ) -> None:
         self._write_workers.submit(work, done)
 
     def seal_soon(self, log: AppendLog) -> None:

@@ -13,7 +13,9 @@ class Home(Protocol):
     background_bytes_min: int
     """From how many staged bytes on a write is worth a thread."""
 
-    def write_soon(self, work: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
+    def write_soon(
+        self, work: Callable[[], None], done: Callable[[None, BaseException | None], None]
+    ) -> None:
         """Let a thread do this part of a large write, then tell `done` here."""
         ...
 

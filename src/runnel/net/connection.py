@@ -70,7 +70,7 @@ class Connection:
         self._socket = connected
         self._fd = connected.fileno()
         self._listener = listener
-        self._outbox = Outbox(connected)
+        self._outbox = Outbox(connected, listener.sender, self._sender_is_back)
         self._queue: deque[Reply] = deque()
         self._held: Reply | None = None
         self._rest = b""
@@ -324,9 +324,16 @@ class Connection:
         except OSError as error:
             self.close(error.strerror or "connection lost")
             return
-        if not self._outbox.is_empty and not self._is_writing:
-            self._is_writing = True
+        self._watch_writing()
+
+    def _watch_writing(self) -> None:
+        """Be told when the socket takes more, as long as there is more and it is ours to send."""
+        is_writing = not self._outbox.is_empty and not self._outbox.is_away
+        if is_writing and not self._is_writing:
             self._listener.loop.add_writer(self._fd, self.writable)
+        elif self._is_writing and not is_writing:
+            self._listener.loop.remove_writer(self._fd)
+        self._is_writing = is_writing
 
     def writable(self) -> None:
         """The event loop's callback: the socket takes bytes again."""
@@ -336,11 +343,15 @@ class Connection:
         except OSError as error:
             self.close(error.strerror or "connection lost")
             return
-        if self._outbox.is_empty:
-            self._is_writing = False
-            self._listener.loop.remove_writer(self._fd)
+        self._watch_writing()
         if self._is_paused or self._is_stalled:
             self._resume()
+
+    def _sender_is_back(self, failure: OSError | None) -> None:
+        if failure is not None:
+            self.close(failure.strerror or "connection lost")
+        else:
+            self.writable()
 
     def close(self, reason: str, warn: bool = False) -> None:
         """Hang up and give everything back."""
@@ -354,7 +365,7 @@ class Connection:
         loop.remove_reader(self._fd)
         if self._is_writing:
             loop.remove_writer(self._fd)
-        self._socket.close()
+        self._outbox.close()
         if self._large is not None:
             self._listener.memory.give_back(self._large)
             self._large = None

@@ -14,6 +14,7 @@ from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX, REQUEST_BYTES_MAX
 from runnel.net.buffers import ReceiveMemory
 from runnel.net.complaints import Complaints
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
+from runnel.net.file_sender import FileSender
 from runnel.net.pace import Pace
 from runnel.ports.service import Service, Session
 
@@ -57,6 +58,7 @@ class Listener:
         self.memory = ReceiveMemory(self.limits.receive_memory_bytes_max)
         # Shared by all connections: nothing in it outlives the turn that received it.
         self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
+        self.sender = FileSender(self.loop)
         self.connections: set[Connection] = set()
         self.now = self.loop.time()
         """The coarse time of the last sweep: exact enough for idleness, and free to read."""
@@ -149,6 +151,9 @@ class Listener:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.close("")
+        self.sender.close()
+        # What the thread had in its hands is closed by what it has told the loop.
+        await asyncio.sleep(0)
         self._complaints.tell_left_out()
 
     def _flush_dirty(self) -> None:

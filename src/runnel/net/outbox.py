@@ -1,9 +1,11 @@
 """What is still to be sent on one socket: buffers by sendmsg, stretches of files by sendfile."""
 
-import os
 import socket
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 
+from runnel.net.file_sender import SHARED_BYTES_MIN, FileSender, send_some
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import Parts
 
@@ -14,11 +16,18 @@ BUFFERS_PER_CALL = 512
 class Outbox:
     """Answers on their way out of one socket, in order; never blocks."""
 
-    __slots__ = ("_fd", "_parts", "_socket", "memory_bytes")
+    __slots__ = ("_closes", "_fd", "_on_back", "_parts", "_sender", "_socket", "is_away", "memory_bytes")
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(
+        self, connected: socket.socket, sender: FileSender, on_back: Callable[[OSError | None], None]
+    ) -> None:
         self._socket = connected
         self._fd = connected.fileno()
+        self._sender = sender
+        self._on_back = on_back
+        self._closes = False
+        self.is_away = False
+        """The thread is sending the first part: nobody else may touch the socket."""
         self._parts: deque[bytes | bytearray | memoryview | FileSlice] = deque()
         self.memory_bytes = 0
         """Bytes held in memory until the peer takes them; stretches of files hold none."""
@@ -29,7 +38,7 @@ class Outbox:
 
     def send(self, parts: Parts) -> None:
         """Send what the socket takes now, keep the rest. Raises OSError when the connection is broken."""
-        if len(parts) == 1 and not self._parts and type(parts[0]) is bytes:
+        if len(parts) == 1 and not self._parts and not self.is_away and type(parts[0]) is bytes:
             data = parts[0]
             try:
                 sent = self._socket.send(data)
@@ -42,14 +51,32 @@ class Outbox:
             self._keep(part)
         self.push()
 
+    def close(self) -> None:
+        """Close the socket, as soon as the thread lets go of it."""
+        self._parts.clear()
+        if not self.is_away:
+            self._socket.close()
+            return
+        self._closes = True
+        with suppress(OSError):
+            # So that it need not wait for the peer. The number must not be another socket's meanwhile.
+            self._socket.shutdown(socket.SHUT_RDWR)
+
     def push(self) -> None:
         """Send on. Raises OSError when the connection is broken."""
+        if self.is_away:
+            return
         parts = self._parts
         try:
             while parts:
                 first = parts[0]
                 if type(first) is FileSlice:
-                    self._send_file(first)
+                    if first.length >= SHARED_BYTES_MIN and self._sender.offer(self._fd, first, self._back):
+                        self.is_away = True
+                        return
+                    send_some(self._fd, first)
+                    if first.length == 0:
+                        parts.popleft()
                 else:
                     self._send_buffers()
         except BlockingIOError:
@@ -82,12 +109,12 @@ class Outbox:
             sent -= size_bytes
             parts.popleft()
 
-    def _send_file(self, piece: FileSlice) -> None:
-        sent = os.sendfile(self._fd, piece.file.fileno(), piece.position, piece.length)
-        if sent == 0:
-            # The answer's length is already on its way, so there is no way to say it in words.
-            raise ConnectionAbortedError("a segment file ended before the slice that was promised")
-        piece.position += sent
-        piece.length -= sent
-        if piece.length == 0:
+    def _back(self, failure: OSError | None) -> None:
+        self.is_away = False
+        if self._closes:
+            self._socket.close()
+            return
+        first = self._parts[0]
+        if isinstance(first, FileSlice) and first.length == 0:
             self._parts.popleft()
+        self._on_back(failure)
