@@ -19,8 +19,9 @@ from runnel.batch.header import (
     walk_headers,
 )
 from runnel.batch.records import Record, iterate_records
+from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import KeyMap, SegmentFacts, group_segments, plan_compaction
-from runnel.log.compaction_filter import AbortedTransaction, BatchFilter, TransactionWalk, note_keys
+from runnel.log.compaction_filter import BatchFilter, TransactionWalk, note_keys
 from runnel.log.producers import Producer, WrittenBatch
 from runnel.model.log_config import LogConfig
 from tests.batch.strangers import AiokafkaBatch
@@ -254,7 +255,7 @@ def transaction(writer: Writer, key: bytes, value: bytes, committed: bool) -> Ab
         (key, value), producer_id=9, producer_epoch=0, base_sequence=first_offset, transactional=True
     )
     writer.add(build_end_marker(EndMarker(committed, 1), producer_id=9, producer_epoch=0, timestamp_ms=5))
-    return AbortedTransaction(9, first_offset, writer.end_offset - 1)
+    return AbortedTransaction(9, first_offset, writer.end_offset - 1, writer.end_offset)
 
 
 def test_aborted_records_neither_stay_nor_replace_what_was_before():
@@ -285,7 +286,7 @@ def test_an_end_marker_goes_after_its_records_and_a_retention_of_its_own():
 
 def test_an_abort_whose_marker_is_gone_does_not_void_what_came_later():
     writer = Writer()
-    late = AbortedTransaction(9, 0, 1)
+    late = AbortedTransaction(9, 0, 1, 2)
     writer.end_offset = 2
     transaction(writer, b"a", b"fine", committed=True)
     cleaned = clean(writer.log, note(writer.log, aborted=[late]), aborted=[late])

@@ -4,7 +4,7 @@ from bisect import bisect_right
 
 from runnel.batch.header import read_header
 from runnel.disk.log_files import LogFiles
-from runnel.disk.producers_on_disk import newest_snapshot, replay_producer
+from runnel.disk.producers_on_disk import producers_at, replay_producer
 from runnel.disk.reading import walk_batches
 from runnel.disk.segment import Segment
 from runnel.log.aborted import AbortedTransaction, DamagedAborted, collect_aborted, decode_aborted
@@ -63,10 +63,7 @@ def _load(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
 
 def _walk(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
     """From the batches: which transactions were open where the segment begins, and how they ended."""
-    start_offset, producers = newest_snapshot(segments, segment.base_offset)
-    for batch in walk_batches(segments, start_offset, segment.base_offset):
-        replay_producer(producers, read_header(batch), batch, 0, FOREVER)
-    producers.take_aborted()
+    producers = producers_at(segments, segment.base_offset)
     for batch in walk_batches(segments, segment.base_offset, segment.next_offset):
         replay_producer(producers, read_header(batch), batch, 0, FOREVER)
     return producers.take_aborted()

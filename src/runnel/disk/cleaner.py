@@ -17,11 +17,14 @@ from typing import TypeVar
 
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import HEADER_BYTES, NO_TIMESTAMP
+from runnel.disk.aborted_on_disk import aborted_in, aborted_of
 from runnel.disk.atomic import replace_file
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.producers_on_disk import first_open_offset_at
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.segment_writer import SegmentWriter, WrittenSegment
 from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
+from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import (
     KEY_MEMORY_BYTES,
     CompactionPlan,
@@ -32,6 +35,7 @@ from runnel.log.compaction import (
 )
 from runnel.log.compaction_filter import BatchFilter, TransactionWalk, bare_batch, note_keys
 from runnel.log.names import CLEAN_UP_TO, CLEANED
+from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
 from runnel.ports.files import File, Files, Workers
@@ -120,7 +124,7 @@ class Cleaner:
             if not log.config.cleanup_compact or log.failure is not None:
                 continue
             if now_ms >= self._not_before_ms.get(log.name, 0):
-                plan = plan_cleaning(log, now_ms)
+                plan = self._plan(log, now_ms)
                 if plan is not None:
                     due.append((plan, log))
         if not due:
@@ -130,6 +134,13 @@ class Cleaner:
         self._log = log
         script = _clean(log, plan, KeyMap(self._key_memory_bytes), now_ms)
         self._go_on(log, script, now_ms, None, None)
+
+    def _plan(self, log: DiskLog, now_ms: int) -> CompactionPlan | None:
+        try:
+            return plan_cleaning(log, now_ms)
+        except (OSError, CorruptBatch) as error:
+            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be looked at: {error}")
+            return None
 
     def change(self, *, key_memory_bytes: int, backoff_ms: int) -> None:
         """Other settings, from the next pass and the next rest on."""
@@ -166,7 +177,7 @@ class Cleaner:
         except CorruptBatch as error:
             # Reading on would lose what stands behind the damage; the log stays as it is, uncompacted.
             self._leave_alone(log, FOREVER, f"{log.name} is damaged and can't be compacted: {error}")
-        except OSError as error:
+        except (OSError, StorageFailed) as error:
             self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {error}")
         else:
             self._workers.submit(partial(self._run, steps), partial(self._go_on, log, script, now_ms))
@@ -198,8 +209,10 @@ def plan_cleaning(log: DiskLog, now_ms: int) -> CompactionPlan | None:
     plan = plan_compaction(facts, clean_up_to, log.recovery_point, log.config, now_ms)
     if plan is None:
         return None
-    # Only now are the producers asked for: after a clean start they are not in memory yet.
-    first_open_offset = log.producer_state().first_open_offset
+    # How a transaction ended must be durable before anything of it goes: none is touched that was open at the
+    # last end of a segment which a power cut cannot take, even if it has ended since.
+    sure_offset = max(fact.end_offset for fact in facts if fact.end_offset <= log.recovery_point)
+    first_open_offset = first_open_offset_at(log.segments, sure_offset)
     if first_open_offset is None or first_open_offset >= plan.end_offset:
         return plan
     return plan_compaction(facts, clean_up_to, first_open_offset, log.config, now_ms)
@@ -252,7 +265,7 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
     facts = {fact.base_offset: fact for fact in segment_facts(log)}
     segments = {segment.base_offset: segment for segment in log.closed_segments()}
     producers = {producer.producer_id: producer for producer in log.producer_state()}
-    transactions = TransactionWalk()
+    transactions = TransactionWalk(aborted_in(log.segments, plan.first_dirty_offset, plan.end_offset))
     yield _tidy(log.segments.files, log.segments.folder)
     for base_offset, fact in facts.items():
         if fact.end_offset <= plan.first_dirty_offset or base_offset >= plan.end_offset:
@@ -266,12 +279,16 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
     if not keys.is_full:
         # The last batches may be gone from an earlier pass; the stretch was looked at all the same.
         keys.end_offset = plan.end_offset
-    batch_filter = BatchFilter(keys, producers, now_ms, log.config.delete_retention_ms)
+    start_offset = min(facts, default=plan.first_dirty_offset)
+    transactions = TransactionWalk(aborted_in(log.segments, start_offset, plan.end_offset))
+    batch_filter = BatchFilter(keys, producers, now_ms, log.config.delete_retention_ms, transactions)
     for group in group_segments(list(facts.values()), keys.end_offset, log.config):
         old = [segments[fact.base_offset] for fact in group]
         if not _are_there(log, old):
             break
-        written = yield _write_group(log, old, [log.segment_file(segment) for segment in old], batch_filter)
+        files = [log.segment_file(segment) for segment in old]
+        aborted = [entry for segment in old for entry in aborted_of(log.segments, segment)]
+        written = yield _write_group(log, old, files, aborted, batch_filter)
         if not log.replace_segments(old, written):
             break
     else:
@@ -317,7 +334,11 @@ def _note_segment(
 
 
 def _write_group(
-    log: DiskLog, segments: list[Segment], files: list[File], batch_filter: BatchFilter
+    log: DiskLog,
+    segments: list[Segment],
+    files: list[File],
+    aborted: list[AbortedTransaction],
+    batch_filter: BatchFilter,
 ) -> Steps[WrittenSegment | None]:
     """Write what stays of these segments as one.
 
@@ -337,7 +358,9 @@ def _write_group(
                 if kept is not None:
                     writer.append(kept)
                 yield
-        return writer.finish()
+        # Who no longer meets any of their records need not be told of them.
+        kept_aborted = [entry for entry in aborted if entry.last_offset not in batch_filter.needless]
+        return writer.finish(kept_aborted, had_aborted=bool(aborted))
     except Exception:
         writer.discard()
         raise

@@ -8,7 +8,13 @@ from runnel.disk.reading import walk_batches
 from runnel.disk.segment import Segment
 from runnel.log.aborted import AbortedTransaction, DamagedAborted, decode_aborted
 from runnel.log.names import ABORTED, SNAPSHOT, offset_name, offset_of
-from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers, encode_producers
+from runnel.log.producer_snapshot import (
+    DamagedSnapshot,
+    check_snapshot,
+    decode_producers,
+    encode_producers,
+    first_open_offset_in,
+)
 from runnel.log.producers import Producers
 from runnel.model.log_config import FOREVER
 
@@ -50,6 +56,25 @@ def newest_snapshot(segments: LogFiles, end_offset: int) -> tuple[int, Producers
             if producers is not None:
                 return offset, producers
     return first_offset, Producers()
+
+
+def producers_at(segments: LogFiles, offset: int) -> Producers:
+    """The producers as they were when the log ended at `offset`."""
+    start_offset, producers = newest_snapshot(segments, offset)
+    for batch in walk_batches(segments, start_offset, offset):
+        replay_producer(producers, read_header(batch), batch, 0, FOREVER)
+    producers.take_aborted()
+    return producers
+
+
+def first_open_offset_at(segments: LogFiles, offset: int) -> int | None:
+    """Where the oldest transaction begins that was open when the log ended at `offset`."""
+    try:
+        data = segments.files.read(snapshot_path(segments, offset))
+        check_snapshot(data)
+    except (FileNotFoundError, DamagedSnapshot):
+        return producers_at(segments, offset).first_open_offset
+    return first_open_offset_in(data)
 
 
 def load_producers(

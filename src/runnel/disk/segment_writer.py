@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from runnel.batch.header import read_header
 from runnel.disk.appending import write_all
 from runnel.disk.segment import Segment
-from runnel.log.names import CLEANED, INDEX, LOG, TIME_INDEX, offset_name
+from runnel.log.aborted import AbortedTransaction, encode_aborted
+from runnel.log.names import ABORTED, CLEANED, INDEX, LOG, TIME_INDEX, offset_name
 from runnel.ports.files import Bytes, File, Files
 
 _BUFFER_BYTES = 1024 * 1024
@@ -42,8 +43,12 @@ class SegmentWriter:
         if self._buffered_bytes >= _BUFFER_BYTES:
             self._flush()
 
-    def finish(self) -> WrittenSegment:
-        """Everything, indexes included, is durable on return."""
+    def finish(self, aborted: list[AbortedTransaction], *, had_aborted: bool) -> WrittenSegment:
+        """Everything, indexes included, is durable on return.
+
+        `had_aborted`: a segment that this one replaces may have a file of aborted transactions, which another
+        one must take the place of, if only an empty one.
+        """
         self._flush()
         self._file.datasync()
         segment = self._segment
@@ -51,13 +56,16 @@ class SegmentWriter:
         assert segment.offsets is not None and segment.times is not None
         self._files.write(self._path(INDEX), segment.offsets.encode(), sync=True)
         self._files.write(self._path(TIME_INDEX), segment.times.encode(), sync=True)
+        if had_aborted:
+            self._files.write(self._path(ABORTED), encode_aborted(aborted), sync=True)
+        segment.aborted, segment.aborted_saved = aborted, len(aborted)
         self._files.sync_folder(self._folder)
         segment.has_index_files = True
         return WrittenSegment(segment)
 
     def discard(self) -> None:
         """Remove what was written."""
-        for suffix in (LOG, INDEX, TIME_INDEX):
+        for suffix in (LOG, INDEX, TIME_INDEX, ABORTED):
             if self._files.exists(self._path(suffix)):
                 self._files.remove(self._path(suffix))
 

@@ -20,6 +20,7 @@ from runnel.batch.control import EndMarker, read_end_marker
 from runnel.batch.header import COMPRESSION_MASK, DELETE_HORIZON, BatchHeader, Buffer, seal
 from runnel.batch.records import RecordSpan, unpack_records, walk_records
 from runnel.batch.varint import encode_varint, read_varint
+from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import KeyMap
 from runnel.log.producers import Producer
 
@@ -27,15 +28,6 @@ RECORDS_PER_STEP = 32
 """Less than a tenth of a millisecond of work."""
 
 Step = Generator[None, None, None]
-
-
-@dataclass(slots=True)
-class AbortedTransaction:
-    """The stretch of offsets within which everything transactional of this producer is void."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
 
 
 class TransactionWalk:
@@ -99,6 +91,8 @@ class BatchFilter:
     now_ms: int
     delete_retention_ms: int
     transactions: TransactionWalk = field(default_factory=TransactionWalk)
+    needless: set[int] = field(default_factory=set)
+    """Offsets of the end markers that were met after the last of their records had gone."""
 
     def kept(self, batch: Buffer, header: BatchHeader) -> Generator[None, None, Buffer | None]:
         """What stays of the batch, in steps: all of it, a smaller one, or None."""
@@ -143,6 +137,7 @@ class BatchFilter:
             return self._emptied(header) if header.record_count == 0 else batch
         if not self.transactions.is_needless(header):
             return batch
+        self.needless.add(header.base_offset)
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
             raw = unpack_records(batch, header)

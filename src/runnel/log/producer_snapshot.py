@@ -13,7 +13,7 @@ from struct import error as StructError
 
 from crc32c import crc32c
 
-from runnel.log.producers import Producer, WrittenBatch
+from runnel.log.producers import NO_OFFSET, Producer, WrittenBatch
 
 VERSION = 1
 
@@ -57,14 +57,34 @@ def encode_producers(producers: Iterable[Producer]) -> bytes:
     return _VERSION.pack(VERSION, crc32c(body)) + body
 
 
+def check_snapshot(data: bytes) -> None:
+    """DamagedSnapshot unless these are a snapshot's bytes as they were written."""
+    if len(data) < _VERSION.size + _COUNT.size:
+        raise DamagedSnapshot("it is cut off")
+    version, crc = _VERSION.unpack_from(data)
+    if version != VERSION:
+        raise DamagedSnapshot(f"version {version} is not known")
+    if crc32c(data[_VERSION.size :]) != crc:
+        raise DamagedSnapshot("it does not match its checksum")
+
+
+def first_open_offset_in(data: bytes) -> int | None:
+    """Where the oldest open transaction of a sound snapshot begins: quicker than to decode all of it."""
+    (count,) = _COUNT.unpack_from(data, _VERSION.size)
+    position = _VERSION.size + _COUNT.size
+    first: int | None = None
+    for _ in range(count):
+        _, _, _, start_offset, _, batch_count = _PRODUCER.unpack_from(data, position)
+        position += _PRODUCER.size + batch_count * _BATCH.size
+        if start_offset != NO_OFFSET and (first is None or start_offset < first):
+            first = start_offset
+    return first
+
+
 def decode_producers(data: bytes) -> list[Producer]:
     """The producers in a snapshot's bytes; DamagedSnapshot if it is not whole and sound."""
+    check_snapshot(data)
     try:
-        version, crc = _VERSION.unpack_from(data)
-        if version != VERSION:
-            raise DamagedSnapshot(f"version {version} is not known")
-        if crc32c(data[_VERSION.size :]) != crc:
-            raise DamagedSnapshot("it does not match its checksum")
         (count,) = _COUNT.unpack_from(data, _VERSION.size)
         position = _VERSION.size + _COUNT.size
         producers: list[Producer] = []
