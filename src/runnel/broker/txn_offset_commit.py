@@ -6,6 +6,7 @@ from runnel.broker.context import Context
 from runnel.broker.coordinators import GroupDriver
 from runnel.broker.deferred import Deferred, chain
 from runnel.broker.handlers import handles
+from runnel.broker.partition import Partition
 from runnel.controller.image import MetadataImage
 from runnel.coordinator.contract import Decision
 from runnel.log.producers import Guard
@@ -16,7 +17,7 @@ from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ErrorCode, Refusal
 from runnel.model.ids import NO_ID, TopicPartition
 
 _LOADING_FROM = 2
@@ -56,17 +57,18 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffse
         driver = ctx.broker.groups.driver_of(request.group_id)
     except Refusal as refusal:
         return refuse(refusal.error)
-    partition = driver.partition.name
-    guard = _guard(driver, request)
+    partition = driver.partition
+    identity = request.producer_id, request.producer_epoch
+    guard: Guard | None = None
 
     def verified(errors: dict[TopicPartition, ErrorCode]) -> Any:
-        error = errors.get(partition, ErrorCode.NONE)
+        error = errors.get(partition.name, ErrorCode.NONE)
         if error is not ErrorCode.NONE:
             return refuse(error)
         return ctx.broker.groups.ask(request.group_id, decide, refuse)
 
     def decide(current: GroupDriver) -> Decision[TxnOffsetCommitResponse]:
-        _check_guard(driver, current, request, guard)
+        _check_guard(current.partition, identity, guard)
         decision = current.shard.commit_in_transaction(
             request, ctx.api_version, lambda name: ids.get(name, NO_ID), current.now()
         )
@@ -74,32 +76,19 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffse
             _merged(decision.reply, refused)
         return decision
 
-    identity = request.transactional_id, request.producer_id, request.producer_epoch
-    answer: TxnOffsetCommitResponse | Deferred = chain(
-        ctx.broker.transactions.verify(*identity, [partition], adds=ctx.api_version >= _ADDS_FROM), verified
-    )
+    errors: Any = {}
+    if not partition.log.has_open_transaction(*identity):
+        guard = partition.log.guard_transaction(*identity, _NO_SEQUENCE, driver.now().wall_ms)
+        adds = ctx.api_version >= _ADDS_FROM
+        errors = ctx.broker.transactions.verify(request.transactional_id, *identity, [partition.name], adds)
+    answer: TxnOffsetCommitResponse | Deferred = chain(errors, verified)
     return answer
 
 
-def _guard(driver: GroupDriver, request: TxnOffsetCommitRequest) -> Guard | None:
-    """Notices if the transaction ends while its coordinator is being asked; not needed where it has begun."""
-    log = driver.partition.log
-    if log.has_open_transaction(request.producer_id, request.producer_epoch):
-        return None
-    now_ms = driver.now().wall_ms
-    return log.guard_transaction(request.producer_id, request.producer_epoch, _NO_SEQUENCE, now_ms)
-
-
-def _check_guard(
-    asked: GroupDriver, current: GroupDriver, request: TxnOffsetCommitRequest, guard: Guard | None
-) -> None:
-    log = current.partition.log
-    if asked is current and log.has_open_transaction(request.producer_id, request.producer_epoch):
-        return
-    if asked is not current or guard is None:
-        # What would be written now would begin a transaction that nobody is going to end.
-        raise Refused(ErrorCode.INVALID_TXN_STATE, f"producer {request.producer_id} ended its transaction")
-    log.check_guard(guard, _NO_SEQUENCE, needs_start=False)
+def _check_guard(partition: Partition, identity: tuple[int, int], guard: Guard | None) -> None:
+    """Refuse to begin a transaction that nobody is going to end: this one has ended while it was verified."""
+    if guard is not None and not partition.log.has_open_transaction(*identity):
+        partition.log.check_guard(guard, _NO_SEQUENCE, needs_start=False)
 
 
 def _client_error(error: ErrorCode, api_version: int) -> ErrorCode:
