@@ -43,8 +43,8 @@ def test_each_version_of_api_versions(tell, version):
         shown = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
         assert shown[0] == (0, 13) and shown[1] == (4, 18) and shown[18] == (0, 4)
         if version >= 3:
-            finalized = {feature.name for feature in response.finalized_features}
-            assert "metadata.version" in finalized and "transaction.version" not in finalized
+            finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
+            assert "metadata.version" in finalized and finalized["transaction.version"] == 2
             assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)
 
     tell(story)

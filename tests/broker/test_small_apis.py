@@ -128,16 +128,6 @@ def test_producer_ids_are_not_repeated_by_the_next_life(tmp_path):
     assert lives == [lives[0], lives[0] + BLOCK_SIZE, lives[0] + 2 * BLOCK_SIZE]
 
 
-def test_transactions_are_refused_clearly(tell):
-    async def story(world) -> None:
-        client = await world.connect()
-        response = await client.ask(InitProducerIdRequest("transfer", 60_000), 4)
-        assert (response.error_code, response.producer_id) == (ErrorCode.UNSUPPORTED_VERSION.code, -1)
-        assert response.producer_epoch == -1
-
-    tell(story)
-
-
 @pytest.mark.parametrize(
     "request_",
     [

@@ -1,7 +1,7 @@
 """Every broker setting that can be made and shown, and Kafka's settings that have no meaning here.
 
-Settings of transactions and of consumer, share and streams groups steer nothing yet: they are here
-because Kafka's tools set and show them, and because settings of single groups are checked against them.
+Settings of share and streams groups steer nothing yet: they are here because Kafka's tools set and show them,
+and because settings of single groups are checked against them.
 """
 
 from difflib import get_close_matches
