@@ -45,6 +45,7 @@ class Connection:
         "_held",
         "_is_ending",
         "_is_paused",
+        "_is_sending",
         "_is_stalled",
         "_is_waiting_for_memory",
         "_is_writing",
@@ -79,6 +80,8 @@ class Connection:
         self._is_ending = False
         self._is_paused = False
         """The socket is not watched for bytes."""
+        self._is_sending = False
+        """Not all of what is filled has been sent."""
         self._is_stalled = False
         """Complete frames lie unserved in `_rest`."""
         self._is_waiting_for_memory = False
@@ -320,7 +323,7 @@ class Connection:
 
     def _send(self, parts: Parts) -> None:
         try:
-            self._outbox.send(parts)
+            self._outbox.send(parts, self._listener.has_others_to_send_to(self._is_sending))
         except OSError as error:
             self.close(error.strerror or "connection lost")
             return
@@ -328,7 +331,10 @@ class Connection:
 
     def _watch_writing(self) -> None:
         """Be told when the socket takes more, as long as there is more and it is ours to send."""
-        is_writing = not self._outbox.is_empty and not self._outbox.is_away
+        is_sending = not self._outbox.is_empty
+        self._listener.sending_count += is_sending - self._is_sending
+        self._is_sending = is_sending
+        is_writing = is_sending and not self._outbox.is_away
         if is_writing and not self._is_writing:
             self._listener.loop.add_writer(self._fd, self.writable)
         elif self._is_writing and not is_writing:
@@ -339,7 +345,7 @@ class Connection:
         """The event loop's callback: the socket takes bytes again."""
         self.active_at = self._listener.now
         try:
-            self._outbox.push()
+            self._outbox.push(self._listener.has_others_to_send_to(self._is_sending))
         except OSError as error:
             self.close(error.strerror or "connection lost")
             return
@@ -365,6 +371,7 @@ class Connection:
         loop.remove_reader(self._fd)
         if self._is_writing:
             loop.remove_writer(self._fd)
+        self._listener.sending_count -= self._is_sending
         self._outbox.close()
         if self._large is not None:
             self._listener.memory.give_back(self._large)

@@ -59,6 +59,8 @@ class Listener:
         # Shared by all connections: nothing in it outlives the turn that received it.
         self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
         self.sender = FileSender(self.loop)
+        self.sending_count = 0
+        """Connections that have not sent all they could."""
         self.connections: set[Connection] = set()
         self.now = self.loop.time()
         """The coarse time of the last sweep: exact enough for idleness, and free to read."""
@@ -66,6 +68,8 @@ class Listener:
         self._pace = Pace(self.limits.connections_per_second_max, self.now)
         self._complaints = Complaints(name, self.now)
         self._dirty: list[Connection] = []
+        self._unflushed = 0
+        """Dirty connections whose turn to send has not come yet."""
         self._next_connection_id = 0
         self._is_accepting = False
         self._socket: socket.socket | None = None
@@ -156,9 +160,15 @@ class Listener:
         await asyncio.sleep(0)
         self._complaints.tell_left_out()
 
+    def has_others_to_send_to(self, counts_itself: bool) -> bool:
+        """Would the event loop have anything to send if a thread took over this connection's answer?"""
+        return self.sending_count > counts_itself or self._unflushed > 0
+
     def _flush_dirty(self) -> None:
         dirty, self._dirty = self._dirty, []
+        self._unflushed = len(dirty)
         for connection in dirty:
+            self._unflushed -= 1
             connection.flush()
 
     def _accept_again(self) -> None:

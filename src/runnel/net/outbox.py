@@ -36,8 +36,11 @@ class Outbox:
     def is_empty(self) -> bool:
         return not self._parts
 
-    def send(self, parts: Parts) -> None:
-        """Send what the socket takes now, keep the rest. Raises OSError when the connection is broken."""
+    def send(self, parts: Parts, may_share: bool) -> None:
+        """Send what the socket takes now, keep the rest. Raises OSError when the connection is broken.
+
+        `may_share`: the thread may do it, because the event loop has others to send to meanwhile.
+        """
         if len(parts) == 1 and not self._parts and not self.is_away and type(parts[0]) is bytes:
             data = parts[0]
             try:
@@ -49,7 +52,7 @@ class Outbox:
             return
         for part in parts:
             self._keep(part)
-        self.push()
+        self.push(may_share)
 
     def close(self) -> None:
         """Close the socket, as soon as the thread lets go of it."""
@@ -62,7 +65,7 @@ class Outbox:
             # So that it need not wait for the peer. The number must not be another socket's meanwhile.
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def push(self) -> None:
+    def push(self, may_share: bool) -> None:
         """Send on. Raises OSError when the connection is broken."""
         if self.is_away:
             return
@@ -71,9 +74,10 @@ class Outbox:
             while parts:
                 first = parts[0]
                 if type(first) is FileSlice:
-                    if first.length >= SHARED_BYTES_MIN and self._sender.offer(self._fd, first, self._back):
-                        self.is_away = True
-                        return
+                    if may_share and first.length >= SHARED_BYTES_MIN:
+                        self.is_away = self._sender.offer(self._fd, first, self._back)
+                        if self.is_away:
+                            return
                     send_some(self._fd, first)
                     if first.length == 0:
                         parts.popleft()
