@@ -109,9 +109,9 @@ class DiskLog(AppendLog):
 
     def last_stable_offset(self, high_watermark: int) -> int:
         unstable_offset = self.producer_state().first_unstable_offset(high_watermark)
-        if unstable_offset is None or unstable_offset >= high_watermark:
+        if unstable_offset is None:
             return high_watermark
-        return max(unstable_offset, self.log_start_offset)
+        return min(max(unstable_offset, self.log_start_offset), high_watermark)
 
     def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
         if self.segments.with_aborted == []:

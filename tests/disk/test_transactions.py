@@ -1,0 +1,213 @@
+"""Transactions in random histories of crashes, cuts, rolls and restarts, held against an obvious model.
+
+The model walks over all batches that were ever written and are still there, and notes where each transaction
+begins and ends. It has no index, no snapshot and no memory that could be wrong.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+
+from runnel.batch.build import build_batch
+from runnel.batch.control import EndMarker, build_end_marker, read_end_marker
+from runnel.batch.header import read_header
+from runnel.batch.records import Record
+from runnel.disk.aborted_on_disk import aborted_of
+from runnel.model.errors import StorageFailed
+from runnel.ports.disk import Origin
+from tests.disk.test_crash_histories import History, Model
+from tests.disk.world import START_MS
+
+PRODUCERS = (7, 8, 9)
+
+
+@dataclass
+class Walk:
+    """What one walk over all batches tells."""
+
+    sequences: dict[int, int] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    open: dict[int, int] = field(default_factory=dict)
+    ended: list[tuple[int, int, int, bool]] = field(default_factory=list)
+    """(producer, first offset, marker, committed)."""
+
+    def meet(self, batch: bytes) -> None:
+        header = read_header(batch)
+        producer_id = header.producer_id
+        if producer_id < 0:
+            return
+        if header.is_control:
+            marker = read_end_marker(batch)
+            assert marker is not None
+            if self.epochs.get(producer_id) != header.producer_epoch:
+                self.sequences[producer_id] = 0
+            if producer_id in self.open:
+                first_offset = self.open.pop(producer_id)
+                self.ended.append((producer_id, first_offset, header.base_offset, marker.committed))
+        else:
+            self.sequences[producer_id] = header.base_sequence + header.record_count
+            if header.is_transactional:
+                self.open.setdefault(producer_id, header.base_offset)
+        self.epochs[producer_id] = header.producer_epoch
+
+    def last_stable_offset(self, high_watermark: int, start_offset: int) -> int:
+        unsure = [first for _, first, marker, _ in self.ended if marker >= high_watermark]
+        return min([high_watermark, *(max(first, start_offset) for first in [*self.open.values(), *unsure])])
+
+    def aborted(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
+        met = [
+            (first, producer_id)
+            for producer_id, first, marker, committed in self.ended
+            if not committed and marker >= first_offset and first < end_offset
+        ]
+        return [(producer_id, first) for first, producer_id in sorted(met)]
+
+
+class TransactionModel(Model):
+    """The batches of a history, and what producers had done before the first of them."""
+
+    before = Walk()
+
+    def walk(self) -> Walk:
+        walk = Walk(dict(self.before.sequences), dict(self.before.epochs), dict(self.before.open))
+        for batch in self.batches:
+            walk.meet(batch)
+        return walk
+
+    def cut(self, end_offset: int) -> None:
+        super().cut(end_offset)
+        self.sequences = self.walk().sequences
+
+
+class TransactionHistory(History):
+    """The same histories, with batches of transactions and their ends."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.model = TransactionModel()
+        self.is_recovered = False
+        self.high_watermark = 0
+
+    async def append(self) -> None:
+        walk = self.model.walk()
+        before = len(self.model.batches)
+        staged: list[bytearray] = []
+        for _ in range(self.random.randint(1, 6)):
+            data, origin = self.some_batch(walk)
+            self.log.stage(memoryview(data), 3, self.place.clock.ms, origin)
+            walk.meet(bytes(data))
+            staged.append(data)
+        # The bytes stand in the file from the first write on, whether or not we hear of it.
+        self.model.batches += [bytes(data) for data in staged]
+        self.model.sequences = walk.sequences
+        try:
+            self.log.write_staged()
+        except StorageFailed:
+            self.model.undone += self.model.batches[before:]
+            del self.model.batches[before:]
+            self.model.cut(self.model.end_offset)
+
+    def some_batch(self, walk: Walk) -> tuple[bytearray, Origin]:
+        self.number += 1
+        time_ms = START_MS + self.random.randint(0, 9999)
+        producer_id = self.random.choice(PRODUCERS)
+        epoch = walk.epochs.get(producer_id, 0)
+        if self.random.random() < 0.4:
+            # Each end with or without a new epoch, and now and then one for a transaction that is not there.
+            marker = EndMarker(self.random.random() < 0.4, coordinator_epoch=0)
+            epoch += self.random.randint(0, 1)
+            data = build_end_marker(
+                marker, producer_id=producer_id, producer_epoch=epoch, timestamp_ms=time_ms
+            )
+            return data, Origin.COORDINATOR
+        value = b"%d:" % self.number + bytes(self.random.randint(0, 200))
+        records = [Record(0, time_ms, b"key", value) for _ in range(self.random.randint(1, 3))]
+        if self.random.random() < 0.3:
+            return build_batch(records), Origin.CLIENT
+        return self.data_batch(records, producer_id, epoch, walk), Origin.CLIENT
+
+    def data_batch(self, records: list[Record], producer_id: int, epoch: int, walk: Walk) -> bytearray:
+        return build_batch(
+            records,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            base_sequence=walk.sequences.get(producer_id, 0),
+            transactional=producer_id in walk.open or self.random.random() < 0.8,
+        )
+
+    def open(self) -> None:
+        super().open()
+        self.is_recovered = True
+
+    def power_cut(self) -> None:
+        super().power_cut()
+        self.remember_what_was_before()
+
+    def remember_what_was_before(self) -> None:
+        """All batches are gone for good: only the log itself can tell what their producers had done."""
+        if self.model.batches:
+            return
+        known = list(self.log.producers())
+        self.model.before = Walk(
+            {producer.producer_id: producer.last_sequence + 1 for producer in known},
+            {producer.producer_id: producer.producer_epoch for producer in known},
+            {
+                producer.producer_id: producer.current_transaction_start_offset
+                for producer in known
+                if producer.current_transaction_start_offset >= 0
+            },
+        )
+
+    def compare(self) -> None:
+        if not self.model.batches:
+            self.remember_what_was_before()
+        super().compare()
+        log, walk = self.log, self.model.walk()
+        # It never goes back but by a cut, and neither does what is forgotten below it.
+        high_watermark = max(log.committed_at_least, min(self.high_watermark, log.written_offset))
+        stable_offset = walk.last_stable_offset(high_watermark, log.log_start_offset)
+        if self.is_recovered:
+            # Snapshots do not tell of ends that were just about to be committed.
+            assert stable_offset <= log.last_stable_offset(high_watermark)
+            self.is_recovered = False
+            high_watermark = log.written_offset
+            stable_offset = walk.last_stable_offset(high_watermark, log.log_start_offset)
+        self.high_watermark = high_watermark
+        assert log.last_stable_offset(high_watermark) == stable_offset
+        self.compare_aborted(walk, stable_offset)
+        self.compare_files(walk)
+        assert walk.open == {
+            producer.producer_id: producer.current_transaction_start_offset
+            for producer in log.producers()
+            if producer.current_transaction_start_offset >= 0
+        }
+
+    def compare_aborted(self, walk: Walk, stable_offset: int) -> None:
+        for _ in range(5):
+            first_offset = self.random.randint(min(self.log.log_start_offset, stable_offset), stable_offset)
+            end_offset = self.random.randint(first_offset, stable_offset)
+            found = self.log.aborted_transactions(first_offset, end_offset)
+            assert found == walk.aborted(first_offset, end_offset), (first_offset, end_offset)
+
+    def compare_files(self, walk: Walk) -> None:
+        """Every segment knows the transactions that were aborted in it, and no others."""
+        segments = self.log.segments
+        found = [entry for segment in segments.segments for entry in aborted_of(segments, segment)]
+        # What a power cut left below the log start is there, but the model has forgotten it.
+        start_offset = max(segments.segments[0].base_offset, self.model.first_offset)
+        aborted = [
+            (producer_id, first, marker)
+            for producer_id, first, marker, committed in walk.ended
+            if not committed and marker >= start_offset
+        ]
+        assert [entry[:3] for entry in found if entry.last_offset >= start_offset] == aborted
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_readers_of_committed_records_see_what_the_model_says(block: int) -> None:
+    for seed in range(block * 10, block * 10 + 10):
+        try:
+            asyncio.run(TransactionHistory(seed).run(30))
+        except BaseException as failure:
+            raise AssertionError(f"seed {seed}") from failure
