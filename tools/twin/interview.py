@@ -11,6 +11,7 @@ from tools.twin.comparison import SETTLE_S, Difference, Twin, Twins
 from tools.twin.data import ask_fetch, ask_offsets, ask_produce, ask_producers
 from tools.twin.groups import ask_groups
 from tools.twin.offsets_in_transactions import ask_offsets_in_transactions
+from tools.twin.transactions import ask_transactions
 
 NOT_READY = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code,
@@ -26,6 +27,7 @@ def interview(ours: int, theirs: int, settle_s: float = SETTLE_S) -> dict[str, l
         _wait_until_ready(twins)
         for ask in (ask_topics, ask_produce, ask_fetch, ask_offsets, ask_producers, ask_groups, ask_settings):
             ask(twins)
+        ask_transactions(twins)
         ask_offsets_in_transactions(twins)
         ask_cluster(twins)
         _ask_nonsense(twins)
