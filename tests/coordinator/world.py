@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from runnel.coordinator.contract import (
@@ -18,6 +18,8 @@ from runnel.coordinator.contract import (
     client_error,
 )
 from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.group.consumer.group import ConsumerGroup
+from runnel.coordinator.group.consumer.records import CONSUMER_KEYS
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
@@ -72,6 +74,11 @@ def durable(shard: GroupShard, group_id: str) -> object:
         group.state_since_ms,
     )
     return head, members, shard.offsets.of(group_id)
+
+
+def kept(group: ConsumerGroup | None) -> ConsumerGroup | None:
+    """A consumer group without what is soft about it."""
+    return None if group is None else replace(group, checked_version=-1, rejoining=set())
 
 
 def load(shard: GroupShard, log: list[Logged]) -> GroupShard:
@@ -188,6 +195,10 @@ class World:
 
     def _compare(self, key: Any) -> None:
         """A shard that loads the log knows all that the one which wrote it must not forget."""
+        if isinstance(key, CONSUMER_KEYS):
+            live, stored = self.shard.consumers.by_id, self.twin.consumers.by_id
+            assert kept(live.get(key.group_id)) == kept(stored.get(key.group_id))
+            return
         lives, is_stored = key.group in self.shard.groups, key.group in self.twin.groups
         assert lives == is_stored, f"{key.group} lives in one shard only"
         assert self.shard.offsets.of(key.group) == self.twin.offsets.of(key.group)

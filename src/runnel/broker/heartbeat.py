@@ -1,6 +1,7 @@
 """Heartbeat: a member of a group is alive."""
 
 from runnel.broker.context import Context
+from runnel.broker.coordinators import GroupDriver
 from runnel.broker.deferred import Deferred
 from runnel.broker.handlers import handles
 from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -20,11 +21,22 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse | De
             # The group is being read; its members get a whole session when that is done.
             return HeartbeatResponse()
         return _response(refusal.error)
+    if driver.shard.has_consumer_group(request.group_id):
+        return _in_consumer_group(request, driver)
     try:
         error = driver.shard.heartbeat(request, ctx.broker.clock.monotonic_ms())
     except Refusal as refusal:
         error = refusal.error
     answer: HeartbeatResponse | Deferred = driver.hold(_response(error), _response)
+    return answer
+
+
+def _in_consumer_group(request: HeartbeatRequest, driver: GroupDriver) -> HeartbeatResponse | Deferred:
+    try:
+        decision = driver.shard.heartbeat_in_consumer_group(request)
+    except Refusal as refusal:
+        return _response(refusal.error)
+    answer: HeartbeatResponse | Deferred = driver.decide(decision, _response)
     return answer
 
 

@@ -46,8 +46,10 @@ def join(
     member_id = request.member_id
     if not request.group_id:
         return _refuse(ErrorCode.INVALID_GROUP_ID, member_id)
-    if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
-        return _refuse(ErrorCode.INVALID_SESSION_TIMEOUT, member_id)
+    try:
+        check_session_timeout(request, settings)
+    except Refused as refusal:
+        return _refuse(refusal.error, member_id)
     group = groups.get(request.group_id)
     if group is None:
         if member_id:
@@ -72,6 +74,12 @@ def join(
     else:
         _rejoin(joining)
     return joining.decision
+
+
+def check_session_timeout(request: JoinGroupRequest, settings: GroupSettings) -> None:
+    """Does the member ask for a session that may be had? Raises Refused."""
+    if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
+        raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, "the session timeout is out of bounds")
 
 
 def _refuse(error: ErrorCode, member_id: str) -> JoinDecision:

@@ -9,10 +9,11 @@ from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.consumer.cluster import Cluster
 from runnel.coordinator.group.consumer.commits import check_fetch
 from runnel.coordinator.group.consumer.depart import MembersRemoved, members_removed
-from runnel.coordinator.group.consumer.groups import ConsumerGroups
+from runnel.coordinator.group.consumer.groups import ConsumerGroups, MadeWay
+from runnel.coordinator.group.consumer.migrate import Downgraded, Upgraded, downgraded, upgraded
 from runnel.coordinator.group.consumer.records import CONSUMER_KEYS, CONSUMER_RECORD_TYPES
 from runnel.coordinator.group.group import Group
-from runnel.coordinator.group.join import join
+from runnel.coordinator.group.join import check_session_timeout, join
 from runnel.coordinator.group.leave import leave
 from runnel.coordinator.group.offset_store import OffsetStore
 from runnel.coordinator.group.rebalance import GroupEmptied, emptied, join_timer_fired, prepare, touch
@@ -29,7 +30,7 @@ from runnel.messages.consumer_group_heartbeat import (
 )
 from runnel.messages.delete_groups import DeletableGroupResult
 from runnel.messages.describe_groups import DescribedGroup
-from runnel.messages.heartbeat import HeartbeatRequest
+from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from runnel.messages.list_groups import ListedGroup
@@ -63,15 +64,32 @@ class GroupShard:
         """Groups that the expiry under way has not looked at yet."""
 
     def join(self, request: JoinGroupRequest, caller: Caller, now: Moment) -> Decision[JoinGroupResponse]:
-        return join(self.groups, self.settings, request, caller, now)
+        if request.group_id not in self.consumers.by_id:
+            return join(self.groups, self.settings, request, caller, now)
+        try:
+            check_session_timeout(request, self.settings)
+            return self.consumers.join(request, caller, self.settings, now)
+        except Refused as refusal:
+            return Decision(join_refused(refusal.error, request.member_id))
 
     def sync(self, request: SyncGroupRequest, caller: Caller, now: Moment) -> Decision[SyncGroupResponse]:
+        if request.group_id in self.consumers.by_id:
+            return self.consumers.sync(request)
         return sync(self.groups, request, caller, now)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
         return heartbeat(self.groups, request, now_ms)
 
+    def has_consumer_group(self, group_id: str) -> bool:
+        """Do heartbeats of classic members in this group go to `heartbeat_in_consumer_group`?"""
+        return group_id in self.consumers.by_id
+
+    def heartbeat_in_consumer_group(self, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
+        return self.consumers.classic_heartbeat(request)
+
     def leave(self, request: LeaveGroupRequest, now: Moment) -> Decision[LeaveGroupResponse]:
+        if request.group_id in self.consumers.by_id:
+            return self.consumers.leave(request, now)
         return leave(self.groups, self.settings, request, now)
 
     def consumer_heartbeat(
@@ -160,8 +178,25 @@ class GroupShard:
                 return emptied(group, error)
             case MembersRemoved():
                 return members_removed(self.consumers.by_id.get(then.group_id), then, error)
+            case Upgraded():
+                return upgraded(then, error)
+            case Downgraded():
+                return downgraded(group, then, error, self.settings, now)
+            case MadeWay():
+                return self._join_where_there_is_way(then, error, now)
             case _:
                 raise TypeError(f"{type(then).__name__} is nothing that groups wait for")
+
+    def _join_where_there_is_way(self, then: MadeWay, error: ErrorCode | None, now: Moment) -> Decision[None]:
+        waiter, decision = then.caller.waiter, Decision[None]()
+        if error is not None:
+            decision.answer(waiter, join_refused(error, then.request.member_id))
+            return decision
+        joined = join(self.groups, self.settings, then.request, then.caller, now)
+        decision.effects, decision.records, decision.then = joined.effects, joined.records, joined.then
+        if joined.reply is not None:
+            decision.answer(waiter, joined.reply)
+        return decision
 
     def fired(self, timer: Timer, now: Moment) -> Decision[None]:
         """A timer that was set has run out."""

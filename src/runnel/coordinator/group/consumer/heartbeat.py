@@ -8,7 +8,7 @@ from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.consumer.cluster import Cluster, Partition, Partitions
 from runnel.coordinator.group.consumer.draft import Draft
 from runnel.coordinator.group.consumer.group import ConsumerGroup
-from runnel.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, ConsumerMember
+from runnel.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, ConsumerMember, MemberState
 from runnel.coordinator.group.consumer.records import by_topic, member_tombstones, target_record
 from runnel.coordinator.group.consumer.step import assign_when_due, follow_metadata, say, take_step
 from runnel.coordinator.group.settings import GroupSettings
@@ -19,6 +19,10 @@ from runnel.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from runnel.model.errors import ErrorCode, Refused
+
+_SOON_MS = 500
+"""Until the next report of a member that waits for a target, or for what others are giving up. Kafka lets it
+wait a whole interval, in which nobody reads those partitions."""
 
 HeartbeatDecision = Decision[ConsumerGroupHeartbeatResponse]
 
@@ -42,13 +46,7 @@ def beat(beat: Beat) -> None:
     group = draft.group
     member_id = request.member_id or beat.caller.unique
     is_joining = request.member_epoch == JOINING_EPOCH
-    is_full = len(group.members) >= beat.settings.consumer_members_max
-    if is_full and member_id not in group.members:
-        raise Refused(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            "The consumer group has reached its maximum capacity of "
-            f"{beat.settings.consumer_members_max} members.",
-        )
+    check_room(group, member_id, beat.settings)
     owned = owned_partitions(request)
     former = _find(draft, request, member_id, owned)
     member = _said(former, request, beat.caller)
@@ -65,7 +63,7 @@ def beat(beat: Beat) -> None:
     has_moved = moved.assigned.keys() != former.assigned.keys()
     decision.records += draft.records
     decision.reply = answer(
-        draft.group.id, moved, draft.cluster, with_assignment=is_joining or is_whole or has_moved
+        draft.group, moved, draft.cluster, with_assignment=is_joining or is_whole or has_moved
     )
 
 
@@ -92,6 +90,16 @@ def is_quiet(
     )
 
 
+def check_room(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
+    """Is there room for one more, if this is one more? Raises Refused."""
+    if len(group.members) >= settings.consumer_members_max and member_id not in group.members:
+        raise Refused(
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            "The consumer group has reached its maximum capacity of "
+            f"{settings.consumer_members_max} members.",
+        )
+
+
 def touch(group: ConsumerGroup, member_id: str, cluster: Cluster, decision: HeartbeatDecision) -> None:
     """A sign of life: the member has a whole session again."""
     timeout_ms = cluster.group_setting(group.id, "consumer.session.timeout.ms")
@@ -99,13 +107,15 @@ def touch(group: ConsumerGroup, member_id: str, cluster: Cluster, decision: Hear
 
 
 def answer(
-    group_id: str, member: ConsumerMember, cluster: Cluster, *, with_assignment: bool
+    group: ConsumerGroup, member: ConsumerMember, cluster: Cluster, *, with_assignment: bool
 ) -> ConsumerGroupHeartbeatResponse:
-    """Where the member stands."""
+    """Where the member stands, and when to report again: soon, if its next step is in sight."""
+    interval_ms = cluster.group_setting(group.id, "consumer.heartbeat.interval.ms")
+    is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or group.epoch > group.assignment_epoch
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=cluster.group_setting(group_id, "consumer.heartbeat.interval.ms"),
+        heartbeat_interval_ms=min(interval_ms, _SOON_MS) if is_waiting else interval_ms,
     )
     if with_assignment:
         response.assignment = Assignment(_topics(member.assigned))

@@ -12,12 +12,14 @@ from runnel.model.errors import ErrorCode, Refused
 
 
 def say(draft: Draft, former: ConsumerMember, member: ConsumerMember) -> bool:
-    """Take in what a member says of itself; whether its subscription changed. Raises Refused."""
+    """Take in what a member says of itself; whether that begins a new epoch. Raises Refused."""
     if member != former or member.id not in draft.group.members:
         draft.put_said(member)
     if member.pattern != former.pattern:
         draft.forget_patterns()
-    return member.topics != former.topics or (member.pattern or "") != (former.pattern or "")
+    # The first member begins the first epoch whatever it wants: epoch 0 is nobody's.
+    is_first = draft.group.epoch == 0
+    return is_first or member.topics != former.topics or (member.pattern or "") != (former.pattern or "")
 
 
 def follow_metadata(draft: Draft, checked_version: int, *, has_changed: bool) -> None:
@@ -32,14 +34,14 @@ def follow_metadata(draft: Draft, checked_version: int, *, has_changed: bool) ->
     draft.follow_topics(has_changed=has_changed or draft.group.patterns != patterns)
 
 
-def assign_when_due(draft: Draft, settings: GroupSettings) -> None:
+def assign_when_due(draft: Draft, settings: GroupSettings, *, at_once: bool = False) -> None:
     """Compute the target of a new epoch, unless the last one was computed a moment ago."""
     group, now_ms = draft.group, draft.now.wall_ms
     if group.epoch <= group.assignment_epoch:
         return
     interval_ms = draft.cluster.group_setting(group.id, "consumer.assignment.interval.ms")
     is_due = not 0 <= now_ms - group.assignment_ms < interval_ms
-    if group.assignment_ms == 0 or is_due:
+    if at_once or group.assignment_ms == 0 or is_due:
         draft.assign(settings.consumer_assignors[0])
 
 

@@ -1,0 +1,209 @@
+"""Groups change their protocol while they are in use.
+
+Upgrade: the first member of the newer protocol joins a classic group. All that its members have becomes their
+assignment in a consumer group, whose epoch goes on from the generation; they stay, as classic members of it.
+
+Downgrade: the last member of the newer protocol leaves a consumer group. The others have a classic group
+again, whose generation goes on from the epoch, and join again to elect a leader.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.group.consumer.cluster import Cluster, Partition, Partitions
+from runnel.coordinator.group.consumer.depart import cancel_timers
+from runnel.coordinator.group.consumer.draft import Draft
+from runnel.coordinator.group.consumer.embedded import (
+    assignment_for,
+    owned_in,
+    partitions_in,
+    subscription_in,
+)
+from runnel.coordinator.group.consumer.group import ConsumerGroup
+from runnel.coordinator.group.consumer.member import ClassicFace, ConsumerMember
+from runnel.coordinator.group.consumer.records import (
+    consumer_group_tombstones,
+    epoch_record,
+    target_epoch_record,
+    target_record,
+)
+from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Group
+from runnel.coordinator.group.member import Member, Protocols, select_protocol
+from runnel.coordinator.group.rebalance import prepare, touch
+from runnel.coordinator.group.records import group_tombstone, stable_record
+from runnel.coordinator.group.replies import join_refused, sync_refused
+from runnel.coordinator.group.settings import WRITE_RETRY_MS, GroupSettings
+from runnel.model.errors import ErrorCode, Refused
+
+
+@dataclass(slots=True)
+class Upgraded:
+    """Written: a classic group is a consumer group now."""
+
+    group_id: str
+    former: Group
+
+
+@dataclass(slots=True)
+class Downgraded:
+    """Written: a consumer group is a classic group now."""
+
+    group_id: str
+    former: ConsumerGroup
+    protocols: dict[str, Protocols]
+    leaving_id: str | None
+    """Who went; without one, somebody took its place and nobody has to join again."""
+
+
+def upgrade(classic: Group, draft: Draft, settings: GroupSettings, decision: Decision[Any]) -> None:
+    """Make the draft, of an empty consumer group, what a classic group is. Raises Refused."""
+    protocol = classic.protocol or select_protocol(member.protocols for member in classic.members.values())
+    is_allowed = settings.can_upgrade and len(classic.members) <= settings.consumer_members_max
+    if not is_allowed or classic.protocol_type != CONSUMER_PROTOCOL or protocol is None:
+        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group.")
+    draft.records.append(group_tombstone(classic.id))
+    had = _had(classic, protocol, draft.cluster)
+    members = [
+        _as_consumer(member, classic.generation, protocol, had[member.id])
+        for member in classic.members.values()
+    ]
+    for converted in members:
+        draft.put_said(converted)
+    draft.write(epoch_record(classic.id, classic.generation, 0))
+    for converted in members:
+        draft.write(target_record(classic.id, converted.id, frozenset(converted.assigned)))
+    draft.write(target_epoch_record(classic.id, classic.generation, 0))
+    for converted in members:
+        draft.put_current(converted)
+    decision.then = Upgraded(classic.id, classic)
+
+
+def upgraded(then: Upgraded, error: ErrorCode | None) -> Decision[None]:
+    """The log has the consumer group: whoever waits in the classic one is told to join again, here."""
+    decision = Decision[None]()
+    if error is not None:
+        return decision
+    former = then.former
+    for member_id, waiter in former.joining.items():
+        decision.answer(waiter, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member_id))
+    for waiter in former.syncing.values():
+        decision.answer(waiter, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
+    decision.cancel_timer(former.join_timer)
+    decision.cancel_timer(former.sync_timer)
+    for member_id in former.pending:
+        decision.cancel_timer(former.session_timer(member_id))
+    for member in former.members.values():
+        decision.set_timer(former.session_timer(member.id), member.session_timeout_ms)
+    return decision
+
+
+def can_downgrade(
+    group: ConsumerGroup, leaving_id: str, settings: GroupSettings, *, is_replaced: bool
+) -> bool:
+    """Is this the last member of the newer protocol, and may the others be a classic group again?"""
+    leaving = group.members.get(leaving_id)
+    others = [member for member in group.members.values() if member.id != leaving_id]
+    size = len(others) + is_replaced
+    return (
+        settings.can_downgrade
+        and leaving is not None
+        and not leaving.is_classic
+        and 0 < size <= settings.members_max
+        and all(member.is_classic for member in others)
+    )
+
+
+def downgrade(
+    group: ConsumerGroup, draft: Draft, leaving_id: str | None, now: Moment, decision: Decision[Any]
+) -> None:
+    """Make a classic group of the draft, all of whose members are classic ones.
+
+    `group` is what the log knows; the draft may have another member in the place of one that left.
+    """
+    faces = {member.id: _face(member).protocols for member in draft.group.members.values()}
+    protocol = select_protocol(faces.values())
+    assert protocol is not None, f"group {group.id} has members without a common protocol"
+    classic = Group(group.id, generation=draft.group.epoch, protocol=protocol)
+    assignments: dict[str, bytes] = {}
+    for member in draft.group.members.values():
+        classic.add(_as_classic(member), CONSUMER_PROTOCOL)
+        metadata = classic.members[member.id].metadata(protocol)
+        assignments[member.id] = assignment_for(metadata, member.assigned, draft.cluster)
+    decision.records += consumer_group_tombstones(group)
+    decision.records.append(
+        stable_record(classic, classic.leader, classic.members.values(), assignments, now.wall_ms)
+    )
+    decision.then = Downgraded(group.id, group, faces, leaving_id)
+
+
+def downgraded(
+    classic: Group | None, then: Downgraded, error: ErrorCode | None, settings: GroupSettings, now: Moment
+) -> Decision[None]:
+    """The log has the classic group: its members have their sessions there, and join again."""
+    decision = Decision[None]()
+    if error is not None or classic is None:
+        if then.leaving_id is not None:
+            decision.set_timer(then.former.session_timer(then.leaving_id), WRITE_RETRY_MS)
+        return decision
+    for member_id in then.former.members:
+        cancel_timers(then.former, member_id, decision)
+    for member in classic.members.values():
+        classic.set_protocols(member, then.protocols[member.id])
+        touch(classic, member, member.session_timeout_ms, now, decision)
+    if then.leaving_id is not None:
+        prepare(classic, settings, now, decision)
+    return decision
+
+
+def _had(classic: Group, protocol: str, cluster: Cluster) -> dict[str, Partitions]:
+    """What each member has: what it was assigned, and what it had when it joined and nobody else was given.
+
+    The latter it may have given up, or may be about to; until it says so, it must be asked to.
+    """
+    taken = set[Partition]()
+    had: dict[str, Partitions] = {}
+    for member in classic.members.values():
+        # A leader may have given a partition to two; in a consumer group that cannot be said.
+        had[member.id] = partitions_in(member.assignment, cluster) - taken
+        taken |= had[member.id]
+    for member in classic.members.values():
+        owned = owned_in(subscription_in(member.metadata(protocol)), cluster) - taken
+        had[member.id] |= owned
+        taken |= owned
+    return had
+
+
+def _as_consumer(member: Member, generation: int, protocol: str, assigned: Partitions) -> ConsumerMember:
+    subscription = subscription_in(member.metadata(protocol))
+    return ConsumerMember(
+        id=member.id,
+        instance_id=member.instance_id,
+        rack=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(subscription.topics),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicFace(member.session_timeout_ms, member.protocols),
+        epoch=generation,
+        previous_epoch=generation,
+        assigned=dict.fromkeys(assigned, generation),
+    )
+
+
+def _as_classic(member: ConsumerMember) -> Member:
+    face = _face(member)
+    return Member(
+        id=member.id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=face.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        protocols=face.protocols,
+    )
+
+
+def _face(member: ConsumerMember) -> ClassicFace:
+    assert member.classic is not None, f"{member.id} does not speak the classic protocol"
+    return member.classic
