@@ -1,8 +1,8 @@
 """The cluster as group shards see it: the present metadata image, in their words."""
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from runnel.broker.patterns import compiled
 from runnel.controller.values import ConfigResource
 from runnel.coordinator.group.consumer.cluster import BadPattern, KnownTopic
 from runnel.model.configs import ResourceType
@@ -56,8 +56,13 @@ class GroupCluster:
             self._matches.clear()
         matches = self._matches.get(pattern)
         if matches is None:
-            compiled = _compiled(pattern)
-            matches = tuple(name for name in names if compiled.fullmatch(name))
+            try:
+                expression = compiled(pattern)
+            except ValueError as error:
+                raise BadPattern(
+                    f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
+                ) from error
+            matches = tuple(name for name in names if expression.fullmatch(name))
             self._matches[pattern] = matches
         return matches
 
@@ -66,20 +71,3 @@ class GroupCluster:
         own = configs.get(ConfigResource(ResourceType.GROUP, group_id), {}).get(name)
         value: int = self._broker.settings[f"group.{name}"] if own is None else int(own)
         return value
-
-
-@lru_cache(maxsize=1000)
-def _compiled(pattern: str) -> Any:
-    """RE2, whose time does not explode: the pattern is a stranger's. Imported when somebody has one."""
-    import re2  # type: ignore[import-untyped]
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        reason = error.args[0]
-        text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise BadPattern(
-            f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {text}."
-        ) from error

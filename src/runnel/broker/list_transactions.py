@@ -1,10 +1,10 @@
 """ListTransactions: the transactions that this broker keeps."""
 
-import re
 from typing import Any
 
 from runnel.broker.context import Context
 from runnel.broker.handlers import handles
+from runnel.broker.patterns import compiled
 from runnel.broker.shards import gather
 from runnel.coordinator.txn.describe import STATES
 from runnel.messages.list_transactions import (
@@ -23,10 +23,11 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> Any:
     """
     try:
         drivers = ctx.broker.transactions.all_loaded()
-        pattern = re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None
+        pattern = request.transactional_id_pattern
+        matches = compiled(pattern).fullmatch if pattern else None
     except Refusal as refusal:
         return ListTransactionsResponse(error_code=refusal.code)
-    except re.error:
+    except ValueError:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION.code)
     states = {STATES[name] for name in request.state_filters if name in STATES}
     unknown = [name for name in request.state_filters if name not in STATES]
@@ -47,7 +48,7 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> Any:
                     states if request.state_filters else None,
                     producer_ids,
                     request.duration_filter,
-                    pattern,
+                    matches,
                     driver.now().wall_ms,
                 ),
                 lambda error: error,

@@ -1,7 +1,6 @@
 """DescribeTransactions and ListTransactions: looking, not touching."""
 
-import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from itertools import groupby
 
 from runnel.coordinator.txn.ledger import Ledger
@@ -37,7 +36,7 @@ def list_all(
     states: Collection[TransactionState] | None,
     producer_ids: Collection[int],
     open_min_ms: int,
-    pattern: re.Pattern[str] | None,
+    matches: Callable[[str], object] | None,
     now_ms: int,
 ) -> list[list_transactions.TransactionState]:
     """The transactional ids that pass all filters; empty ones pass everything, but no state passes none."""
@@ -47,5 +46,5 @@ def list_all(
         if (states is None or known.state in states)
         and (not producer_ids or known.producer_id in producer_ids)
         and (open_min_ms < 0 or now_ms - known.started_ms > open_min_ms)
-        and (pattern is None or pattern.fullmatch(known.id))
+        and (matches is None or matches(known.id))
     ]

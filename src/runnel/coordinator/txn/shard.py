@@ -1,7 +1,6 @@
 """The transaction coordinator's shard: all ids that one partition of `__transaction_state` keeps."""
 
-import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from runnel.coordinator.contract import Decision, Moment, Place, Timer
@@ -86,10 +85,10 @@ class TransactionShard:
         states: Collection[TransactionState] | None,
         producer_ids: Collection[int],
         open_min_ms: int,
-        pattern: re.Pattern[str] | None,
+        matches: Callable[[str], object] | None,
         now_ms: int,
     ) -> list[list_transactions.TransactionState]:
-        return describe.list_all(self.ledger, states, producer_ids, open_min_ms, pattern, now_ms)
+        return describe.list_all(self.ledger, states, producer_ids, open_min_ms, matches, now_ms)
 
     def replay(self, key: Data, value: Data | None, place: Place) -> None:
         """The log holds this record: the only way durable state changes."""
