@@ -161,7 +161,7 @@ class LogFiles:
         if segment.has_index_files:
             self._open_files.indexes_loaded(segment)
 
-    def _save_aborted(self, segment: Segment) -> None:
+    def save_aborted(self, segment: Segment) -> None:
         """Let the file beside the segment tell its aborted transactions; durable on return.
 
         It has no checksum, and none is as good as an empty one. So it is in its place before the snapshot is
@@ -182,7 +182,7 @@ class LogFiles:
 
     def prepare_indexes(self, segment: Segment, *, sync: bool) -> None:
         """Write the indexes that are in memory under other names. Any thread may, if nothing is appended."""
-        self._save_aborted(segment)
+        self.save_aborted(segment)
         offsets, times = segment.offsets, segment.times
         if offsets is not None and times is not None and len(offsets):
             self.files.write(self.path(segment, TIME_INDEX + TEMPORARY), times.encode(), sync=sync)

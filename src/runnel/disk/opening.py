@@ -109,6 +109,7 @@ def recover_log(
     log.unsealed = [entry for entry in recovered.unsealed if entry[0] in segments.segments]
     # The folder may be half synced.
     log.epochs_changed = log.folder_changed = log.is_new = True
+    log.drops += 1
     return log
 
 

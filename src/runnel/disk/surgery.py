@@ -38,7 +38,10 @@ def drop_below_start(log: "AppendLog") -> int:
 def drop_oldest(log: "AppendLog", count: int) -> int:
     """Let go of the oldest segments. Their files get another name now and are removed after a delay."""
     gone = log.segments.segments[:count]
-    _save_producers(log, gone[-1])
+    _save_producers(log, gone)
+    # A power cut may bring back segments that were let go since the last sync, and never without what was
+    # aborted in them: that goes later.
+    forgotten_offset = gone[0].base_offset if log.drops == log.drops_durable else 0
     del log.segments.segments[:count]
     log.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
     log.epochs_changed |= log.epochs.start_at(log.log_start_offset)
@@ -50,27 +53,39 @@ def drop_oldest(log: "AppendLog", count: int) -> int:
     log.drops += 1
     for segment in gone:
         # Oldest first: whatever a crash leaves is still one run of offsets.
-        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX, ABORTED])
+        retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
         log.segments.forget(segment)
-    _drop_snapshots(log)
+    _drop_what_stood_beside(log, forgotten_offset)
     return freed
 
 
-def _drop_snapshots(log: "AppendLog") -> None:
-    """Let go of producer snapshots from before the first segment; compaction may have left some, too."""
+def _drop_what_stood_beside(log: "AppendLog", forgotten_offset: int) -> None:
+    """Let go of producer snapshots from before the first segment; compaction may have left some, too.
+
+    Also of what was aborted in segments that are gone for good.
+    """
     first_offset = log.segments.segments[0].base_offset
-    found = snapshot_offsets(log.segments.files.names(log.segments.folder))
-    for offset in found:
+    names = log.segments.files.names(log.segments.folder)
+    for offset in snapshot_offsets(names):
         if offset < first_offset:
             retire(log, offset, [SNAPSHOT])
+    for name in names:
+        aborted_offset = offset_of(name, ABORTED)
+        if aborted_offset is not None and aborted_offset < forgotten_offset:
+            retire(log, aborted_offset, [ABORTED])
     if log.loose_snapshot_offset < first_offset:
         log.loose_snapshot_offset = -1
 
 
-def _save_producers(log: "AppendLog", last_gone: Segment) -> None:
-    """Let the producers of the segments that go be remembered where the rest of the log begins."""
+def _save_producers(log: "AppendLog", gone: list[Segment]) -> None:
+    """Let the producers of the segments that go be remembered where the rest of the log begins.
+
+    A snapshot says that what stands beside the segments before it is true: a power cut may bring them back.
+    """
     for segment, snapshot in log.unsealed:
-        if segment is last_gone and snapshot is not None:
+        if segment in gone:
+            log.segments.save_aborted(segment)
+        if segment is gone[-1] and snapshot is not None:
             write_snapshot(log.segments, segment.next_offset, snapshot)
 
 
@@ -110,7 +125,8 @@ def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset:
     count = segments.index(segment) + 1
     for later in segments[: count - 1 : -1]:
         # Newest first: whatever a crash leaves is still one run of offsets.
-        retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, ABORTED, SNAPSHOT])
+        # What was aborted there stays written down: should a power cut bring the segment back, it counts.
+        retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
         log.segments.forget(later)
         segments.pop()
     log.unsealed = [entry for entry in log.unsealed if entry[0] in segments and entry[0] is not segment]
