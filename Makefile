@@ -11,9 +11,10 @@ WORKERS ?= 2
 ROUNDS ?= 200
 SEEDS ?= 200
 FRAMES ?= 1000000
+SECONDS_LONG ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check format sim bench conformance crash fuzz clean
+.PHONY: help setup demo up test check format sim bench conformance mixed crash fuzz clean
 
 help: ## show this list
 	@echo "Runnel: a message broker that speaks Kafka's protocol. Start with: make demo"
@@ -56,8 +57,11 @@ sim: $(STAMP) ## made-up worlds of crashes, power cuts and full disks, each repe
 bench: $(STAMP) ## Runnel and Apache Kafka side by side; writes docs/BENCHMARKS.md (QUICK=1 for a short look)
 	$(BIN)/python -m tools.bench $(if $(QUICK),--quick) $(ARGS)
 
-conformance: $(STAMP) ## judgement of strangers: Kafka's tools, franz-go's tests, Kafka itself; writes docs/CONFORMANCE.md
+conformance: $(STAMP) ## judgement of strangers: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md
 	$(BIN)/python -m tools.conformance $(ARGS)
+
+mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members come and go (SECONDS_LONG=120)
+	$(BIN)/python -m tools.mixed --seconds $(SECONDS_LONG) $(ARGS)
 
 crash: $(STAMP) ## kill -9 under load, power cuts, a full disk; nothing acknowledged may be lost (ROUNDS=200)
 	$(BIN)/python -m tools.crash --rounds $(ROUNDS) $(ARGS)

@@ -34,7 +34,7 @@ def committed(bootstrap: str, group: str, topic: str) -> int:
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])]
     (reply,) = admin.list_consumer_group_offsets(asked, require_stable=True).values()
     (partition,) = reply.result(PATIENCE_S).topic_partitions
-    return partition.offset
+    return int(partition.offset)
 
 
 def test_offsets_move_with_the_transaction_and_not_without(bootstrap, topic) -> None:

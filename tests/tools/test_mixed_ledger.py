@@ -1,0 +1,112 @@
+"""The ledger of a mixed group sees who owned, read or committed what it should not have."""
+
+from typing import Any
+
+import pytest
+
+from runnel.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
+from runnel.model.ids import NO_ID
+from tools.mixed.ledger import Ledger
+from tools.mixed.watch import Seen
+
+Line = tuple[str, str, int, Any]
+"""Who, what, when, and with which partitions or offsets."""
+
+
+def told(*lines: Line) -> Ledger:
+    ledger = Ledger()
+    for member, name, at_ms, detail in lines:
+        event: dict[str, Any] = {"name": name, "timestamp": at_ms}
+        if name == "records_consumed":
+            partition, first, last = detail
+            event["partitions"] = [{"partition": partition, "minOffset": first, "maxOffset": last}]
+        elif name == "offsets_committed":
+            partition, offset, is_done = detail
+            event |= {"offsets": [{"partition": partition, "offset": offset}], "success": is_done}
+        else:
+            event["partitions"] = [{"partition": partition} for partition in detail]
+        ledger.note(member, event)
+    return ledger
+
+
+FIRST: list[Line] = [
+    ("a", "partitions_assigned", 10, [0]),
+    ("a", "records_consumed", 11, (0, 0, 9)),
+    ("a", "offsets_committed", 12, (0, 6, True)),
+]
+
+
+def heir(begin_ms: int, first: int) -> list[Line]:
+    return [
+        ("b", "partitions_assigned", begin_ms, [0]),
+        ("b", "records_consumed", begin_ms, (0, first, 20)),
+    ]
+
+
+def test_a_handover_without_a_fault() -> None:
+    ledger = told(*FIRST, ("a", "partitions_revoked", 20, [0]), *heir(20, 10))
+    found = ledger.findings()
+    assert (found.faults, found.records, found.read_again, found.moves) == ([], 21, 0, 1)
+    assert ledger.owned() == {"a": [], "b": [0]}
+    assert ledger.read_until() == {0: 21}
+
+
+def test_after_a_death_what_was_not_committed_is_read_again() -> None:
+    found = told(*FIRST, ("a", "killed", 20, []), *heir(99, 6)).findings()
+    assert (found.faults, found.read_again) == ([], 4)
+
+
+@pytest.mark.parametrize(
+    ("end", "begin_ms", "first", "fault"),
+    [
+        ("partitions_revoked", 19, 10, "owned twice"),
+        ("killed", 19, 10, "owned twice"),
+        ("partitions_revoked", 20, 9, "read from 9; 10 would have followed"),
+        ("partitions_revoked", 20, 11, "read from 11; 10 would have followed"),
+        ("killed", 20, 5, "read from 5; 10 would have followed, 6 is committed"),
+        ("killed", 20, 11, "read from 11; 10 would have followed"),
+    ],
+)
+def test_a_handover_with_a_fault(end: str, begin_ms: int, first: int, fault: str) -> None:
+    (found,) = told(*FIRST, ("a", end, 20, [0]), *heir(begin_ms, first)).findings().faults
+    assert fault in found
+
+
+def test_reading_back_and_reading_what_is_not_owned_are_faults() -> None:
+    (back,) = told(*FIRST, ("a", "records_consumed", 13, (0, 9, 12))).findings().faults
+    assert "read from 9" in back
+    (stranger,) = told(("a", "records_consumed", 13, (3, 0, 1))).findings().faults
+    assert "does not own it" in stranger
+
+
+def described(epoch: int, *members: tuple[str, int, list[int]]) -> DescribedGroup:
+    listed = [
+        Member(name, member_epoch=at, assignment=Assignment([TopicPartitions(NO_ID, "t", partitions)]))
+        for name, at, partitions in members
+    ]
+    return DescribedGroup(group_epoch=epoch, assignment_epoch=epoch, members=listed)
+
+
+def test_the_watch_sees_two_owners_and_epochs_that_go_back() -> None:
+    seen = Seen()
+    seen.look(described(4, ("a", 4, [0, 1]), ("b", 3, [2])))
+    seen.look(described(5, ("a", 5, [0]), ("b", 5, [1, 2])))
+    assert seen.faults == []
+    seen.look(described(4, ("a", 4, [0, 1]), ("b", 5, [1, 2])))
+    assert [
+        word for word in ("assigned to", "epoch of a", "ahead", "group's") if word in str(seen.faults)
+    ] == [
+        "assigned to",
+        "epoch of a",
+        "ahead",
+        "group's",
+    ]
+
+
+def test_the_watch_sees_commits_that_go_back_or_away() -> None:
+    seen = Seen()
+    seen.compare({0: 5})
+    seen.compare({0: 5, 1: 7})
+    assert seen.faults == []
+    seen.compare({0: 4})
+    assert len(seen.faults) == 2

@@ -1,0 +1,144 @@
+"""The makes of members: how each is started, and that what it says is written down."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.bench.clients import jars
+from tools.mixed.ledger import Ledger
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LEAVE_TIMEOUT_S = 60.0
+
+
+class Missing(Exception):
+    """A make that this machine cannot run, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """What every member must know."""
+
+    bootstrap: str
+    topic: str
+    name: str
+
+
+Command = Callable[[Group], list[str]]
+
+
+def librdkafka(_: Path) -> Command:
+    def command(group: Group) -> list[str]:
+        settings = {
+            "bootstrap.servers": group.bootstrap,
+            "group.id": group.name,
+            "group.protocol": "consumer",
+            "fetch.wait.max.ms": 100,
+            "log_level": 0,
+        }
+        program = ["-m", "tools.mixed.librdkafka_member", group.topic, json.dumps(settings)]
+        return [sys.executable, *program]
+
+    return command
+
+
+def java(_: Path) -> Command:
+    """VerifiableConsumer, one of Apache Kafka's own tools."""
+    found = jars()
+    if found is None:
+        raise Missing("no Java, or Apache Kafka's jars are not in the conformance cache")
+    flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+    tool = ["java", *flags, "-cp", f"{found}/*", "org.apache.kafka.tools.VerifiableConsumer"]
+
+    def command(group: Group) -> list[str]:
+        place = ["--bootstrap-server", group.bootstrap, "--topic", group.topic, "--group-id", group.name]
+        return [*tool, *place, "--group-protocol", "consumer", "--reset-policy", "earliest"]
+
+    return command
+
+
+def franz_go(scratch: Path) -> Command:
+    """A small program around franz-go, built from the checkout that its own tests run from."""
+    cache = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
+    checkouts = sorted(cache.glob("franz-go-v*/go.mod"))
+    go = shutil.which("go")
+    if go is None or not checkouts:
+        raise Missing("no Go, or franz-go is not in the conformance cache")
+    checkout, folder = checkouts[-1].parent, scratch / "franz-member"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(Path(__file__).with_name("franz_member.go"), folder)
+    module = "github.com/twmb/franz-go"
+    needs = checkouts[-1].read_text().split("require (")[1].split(")")[0]
+    (folder / "go.mod").write_text(
+        f"module member\n\ngo 1.21\n\nrequire (\n{module} v0.0.0\n{needs})\nreplace {module} => {checkout}\n"
+    )
+    shutil.copy(checkout / "go.sum", folder)
+    built = subprocess.run(
+        [go, "build", "-mod=mod", "-o", "member", "."],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if built.returncode:
+        raise Missing(f"the member of franz-go does not build: {built.stderr[-500:]}")
+    return lambda group: [str(folder / "member"), group.bootstrap, group.topic, group.name]
+
+
+MAKES: dict[str, Callable[[Path], Command]] = {
+    "librdkafka": librdkafka,
+    "java": java,
+    "franz-go": franz_go,
+}
+
+
+class Running:
+    """One member process, whose lines go into the ledger."""
+
+    def __init__(self, name: str, command: list[str], ledger: Ledger, log: Path) -> None:
+        self.name = name
+        self._ledger = ledger
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
+            )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            # The last line of one who is killed may be cut off.
+            if line.startswith("{") and line.endswith("}\n"):
+                self._ledger.note(self.name, json.loads(line))
+
+    def leave(self) -> None:
+        """Ask it to go, and wait until it is gone."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(LEAVE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        self._drain()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        at_ms = time.time_ns() // 1_000_000
+        self._drain()
+        self._ledger.killed(self.name, at_ms)
+
+    def _drain(self) -> None:
+        self._reader.join(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
