@@ -37,9 +37,19 @@ class Churn:
         self.member_epochs: dict[str, int] = {}
 
     def step(self) -> None:
-        actions = [self.come, self.go, self.crash, self.restart, self.change, self.fail, self.move, self.grow]
+        actions = {
+            self.come: 4.0,
+            self.go: 1.0,
+            self.crash: 1.0,
+            self.restart: 1.0,
+            self.change: 1.0,
+            self.fail: 1.0,
+            self.move: 0.5,
+            self.grow: 0.5,
+            self.retreat: 0.5,
+        }
         if self.random.random() < 0.2:
-            self.random.choices(actions, [4, 1, 1, 1, 1, 1, 0.5, 0.5])[0]()
+            self.random.choices(list(actions), list(actions.values()))[0]()
             self.check()
         for client in self.random.sample(self.clients, len(self.clients)):
             if self.random.random() < 0.7:
@@ -66,6 +76,13 @@ class Churn:
     def go(self) -> None:
         if self.clients:
             self.clients.pop(self.random.randrange(len(self.clients))).leave()
+
+    def retreat(self) -> None:
+        """All of one kind go: what is left is a group of the other kind, or none."""
+        kind = self.random.choice([NewConsumer, CooperativeConsumer])
+        for client in [client for client in self.clients if isinstance(client, kind)]:
+            self.clients.remove(client)
+            client.leave()
 
     def crash(self) -> None:
         if self.clients:
@@ -144,7 +161,7 @@ class Churn:
     def settle(self) -> None:
         """The faults end. All that somebody wants must come to be owned, evenly, in bounded time."""
         self.world.log_refuses = None
-        for _ in range(20):
+        for _ in range(150):
             for client in list(self.clients):
                 client.step()
                 self.check()
