@@ -411,3 +411,49 @@ def test_answers_wait_for_the_disk_where_the_policy_says_so(tmp_path: Path) -> N
         assert await committed(client) == [b"0", b"1", b"2"]
 
     play(tmp_path, scenario, log_flush_policy="commit", transaction_state_log_num_partitions="1")
+
+
+def test_a_shard_that_lost_its_log_is_loaded_anew_without_being_asked(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client) -> None:
+        reply = await init(client, transaction_timeout_ms=100)
+        assert await write(client, "x", (reply.producer_id, 0), b"hangs") == NONE
+        driver = world.broker.transactions.driver_of("x")
+        # As if the log had been cut behind its back after a sync that failed.
+        driver._end_offset += 1
+        partition = world.broker.partition("t", 0)
+        while partition.last_stable_offset < partition.high_watermark:
+            await asyncio.sleep(0.01)
+        assert (await describe(client, "x")).transaction_state == "CompleteAbort"
+        assert world.broker.transactions.driver_of("x") is not driver
+
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}
+    play(tmp_path, scenario, **settings)
+
+
+def test_a_shard_with_a_damaged_batch_decides_nothing(tmp_path: Path) -> None:
+    places: list[int] = []
+
+    async def first(world: BrokerWorld, client: Client) -> None:
+        who = await begin(client)
+        log = world.broker.partitions[TopicPartition(TRANSACTION_STATE, 0)].log
+        places.append(sum(map(len, log.batches(0, log.end_offset))))
+        assert await write(client, "x", who, b"a") == NONE
+        assert (await end(client, "x", who)).error_code == NONE
+
+    async def second(world: BrokerWorld, client: Client) -> None:
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code
+        for _ in range(3):
+            assert (await init(client)).error_code == loading
+            await asyncio.sleep(0)
+
+    play(tmp_path, first, transaction_state_log_num_partitions="1")
+    path = tmp_path / f"{TRANSACTION_STATE}-0" / f"{0:020}.log"
+    stored = bytearray(path.read_bytes())
+    stored[places[0] + 80] ^= 1
+    path.write_bytes(stored)
+    asyncio.run(_asked_while_loading(tmp_path, second))
+
+
+async def _asked_while_loading(folder: Path, scenario: Scenario) -> None:
+    async with BrokerWorld(folder, {**SETTINGS, "transaction.state.log.num.partitions": "1"}) as world:
+        await scenario(world, await world.connect())

@@ -90,8 +90,8 @@ class ShardLoading:
                 self._queue.popleft()
                 load.loaded()
         except (Refusal, OSError, CorruptBatch) as failure:
-            # Half of the groups would answer as if the others had never been: better that none answers.
-            log.error("%s: the groups cannot be loaded: %s", load.driver.partition.name, failure)
+            # One half would answer as if the other had never been: better that none answers.
+            log.error("%s: the coordinator cannot load it: %s", load.driver.partition.name, failure)
             self._queue.rotate(-1)
             delay_ms = _RETRY_MS
         if self._queue:
@@ -99,29 +99,37 @@ class ShardLoading:
 
 
 def _replay(driver: ShardDriver[Any], header: BatchHeader, batch: memoryview) -> None:
-    """Replay a batch. One that is damaged is skipped: most of what it told is told again by a later one."""
-    name = driver.partition.name
-    if not crc_is_valid(batch, 0, header):
-        log.error("%s: the batch at %d is damaged, and skipped", name, header.base_offset)
-        return
+    """Replay a batch. A damaged one may be skipped where later ones tell most of what it told again."""
+    try:
+        if not crc_is_valid(batch, 0, header):
+            raise CorruptBatch("its checksum is wrong")
+        _replay_sound(driver, header, batch)
+    except (CorruptBatch, MalformedMessage) as damage:
+        where = f"the batch at {header.base_offset} is damaged: {damage}"
+        if not driver.shard.can_skip_damage:
+            raise CorruptBatch(where) from damage
+        log.error("%s: %s; it is skipped", driver.partition.name, where)
+
+
+def _replay_sound(driver: ShardDriver[Any], header: BatchHeader, batch: memoryview) -> None:
     shard = driver.shard
     producer_id, producer_epoch = NO_PRODUCER, -1
     if header.is_transactional:
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
-    try:
-        if header.is_control:
-            marker = read_end_marker(batch)
-            if marker is not None:
-                shard.replay_end(producer_id, producer_epoch, marker.committed)
-            return
-        for stored in iterate_records(batch):
-            if stored.key is None:
-                continue
-            record = read_record(shard.record_types, stored.key, stored.value)
-            if isinstance(record, CoordinatorRecord):
-                place = Place(stored.offset, producer_id, producer_epoch)
-                shard.replay(record.key, record.value, place)
-            else:
-                log.warning("%s: the record at %d is of another release: %s", name, stored.offset, record)
-    except (CorruptBatch, MalformedMessage) as damage:
-        log.error("%s: the batch at %d is skipped: %s", name, header.base_offset, damage)
+    if header.is_control:
+        marker = read_end_marker(batch)
+        if marker is not None:
+            shard.replay_end(producer_id, producer_epoch, marker.committed)
+        return
+    for stored in iterate_records(batch):
+        if stored.key is None:
+            continue
+        record = read_record(shard.record_types, stored.key, stored.value)
+        if isinstance(record, CoordinatorRecord):
+            place = Place(stored.offset, producer_id, producer_epoch)
+            shard.replay(record.key, record.value, place)
+        elif record.version is not None and not shard.can_skip_damage:
+            raise CorruptBatch(f"its record at {stored.offset} is of another release: {record}")
+        else:
+            name = driver.partition.name
+            log.warning("%s: the record at %d is of another release: %s", name, stored.offset, record)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from runnel.broker.deferred import settled
@@ -20,6 +21,7 @@ from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM, TransactionSetting
 from runnel.coordinator.txn.shard import TransactionShard
 from runnel.model.errors import ErrorCode, Refusal
 from runnel.model.ids import TopicPartition
+from runnel.ports.clock import TimerHandle
 
 if TYPE_CHECKING:
     from runnel.broker.broker import Broker
@@ -51,13 +53,31 @@ class Transactions(Shards[TransactionShard]):
             expire_interval_ms=settings["transaction.remove.expired.transaction.cleanup.interval.ms"],
         )
         self._tasks: set[asyncio.Task[None]] = set()
+        self._next_look: TimerHandle | None = None
         self.features_changed()
+
+    def start(self) -> None:
+        """Begin to load every partition that has records, and to look after them."""
+        super().start()
+        self._look_over()
 
     def stop(self) -> None:
         """Answer whoever waits, take no more requests and let no timer run on."""
         super().stop()
+        if self._next_look is not None:
+            self._next_look.cancel()
         for task in self._tasks:
             task.cancel()
+
+    def _look_over(self) -> None:
+        """Load a shard anew that lost its log, also when nobody asks it: it may have transactions to end."""
+        self._next_look = self._broker.timers.call_later(self._settings.abort_interval_ms, self._look_over)
+        for index, driver in list(self._drivers.items()):
+            if not self._is_current(driver):
+                self._drop(index, driver)
+                if index < self.partition_count:
+                    with suppress(Refusal):
+                        self._driver(index)
 
     def features_changed(self) -> None:
         """The cluster may work at another level of `transaction.version` now."""

@@ -152,6 +152,8 @@ class Shard(Protocol):
 
     record_types: RecordTypes
     """The kinds of records it keeps."""
+    can_skip_damage: bool
+    """May it be loaded without a batch that cannot be read? Not if it could then decide otherwise."""
 
     def replay(self, key: Data, value: Data | None, place: Place) -> None:
         """The log holds this record there: the only way durable state changes, besides `replay_end`."""

@@ -52,6 +52,7 @@ GROUPS_PER_EXPIRY = 100
 class GroupShard:
     """The door to a set of groups; each request has its own file."""
 
+    can_skip_damage = True
     record_types = RECORD_TYPES | CONSUMER_RECORD_TYPES
 
     def __init__(self, settings: GroupSettings, cluster: Cluster) -> None:

@@ -32,6 +32,8 @@ class TransactionShard:
     """The door to a set of transactional ids; each request has its own file."""
 
     record_types = TRANSACTION_RECORDS
+    # A lost record may say that a transaction was committed, which must not be aborted now.
+    can_skip_damage = False
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.ledger = Ledger(settings)
