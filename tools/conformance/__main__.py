@@ -13,7 +13,7 @@ from tools.conformance import page, suites
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SUITES = ["kafka-tools", "franz-go", "twin", "librdkafka"]
+SUITES = ["kafka-tools", "ecosystem", "franz-go", "twin", "librdkafka"]
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 
 
@@ -59,6 +59,8 @@ def _judge(kit: Path, scratch: Path, options: argparse.Namespace) -> Iterator[su
             bootstrap = stack.enter_context(BrokerProcess(scratch / "data", SETTINGS)).bootstrap
         if is_wanted("kafka-tools"):
             yield suites.kafka_tools(kit, bootstrap, options.only)
+        if is_wanted("ecosystem") and not options.only:
+            yield suites.ecosystem(kit, bootstrap)
         if is_wanted("franz-go"):
             yield suites.franz_go(kit, bootstrap, options.records, scratch, options.only)
     # These two start brokers of their own: they must be fresh, or have other settings.

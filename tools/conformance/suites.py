@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,17 +48,34 @@ def kafka_tools(kit: Path, bootstrap: str, only: str = "") -> Verdict:
     """Every command-line tool that ships with Apache Kafka."""
     verdict = Verdict("Apache Kafka's tools", "the command-line tools of Apache Kafka 4.3, one check per use")
     environment = {**os.environ, "NODE": "1", "NODES": "1", "ONLY": only}
-    command = [str(kit / "kafka-tools.sh"), bootstrap]
+    print_and_judge([str(kit / "kafka-tools.sh"), bootstrap], environment, r"(PASS|FAIL) (\S+)", verdict)
+    return verdict
+
+
+def print_and_judge(
+    command: list[str], environment: Mapping[str, str], pattern: str, verdict: Verdict
+) -> None:
+    """Run a script that prints one line per check, and take down what it says."""
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
             for line in running.stdout:
                 print("  " + line.rstrip(), flush=True)
-                if found := re.match(r"(PASS|FAIL) (\S+)", line):
+                if found := re.match(pattern, line):
                     (verdict.passed if found[1] == "PASS" else verdict.failed).append(found[2])
         except BaseException:
             running.terminate()
             raise
+
+
+def ecosystem(kit: Path, bootstrap: str) -> Verdict:
+    """What people build on Kafka: Streams, Connect and MirrorMaker, each exactly once where it can be."""
+    what = (
+        "Kafka Streams with exactly_once_v2, Kafka Connect with an exactly-once source, and MirrorMaker 2,"
+        " all of Apache Kafka 4.3"
+    )
+    verdict = Verdict("The ecosystem", what)
+    print_and_judge([str(kit / "ecosystem.sh"), bootstrap], os.environ.copy(), r"(PASS|FAIL) (.+)", verdict)
     return verdict
 
 
