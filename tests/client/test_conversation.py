@@ -1,26 +1,44 @@
 """Bytes in any pieces are the same answers, versions are agreed, and nonsense is named."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.client.conversation import Conversation, FrameCutter
 from runnel.client.errors import NotKafka, NotSpoken
-from runnel.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from runnel.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from runnel.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+)
+from runnel.messages.end_txn import EndTxnRequest
+from runnel.messages.fetch import FetchRequest
 from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.messages.produce import ProduceRequest
 from runnel.wire.frame import response_frame
 
 
-def learned(**versions: tuple[int, int]) -> Conversation:
+def learned(features: Sequence[FinalizedFeatureKey] = (), **versions: tuple[int, int]) -> Conversation:
     conversation = Conversation("test")
-    keys = {"heartbeat": 12, "produce": 0, "api_versions": 18}
+    keys = {
+        "heartbeat": 12,
+        "produce": 0,
+        "fetch": 1,
+        "api_versions": 18,
+        "add_partitions_to_txn": 24,
+        "end_txn": 26,
+    }
     conversation.learn(
         ApiVersionsResponse(
             api_keys=[
                 ApiVersion(api_key=keys[name], min_version=low, max_version=high)
                 for name, (low, high) in versions.items()
-            ]
+            ],
+            finalized_features=list(features),
         )
     )
     return conversation
@@ -55,7 +73,16 @@ def test_no_common_version_is_said_by_name(theirs):
 
 
 def test_topics_are_named_not_numbered():
-    assert learned(produce=(0, 13)).version_of(ProduceRequest()) == 12
+    assert learned(fetch=(4, 18)).version_of(FetchRequest()) == 12
+
+
+@pytest.mark.parametrize("level, produce, end", [(None, 11, 4), (1, 11, 4), (2, 12, 5)])
+def test_the_newer_transactions_are_spoken_where_the_cluster_agreed_on_them(level, produce, end):
+    features = [] if level is None else [FinalizedFeatureKey("transaction.version", level, level)]
+    conversation = learned(features, produce=(0, 13), end_txn=(0, 5), add_partitions_to_txn=(0, 5))
+    assert conversation.version_of(ProduceRequest()) == produce
+    assert conversation.version_of(EndTxnRequest()) == end
+    assert conversation.version_of(AddPartitionsToTxnRequest()) == 3
 
 
 def test_answers_find_their_questions():

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from runnel.client.producer import Producer
     from runnel.client.reader import Reader
     from runnel.client.sync import SyncClient
+    from runnel.client.transactional import TransactionalProducer
+    from runnel.client.transactions import Transactions
 
 __all__ = [
     "Admin",
@@ -48,6 +50,8 @@ __all__ = [
     "Reader",
     "SyncClient",
     "TimedOut",
+    "TransactionalProducer",
+    "Transactions",
 ]
 
 _MODULES = {
@@ -68,6 +72,8 @@ _MODULES = {
     "Reader": "reader",
     "SyncClient": "sync",
     "TimedOut": "errors",
+    "TransactionalProducer": "transactional",
+    "Transactions": "transactions",
 }
 
 

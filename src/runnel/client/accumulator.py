@@ -32,6 +32,7 @@ class Identity:
 
     producer_id: int = -1
     producer_epoch: int = -1
+    is_transactional: bool = False
 
 
 @dataclass(slots=True)
@@ -133,6 +134,7 @@ class Accumulator:
                 producer_id=identity.producer_id,
                 producer_epoch=identity.producer_epoch,
                 base_sequence=sequence,
+                transactional=identity.is_transactional,
             )
             if sequence >= 0:
                 self._sequences[partition] = (sequence + len(batch.records)) & SEQUENCE_MASK
@@ -143,7 +145,7 @@ class Accumulator:
         """Try the batch again later, before anything else of its partition."""
         self.in_flight.discard(batch.partition)
         batch.not_before_s = not_before_s
-        self._queues[batch.partition].appendleft(batch)
+        self._queues.setdefault(batch.partition, deque()).appendleft(batch)
 
     def settle(self, batch: PendingBatch) -> None:
         """The batch is done, well or not."""

@@ -24,6 +24,7 @@ DEFAULT_PORT = 9092
 MISSING_TOPIC_TIMEOUT_S = 1.0
 """A topic made a moment ago may not have reached every broker; one that is not there by then is not there."""
 GROUP_KEY = 0
+TRANSACTION_KEY = 1
 
 A = TypeVar("A", bound=Response)
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Cluster:
         self.controller_id = -1
         self.nodes: dict[int, Node] = {}
         self._topics: dict[str, TopicView] = {}
-        self._coordinators: dict[str, int] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
         self._connections: dict[Address, Connection] = {}
         self._opening: dict[Address, asyncio.Task[Connection]] = {}
 
@@ -264,34 +265,36 @@ class Cluster:
 
     async def ask_coordinator(
         self,
-        group_id: str,
+        key: str,
         request: Request,
         answer: type[A],
         *,
+        kind: int = GROUP_KEY,
         lane: object = None,
         timeout_s: float | None = None,
     ) -> A:
-        """Ask the broker that looks after a group."""
-        connection = await self.connection(await self.coordinator(group_id), lane)
+        """Ask the broker that looks after a group or a transactional id."""
+        connection = await self.connection(await self.coordinator(key, kind), lane)
         return await connection.ask(request, answer, timeout_s=timeout_s or self.timeout_s)
 
-    async def coordinator(self, group_id: str) -> int:
-        """The node that looks after a group."""
-        if group_id in self._coordinators:
-            return self._coordinators[group_id]
-        request = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY, coordinator_keys=[group_id])
+    async def coordinator(self, key: str, kind: int = GROUP_KEY) -> int:
+        """The node that looks after a group or a transactional id."""
+        if (kind, key) in self._coordinators:
+            return self._coordinators[kind, key]
+        request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
         answer = await self.ask_any(request, FindCoordinatorResponse)
         # Up to version 3 the answer is for one key and stands at the top.
         found = answer.coordinators[0] if answer.coordinators else answer
-        check(found.error_code, f"finding the coordinator of group {group_id}", found.error_message)
+        name = "group" if kind == GROUP_KEY else "transactional id"
+        check(found.error_code, f"finding the coordinator of {name} {key}", found.error_message)
         if found.node_id not in self.nodes:
             self.nodes[found.node_id] = Node(found.node_id, found.host, found.port)
-        self._coordinators[group_id] = found.node_id
+        self._coordinators[kind, key] = found.node_id
         return found.node_id
 
-    def forget_coordinator(self, group_id: str) -> None:
-        """Somebody else looks after the group now: the next use asks again."""
-        self._coordinators.pop(group_id, None)
+    def forget_coordinator(self, key: str, kind: int = GROUP_KEY) -> None:
+        """Somebody else looks after it now: the next use asks again."""
+        self._coordinators.pop((kind, key), None)
 
     async def retrying(
         self, operation: Callable[[], Awaitable[T]], recover: Callable[[], None] | None = None

@@ -53,6 +53,14 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._end is None
 
+    def version_of(self, request: Request) -> int:
+        """The version in which a request would be asked; NotSpoken if in none."""
+        return self._conversation.version_of(request)
+
+    def feature(self, name: str) -> int:
+        """The level of a feature that the cluster has agreed on; 0 if it knows of none."""
+        return self._conversation.features.get(name, 0)
+
     async def ask(self, request: Request, answer: type[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
         """Send a question and wait for its answer. Questions asked meanwhile do not wait for each other."""
         await self._writable.wait()

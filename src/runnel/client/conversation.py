@@ -80,6 +80,8 @@ class Conversation:
         self._expected: dict[int, tuple[type[Response], int]] = {}
         self._next_correlation_id = 0
         self.versions: dict[int, range] = {ApiVersionsRequest.api_key: ApiVersionsRequest.versions}
+        self.features: dict[str, int] = {}
+        """The level of each feature that the whole cluster has agreed on."""
 
     def ask(self, request: Request, answer: type[Response]) -> tuple[int, list[Buffer]]:
         """The bytes of a question, and the number that its answer will carry."""
@@ -106,16 +108,23 @@ class Conversation:
         """Take over which versions the broker knows."""
         for api in answer.api_keys:
             self.versions[api.api_key] = range(api.min_version, api.max_version + 1)
+        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
 
     def version_of(self, request: Request) -> int:
         """The newest version of this request that both sides know."""
         theirs = self.versions.get(request.api_key, range(0))
         ours = request.versions
-        version = min(theirs.stop, ours.stop, _TOPICS_BY_ID.get(request.api_key, ours.stop)) - 1
+        version = min(theirs.stop, ours.stop, self._ceiling(request.api_key)) - 1
         if version < max(theirs.start, ours.start):
             name = type(request).__name__.removesuffix("Request")
             raise NotSpoken(f"the broker does not support {name} in a version that this client knows")
         return version
+
+    def _ceiling(self, api_key: int) -> int:
+        """The first version of an API that we must not use."""
+        if self.features.get("transaction.version", 0) < 2 and api_key in _TRANSACTION_VERSION_2:
+            return _TRANSACTION_VERSION_2[api_key]
+        return _NOT_OURS.get(api_key, 2**15)
 
     def _take_correlation_id(self) -> int:
         correlation_id = self._next_correlation_id
@@ -123,8 +132,12 @@ class Conversation:
         return correlation_id
 
 
-_TOPICS_BY_ID = {0: 13, 1: 13, 8: 10, 9: 10}
-"""First version of Produce, Fetch, OffsetCommit, OffsetFetch that names topics by id only; we stay below."""
+_NOT_OURS = {0: 13, 1: 13, 8: 10, 9: 10, 24: 4}
+"""First version of Produce, Fetch, OffsetCommit, OffsetFetch that names topics by id only, and of
+AddPartitionsToTxn that is spoken between brokers; we stay below."""
+_TRANSACTION_VERSION_2 = {0: 12, 26: 5, 28: 5}
+"""First version of Produce, EndTxn, TxnOffsetCommit by which a client says that it counts an epoch for each
+transaction (KIP-890), which only a cluster with that feature may hear."""
 
 
 def _decode(answer: type[Response], version: int, frame: memoryview) -> Response:

@@ -76,6 +76,13 @@ _SENTENCES = {
     ErrorCode.KAFKA_STORAGE_ERROR: "the broker cannot write to its disk; see its log",
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for",
     ErrorCode.CORRUPT_MESSAGE: "the records' checksum does not match",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.INVALID_PRODUCER_EPOCH: "somebody else has taken over this transactional id",
+    ErrorCode.PRODUCER_FENCED: "somebody else has taken over this transactional id",
+    ErrorCode.INVALID_TXN_STATE: "the transaction is not open, or it ended otherwise",
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING: "the transactional id belongs to another producer",
+    ErrorCode.CONCURRENT_TRANSACTIONS: "the transaction before is not through yet",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "not a regular expression that the broker understands",
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not support this version of the request",
 }
 

@@ -7,9 +7,21 @@ from functools import partial
 
 from runnel.client.cluster import Cluster
 from runnel.client.consumer_protocol import assigned_partitions
-from runnel.client.errors import BrokerRefused, check
+from runnel.client.errors import BrokerRefused, NotSpoken, check
+from runnel.messages import consumer_group_describe
+from runnel.messages.consumer_group_describe import (
+    Assignment,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    Member,
+)
 from runnel.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from runnel.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from runnel.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from runnel.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from runnel.messages.offset_commit import (
     OffsetCommitRequest,
@@ -32,6 +44,9 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 NO_GENERATION = -1
+CLASSIC = "classic"
+CONSUMER = "consumer"
+MEMBER_KINDS = {0: CLASSIC, 1: CONSUMER}
 
 
 @dataclass(slots=True)
@@ -53,6 +68,12 @@ class GroupMember:
     client_host: str
     instance_id: str | None
     partitions: list[TopicPartition]
+    target: list[TopicPartition]
+    """What it shall read; differs from `partitions` while a group of the newer protocol moves some."""
+    kind: str = CLASSIC
+    epoch: int | None = None
+    """Up to which epoch of the group it has come, in the newer protocol."""
+    rack: str | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +86,11 @@ class GroupView:
     assignor: str
     coordinator: int
     members: list[GroupMember] = field(default_factory=list)
+    kind: str = CLASSIC
+    epoch: int | None = None
+    """Counts what happened to the group, in the newer protocol: members, topics, partitions."""
+    target_epoch: int | None = None
+    """The epoch for which partitions were last shared out."""
 
 
 @dataclass(slots=True)
@@ -102,7 +128,34 @@ class Groups:
 
     async def describe(self, group_id: str) -> GroupView:
         """One group and its members; BrokerRefused with GROUP_ID_NOT_FOUND if there is none."""
+        try:
+            return await self._describe_consumer(group_id)
+        except (NotSpoken, BrokerRefused) as error:
+            if isinstance(error, BrokerRefused) and error.error not in _NOT_A_CONSUMER_GROUP:
+                raise
+        return await self._describe_classic(group_id)
 
+    async def _describe_consumer(self, group_id: str) -> GroupView:
+        async def ask() -> consumer_group_describe.DescribedGroup:
+            request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+            answer = await self._cluster.ask_coordinator(group_id, request, ConsumerGroupDescribeResponse)
+            check(answer.groups[0].error_code, f"group {group_id}", answer.groups[0].error_message)
+            return answer.groups[0]
+
+        group = await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        return GroupView(
+            group.group_id,
+            group.group_state,
+            CONSUMER,
+            group.assignor_name,
+            await self._cluster.coordinator(group_id),
+            [_consumer_member(member) for member in sorted(group.members, key=lambda one: one.member_id)],
+            CONSUMER,
+            group.group_epoch,
+            group.assignment_epoch,
+        )
+
+    async def _describe_classic(self, group_id: str) -> GroupView:
         async def ask() -> DescribedGroup:
             request = DescribeGroupsRequest(groups=[group_id])
             answer = await self._cluster.ask_coordinator(group_id, request, DescribeGroupsResponse)
@@ -113,14 +166,9 @@ class Groups:
         if group.group_state == "Dead":
             # Brokers before KIP-1043 say so for groups that do not exist.
             raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
+        is_consumer = group.protocol_type == "consumer"
         members = [
-            GroupMember(
-                member.member_id,
-                member.client_id,
-                member.client_host.removeprefix("/"),
-                member.group_instance_id,
-                assigned_partitions(member.member_assignment) if group.protocol_type == "consumer" else [],
-            )
+            _classic_member(member, assigned_partitions(member.member_assignment) if is_consumer else [])
             for member in sorted(group.members, key=lambda member: member.member_id)
         ]
         return GroupView(
@@ -184,6 +232,43 @@ class Groups:
             check(answer.results[0].error_code, f"deleting group {group_id}")
 
         await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+
+
+_NOT_A_CONSUMER_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}
+
+
+def _classic_member(member: DescribedGroupMember, partitions: list[TopicPartition]) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        member.group_instance_id,
+        partitions,
+        partitions,
+    )
+
+
+def _consumer_member(member: Member) -> GroupMember:
+    return GroupMember(
+        member.member_id,
+        member.client_id,
+        member.client_host.removeprefix("/"),
+        member.instance_id,
+        _partitions(member.assignment),
+        _partitions(member.target_assignment),
+        # Version 0 does not tell; without it, all members are taken for what the group is.
+        MEMBER_KINDS.get(member.member_type, CONSUMER),
+        member.member_epoch,
+        member.rack_id,
+    )
+
+
+def _partitions(assignment: Assignment) -> list[TopicPartition]:
+    return sorted(
+        TopicPartition(topic.topic_name, number)
+        for topic in assignment.topic_partitions
+        for number in topic.partitions
+    )
 
 
 def commit_request(

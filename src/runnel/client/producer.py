@@ -9,6 +9,7 @@ from runnel.batch.compression import Compression
 from runnel.batch.records import Headers, Record
 from runnel.client.accumulator import Accumulator, Delivery, Identity, PendingBatch
 from runnel.client.cluster import Cluster
+from runnel.client.connection import Connection
 from runnel.client.errors import BrokerRefused, ClientError, TimedOut, check
 from runnel.client.partitioner import partition_for_key
 from runnel.client.patience import PAUSE_MAX_S, PAUSE_MIN_S
@@ -57,6 +58,7 @@ class Producer:
         self._buffer_bytes = buffer_bytes
         self._delivery_timeout_s = delivery_timeout_s
         self._batches = Accumulator(batch_bytes, Compression.from_name(compression))
+        self._transactional_id: str | None = None
         self._identity: Identity | None = None if self._idempotent else Identity()
         self._sticky: dict[str, int] = {}
         self._busy_leaders: set[int] = set()
@@ -91,7 +93,7 @@ class Producer:
         target = await self._partition(topic, record, partition)
         while self._batches.size_bytes >= self._buffer_bytes:
             await self._wait_for_progress()
-        self._check_running()
+        self._check_may_send()
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[Delivery] = loop.create_future()
         self._batches.add(target, record, waiter, loop.time() + self._delivery_timeout_s)
@@ -163,6 +165,8 @@ class Producer:
         try:
             while True:
                 await self._wait_for_work()
+                if self._batches.is_empty:
+                    continue
                 if self._identity is None:
                     self._identity = await self._cluster.retrying(self._identify)
                 await self._dispatch()
@@ -221,6 +225,7 @@ class Producer:
         request = self._request(batches)
         try:
             connection = await self._cluster.connection(leader)
+            await self._announce(connection, [batch.partition for batch in batches])
             if self._acks == 0:
                 await connection.tell(request)
                 for batch in batches:
@@ -242,6 +247,10 @@ class Producer:
             self._wake.set()
             self._note_progress()
 
+    async def _announce(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
+        """Say what must be known before the leader gets records of these partitions: outside of transactions,
+        nothing."""
+
     def _request(self, batches: Sequence[PendingBatch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
         for batch in batches:
@@ -251,7 +260,12 @@ class Producer:
                 PartitionProduceData(index=batch.partition.partition, records=memoryview(batch.encoded))
             )
         timeout_ms = int(self._cluster.timeout_s * 1000)
-        return ProduceRequest(acks=self._acks, timeout_ms=timeout_ms, topic_data=list(topics.values()))
+        return ProduceRequest(
+            transactional_id=self._transactional_id,
+            acks=self._acks,
+            timeout_ms=timeout_ms,
+            topic_data=list(topics.values()),
+        )
 
     def _answered(self, batches: Sequence[PendingBatch], answer: ProduceResponse) -> None:
         results = {
@@ -271,7 +285,8 @@ class Producer:
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._deliver(batch, -1, -1)
             return
-        if error in IDENTITY_LOST and self._idempotent and batch.attempts == 1:
+        is_renewable = self._idempotent and self._transactional_id is None
+        if error in IDENTITY_LOST and is_renewable and batch.attempts == 1:
             # The broker forgot us, perhaps because all our records expired. This batch was sent once and
             # refused once, so it is not in the log, and may go again under a new identity.
             self._forget_identity()
@@ -297,6 +312,10 @@ class Producer:
             error = TimedOut(f"not delivered in {self._delivery_timeout_s:g} s: {error}")
         self._batches.settle(batch)
         batch.failed(error)
+        self._gave_up(error)
+
+    def _gave_up(self, error: ClientError) -> None:
+        """A batch will not be delivered."""
         # Whether the broker counted this batch is unknown, and with it the next sequence number.
         self._forget_identity()
 
@@ -314,6 +333,10 @@ class Producer:
     def _note_progress(self) -> None:
         progressed, self._progressed = self._progressed, asyncio.Event()
         progressed.set()
+
+    def _check_may_send(self) -> None:
+        """Raise why no record can be taken, if so."""
+        self._check_running()
 
     def _check_running(self) -> None:
         if self._failure is not None:

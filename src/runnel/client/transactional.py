@@ -1,0 +1,162 @@
+"""Sending records in transactions: readers of committed records see all of one, or nothing.
+
+async with TransactionalProducer(cluster, "billing") as producer, producer.transaction():
+    await producer.send("orders", b"a cup of tea")
+    await producer.send("payments", b"2.50")
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from runnel.client.accumulator import Identity
+from runnel.client.cluster import TRANSACTION_KEY, Cluster
+from runnel.client.connection import Connection
+from runnel.client.errors import BrokerRefused, ClientError, check
+from runnel.client.producer import Producer
+from runnel.client.transactions import Transactions
+from runnel.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from runnel.model.ids import TopicPartition
+
+TIMEOUT_MS = 60_000
+"""How long a transaction may stay open before the broker aborts it, unless told otherwise."""
+
+
+class TransactionalProducer(Producer):
+    """The holder of a transactional id; whoever held it before is fenced by its first transaction."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        compression: str = "none",
+        linger_ms: int = 0,
+    ) -> None:
+        super().__init__(cluster, acks="all", compression=compression, linger_ms=linger_ms)
+        self.transactional_id = self._transactional_id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._transactions = Transactions(cluster)
+        self._is_open = False
+        self._must_take_over = True
+        self._announced: set[TopicPartition] = set()
+        self._spoilt: ClientError | None = None
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """One transaction: committed at the end of the block, aborted if anything goes wrong in it."""
+        await self.begin()
+        try:
+            yield
+        except BaseException:
+            await self.abort()
+            raise
+        await self.commit()
+
+    async def begin(self) -> None:
+        """Open a transaction."""
+        if self._is_open:
+            raise ClientError(f"a transaction of {self.transactional_id} is open already")
+        if self._must_take_over:
+            self._identity = await self._identify()
+            self._batches.forget_sequences()
+            self._must_take_over = False
+        self._is_open = True
+
+    async def commit(self) -> None:
+        """Let readers see the transaction; if a record could not be sent, abort it and raise why."""
+        try:
+            await self.flush()
+            if self._spoilt is not None:
+                raise self._spoilt
+        except BaseException:
+            await self.abort()
+            raise
+        await self._end(is_commit=True)
+
+    async def abort(self) -> None:
+        """Undo the transaction: what waits is dropped, what was sent no reader of committed records sees."""
+        # A batch on its way must have arrived: behind the end, it would open the transaction again.
+        while not self._batches.is_empty:
+            for batch in self._batches.clear():
+                batch.failed(ClientError("the transaction was aborted"))
+            if self._batches.in_flight:
+                await self._wait_for_progress()
+        await self._end(is_commit=False)
+
+    async def close(self, *, flush: bool = True) -> None:
+        """End the producer; a transaction that is still open is aborted."""
+        try:
+            if self._is_open:
+                await self.abort()
+        finally:
+            await super().close(flush=False)
+
+    async def _end(self, *, is_commit: bool) -> None:
+        identity, announced, spoilt = self._identity, self._announced, self._spoilt
+        assert identity is not None
+        self._is_open, self._announced, self._spoilt = False, set(), None
+        # Until the coordinator has answered, nobody knows which epoch comes next.
+        self._must_take_over = True
+        # A transaction that wrote nothing is unknown to its coordinator.
+        if announced:
+            end = self._transactions.commit if is_commit else self._transactions.abort
+            self._identity = await end(self.transactional_id, identity.producer_id, identity.producer_epoch)
+        has_new_epoch = self._identity != identity
+        if has_new_epoch:
+            self._batches.forget_sequences()
+        # After a batch that failed, the sequence numbers of this epoch are uncertain.
+        self._must_take_over = spoilt is not None and not has_new_epoch
+
+    # What a producer does differently in transactions.
+
+    async def _identify(self) -> Identity:
+        return await self._transactions.take_over(self.transactional_id, timeout_ms=self._timeout_ms)
+
+    def _check_may_send(self) -> None:
+        self._check_running()
+        if not self._is_open:
+            raise ClientError(f"no transaction of {self.transactional_id} is open: begin one first")
+        if self._spoilt is not None:
+            raise self._spoilt
+
+    def _gave_up(self, error: ClientError) -> None:
+        """A transaction without one of its records can only be aborted: nothing else of it needs to go."""
+        self._spoilt = self._spoilt or error
+        for batch in self._batches.clear():
+            batch.failed(error)
+
+    async def _announce(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
+        new = [partition for partition in partitions if partition not in self._announced]
+        # Since version 2 of the feature (KIP-890), the first batch itself adds its partition.
+        if new and leader.feature("transaction.version") < 2:
+            await self._add_partitions(new)
+        self._announced.update(new)
+
+    async def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
+        assert self._identity is not None
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for partition in partitions:
+            topic = topics.setdefault(partition.topic, AddPartitionsToTxnTopic(partition.topic))
+            topic.partitions.append(partition.partition)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self._identity.producer_id,
+            v3_and_below_producer_epoch=self._identity.producer_epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+        try:
+            answer = await self._cluster.ask_coordinator(
+                self.transactional_id, request, AddPartitionsToTxnResponse, kind=TRANSACTION_KEY
+            )
+            for result in answer.results_by_topic_v3_and_below:
+                for view in result.results_by_partition:
+                    where = TopicPartition(result.name, view.partition_index)
+                    check(view.partition_error_code, f"adding {where} to the transaction")
+        except BrokerRefused:
+            self._cluster.forget_coordinator(self.transactional_id, TRANSACTION_KEY)
+            raise

@@ -1,0 +1,313 @@
+"""Looking after transactions: which are open, where they wrote, and ending those that nobody ends."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from runnel.client.accumulator import Identity
+from runnel.client.cluster import TRANSACTION_KEY, Cluster
+from runnel.client.errors import BrokerRefused, NotSpoken, check
+from runnel.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from runnel.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from runnel.messages.end_txn import EndTxnRequest, EndTxnResponse
+from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from runnel.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from runnel.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+T = TypeVar("T")
+
+ONGOING = "Ongoing"
+OPEN = {ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
+"""States in which a transaction has begun and is not through yet."""
+
+
+@dataclass(slots=True)
+class TransactionListing:
+    """One transactional id in a list."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    coordinator: int
+
+
+@dataclass(slots=True)
+class TransactionView:
+    """A transactional id, who holds it, and what its transaction has written to."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int | None
+    """When the open transaction began; None if none is open."""
+    partitions: list[TopicPartition]
+    coordinator: int
+
+
+@dataclass(slots=True)
+class ProducerView:
+    """A producer as a partition remembers it."""
+
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    start_offset: int | None
+    """Where its open transaction begins in this partition; None if it has none open."""
+
+
+@dataclass(slots=True)
+class HangingTransaction:
+    """A transaction that is open in a partition although its coordinator does not know of it."""
+
+    producer: ProducerView
+    transactional_id: str | None
+    """The id that this producer last went by, if the coordinator still knows that."""
+
+
+class Transactions:
+    """The transactions of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def find(
+        self,
+        *,
+        states: Collection[str] = (),
+        producer_ids: Collection[int] = (),
+        longer_than_ms: int | None = None,
+        pattern: str | None = None,
+    ) -> list[TransactionListing]:
+        """Every transactional id of every broker that passes all filters, by name.
+
+        `longer_than_ms` finds transactions by their age, `pattern` is a regular expression for the whole id.
+        """
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=-1 if longer_than_ms is None else longer_than_ms,
+            transactional_id_pattern=pattern,
+        )
+        await self._cluster.retrying(lambda: self._cluster.refresh([]))
+        nodes = list(self._cluster.nodes)
+        answers = await asyncio.gather(
+            *(self._cluster.retrying(partial(self._list, node_id, request)) for node_id in nodes)
+        )
+        listings = [
+            TransactionListing(view.transactional_id, view.producer_id, view.transaction_state, node_id)
+            for node_id, answer in zip(nodes, answers, strict=True)
+            for view in answer.transaction_states
+        ]
+        return sorted(listings, key=lambda listing: listing.transactional_id)
+
+    async def _list(self, node_id: int, request: ListTransactionsRequest) -> ListTransactionsResponse:
+        version = (await self._cluster.connection(node_id)).version_of(request)
+        # A filter that the broker does not know would be dropped silently: everything would seem to pass it.
+        if (request.duration_filter >= 0 and version < 1) or (
+            request.transactional_id_pattern and version < 2
+        ):
+            raise NotSpoken(f"broker {node_id} does not know this filter")
+        answer = await self._cluster.ask_node(node_id, request, ListTransactionsResponse)
+        about = f"listing the transactions of broker {node_id}"
+        check(answer.error_code, about)
+        if answer.unknown_state_filters:
+            unknown = ", ".join(answer.unknown_state_filters)
+            raise BrokerRefused(ErrorCode.INVALID_REQUEST, about, f"there is no state {unknown}")
+        return answer
+
+    async def describe(self, transactional_id: str) -> TransactionView:
+        """One transactional id; BrokerRefused with TRANSACTIONAL_ID_NOT_FOUND if there is none."""
+
+        async def ask() -> TransactionView:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+            answer = await self._cluster.ask_coordinator(
+                transactional_id, request, DescribeTransactionsResponse, kind=TRANSACTION_KEY
+            )
+            view = answer.transaction_states[0]
+            check(view.error_code, f"transactional id {transactional_id}")
+            return TransactionView(
+                view.transactional_id,
+                view.transaction_state,
+                view.producer_id,
+                view.producer_epoch,
+                view.transaction_timeout_ms,
+                # Coordinators remember the start of the last transaction until the next begins.
+                view.transaction_start_time_ms if view.transaction_state in OPEN else None,
+                sorted(
+                    TopicPartition(topic.topic, number)
+                    for topic in view.topics
+                    for number in topic.partitions
+                ),
+                await self._cluster.coordinator(transactional_id, TRANSACTION_KEY),
+            )
+
+        return await self._retrying(transactional_id, ask)
+
+    # Ending.
+
+    async def take_over(
+        self, transactional_id: str, *, timeout_ms: int, shown: Identity | None = None
+    ) -> Identity:
+        """Become the holder of an id: who had it is fenced, and what it left open is aborted first.
+
+        Who shows the identity it has is refused if somebody else has taken over meanwhile.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1 if shown is None else shown.producer_id,
+            producer_epoch=-1 if shown is None else shown.producer_epoch,
+        )
+
+        async def ask() -> Identity:
+            answer = await self._cluster.ask_coordinator(
+                transactional_id, request, InitProducerIdResponse, kind=TRANSACTION_KEY
+            )
+            check(answer.error_code, f"taking over transactional id {transactional_id}")
+            return Identity(answer.producer_id, answer.producer_epoch, is_transactional=True)
+
+        return await self._retrying(transactional_id, ask)
+
+    async def commit(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Identity:
+        """Commit a transaction, also one that another process wrote; doing it again changes nothing."""
+        return await self._end(EndTxnRequest(transactional_id, producer_id, producer_epoch, committed=True))
+
+    async def abort(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Identity:
+        """Abort a transaction, also one that another process wrote; doing it again changes nothing."""
+        return await self._end(EndTxnRequest(transactional_id, producer_id, producer_epoch, committed=False))
+
+    async def _end(self, request: EndTxnRequest) -> Identity:
+        verb = "committing" if request.committed else "aborting"
+
+        async def ask() -> Identity:
+            answer = await self._cluster.ask_coordinator(
+                request.transactional_id, request, EndTxnResponse, kind=TRANSACTION_KEY
+            )
+            check(answer.error_code, f"{verb} the transaction of {request.transactional_id}")
+            if answer.producer_id < 0:
+                return Identity(request.producer_id, request.producer_epoch, is_transactional=True)
+            return Identity(answer.producer_id, answer.producer_epoch, is_transactional=True)
+
+        return await self._retrying(request.transactional_id, ask)
+
+    async def abort_hanging(self, producer: ProducerView) -> None:
+        """End what a producer left open in one partition, past its coordinator."""
+        topic = WritableTxnMarkerTopic(producer.partition.topic, [producer.partition.partition])
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            transaction_result=False,
+            topics=[topic],
+            # A partition that never saw a marker of this producer knows no coordinator.
+            coordinator_epoch=max(producer.coordinator_epoch, 0),
+        )
+        request = WriteTxnMarkersRequest(markers=[marker])
+
+        async def ask() -> None:
+            leader = await self._cluster.leader(producer.partition)
+            answer = await self._cluster.ask_node(leader, request, WriteTxnMarkersResponse)
+            [result] = answer.markers[0].topics[0].partitions
+            check(result.error_code, f"aborting the transaction of producer {producer.producer_id}")
+
+        await self._cluster.retrying(ask, lambda: self._cluster.forget_topic(producer.partition.topic))
+
+    # Looking into partitions.
+
+    async def producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerView]:
+        """The producers that partitions remember."""
+        wanted = list(partitions)
+
+        async def ask() -> list[ProducerView]:
+            groups = await self._cluster.by_leader(wanted)
+            found = await asyncio.gather(*(self._producers(node, names) for node, names in groups.items()))
+            return [view for views in found for view in views]
+
+        def recover() -> None:
+            for partition in wanted:
+                self._cluster.forget_topic(partition.topic)
+
+        views = await self._cluster.retrying(ask, recover)
+        return sorted(views, key=lambda view: (view.partition, view.producer_id))
+
+    async def _producers(self, node_id: int, partitions: Iterable[TopicPartition]) -> list[ProducerView]:
+        topics: dict[str, TopicRequest] = {}
+        for partition in partitions:
+            topic = topics.setdefault(partition.topic, TopicRequest(partition.topic))
+            topic.partition_indexes.append(partition.partition)
+        request = DescribeProducersRequest(topics=list(topics.values()))
+        answer = await self._cluster.ask_node(node_id, request, DescribeProducersResponse)
+        views = []
+        for result in answer.topics:
+            for part in result.partitions:
+                where = TopicPartition(result.name, part.partition_index)
+                check(part.error_code, f"asking for the producers of {where}", part.error_message)
+                views += [
+                    ProducerView(
+                        where,
+                        producer.producer_id,
+                        producer.producer_epoch,
+                        producer.last_sequence,
+                        producer.last_timestamp,
+                        producer.coordinator_epoch,
+                        None if producer.current_txn_start_offset < 0 else producer.current_txn_start_offset,
+                    )
+                    for producer in part.active_producers
+                ]
+        return views
+
+    async def hanging(
+        self, partitions: Iterable[TopicPartition], *, silent_since_ms: int
+    ) -> list[HangingTransaction]:
+        """Open transactions in these partitions that no coordinator knows, silent since before a moment.
+
+        Younger ones are left out: between a partition and its coordinator there is always a little delay.
+        """
+        open_there = [
+            view
+            for view in await self.producers(partitions)
+            if view.start_offset is not None and view.last_timestamp_ms < silent_since_ms
+        ]
+        if not open_there:
+            return []
+        producer_ids = {view.producer_id for view in open_there}
+        known = {view.producer_id: view for view in await self.find(producer_ids=producer_ids)}
+        hanging = []
+        for view in open_there:
+            listing = known.get(view.producer_id)
+            name = None if listing is None else listing.transactional_id
+            if name is None or view.partition not in await self._open_partitions(name):
+                hanging.append(HangingTransaction(view, name))
+        return hanging
+
+    async def _open_partitions(self, transactional_id: str) -> Collection[TopicPartition]:
+        try:
+            return (await self.describe(transactional_id)).partitions
+        except BrokerRefused as refused:
+            if refused.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                # It expired since it was listed.
+                return ()
+            raise
+
+    async def _retrying(self, transactional_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+        def forget() -> None:
+            self._cluster.forget_coordinator(transactional_id, TRANSACTION_KEY)
+
+        return await self._cluster.retrying(ask, forget)
