@@ -154,7 +154,9 @@ class CleaningHistory:
         return walk
 
     def expected_rows(self, walk: Walk) -> list[Row]:
-        void = [(producer, first, marker) for producer, first, marker, committed in walk.ended if not committed]
+        void = [
+            (producer, first, marker) for producer, first, marker, committed in walk.ended if not committed
+        ]
         rows: list[Row] = []
         for batch in self.batches:
             header = read_header(batch)
@@ -207,8 +209,7 @@ def test_compaction_changes_nothing_for_readers_of_committed_records(block: int)
 def test_what_was_aborted_goes_in_the_end() -> None:
     history = CleaningHistory(0)
     log = history.log
-    sequence = 0
-    for _ in range(30):
+    for sequence in range(30):
         data = build_batch(
             [Record(0, NOW_MS, b"key", b"void" * 20)],
             producer_id=7,
@@ -220,7 +221,6 @@ def test_what_was_aborted_goes_in_the_end() -> None:
         for batch, origin in ((data, Origin.CLIENT), (marker, Origin.COORDINATOR)):
             log.stage(memoryview(batch), 1, NOW_MS, origin)
             log.write_staged()
-        sequence += 1
     before_bytes = log.size_bytes
     assert any(name.endswith(ABORTED) for name in history.files.names("/data/table-0"))
     for count in range(1, 6):

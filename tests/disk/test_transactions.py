@@ -5,7 +5,10 @@ begins and ends. It has no index, no snapshot and no memory that could be wrong.
 """
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 
@@ -14,10 +17,17 @@ from runnel.batch.control import EndMarker, build_end_marker, read_end_marker
 from runnel.batch.header import read_header
 from runnel.batch.records import Record
 from runnel.disk.aborted_on_disk import aborted_of
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.reading import walk_batches
+from runnel.disk.retention import apply_retention
+from runnel.disk.workers import InlineWorkers
+from runnel.log.names import ABORTED, offset_name
 from runnel.model.errors import StorageFailed
+from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
+from runnel.sim.files import PowerCut, SimFiles
 from tests.disk.test_crash_histories import History, Model
-from tests.disk.world import START_MS
+from tests.disk.world import PARTITION, START_MS, HeldWorkers, Place
 
 PRODUCERS = (7, 8, 9)
 
@@ -211,3 +221,130 @@ def test_readers_of_committed_records_see_what_the_model_says(block: int) -> Non
             asyncio.run(TransactionHistory(seed).run(30))
         except BaseException as failure:
             raise AssertionError(f"seed {seed}") from failure
+
+
+def abort_one(log: DiskLog, sequence: int, value: bytes = b"void") -> None:
+    """One transaction of one record, and its end."""
+    data = build_batch(
+        [Record(0, START_MS, b"key", value)],
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=sequence,
+        transactional=True,
+    )
+    marker = build_end_marker(EndMarker(False, 0), producer_id=7, producer_epoch=0, timestamp_ms=START_MS)
+    for batch, origin in ((data, Origin.CLIENT), (marker, Origin.COORDINATOR)):
+        log.stage(memoryview(batch), 0, START_MS, origin)
+        log.write_staged()
+
+
+def markers_of(log: DiskLog) -> list[int]:
+    """Where the markers of all aborted transactions stand that the log knows of."""
+    segments = log.segments
+    return [entry.last_offset for one in segments.segments for entry in aborted_of(segments, one)]
+
+
+def abort_markers_in(log: DiskLog) -> list[int]:
+    """Where they really stand."""
+    headers = map(read_header, walk_batches(log.segments, 0, log.written_offset))
+    return [header.base_offset for header in headers if header.is_control]
+
+
+@pytest.mark.parametrize("is_rolled", [False, True])
+def test_what_a_file_tells_beyond_the_last_snapshot_is_not_counted_twice(is_rolled: bool) -> None:
+    place = Place()
+    directory, log = place.open_log()
+    abort_one(log, 0)
+    if is_rolled:
+        log.roll_now()
+    else:
+        directory.close()
+        directory, log = place.open_log()
+    abort_one(log, 1)
+    # As if the power went between this and the snapshot, when the segment is sealed.
+    log.segments.save_aborted(log.segments.active)
+    _, log = place.open_log()
+    assert markers_of(log) == [1, 3]
+    assert log.aborted_transactions(0, 2) == [(7, 0)]
+
+
+def test_a_damaged_file_is_made_anew_from_the_batches() -> None:
+    place = Place()
+    directory, log = place.open_log()
+    abort_one(log, 0)
+    log.roll_now()
+    abort_one(log, 1)
+    directory.close()
+    for base_offset in (0, 2):
+        place.files.write(f"/data/{PARTITION}/{offset_name(base_offset, ABORTED)}", b"x" * 35, sync=True)
+    _, log = place.open_log()
+    assert log.aborted_transactions(0, 4) == [(7, 0), (7, 2)]
+
+
+def roll_and_seal(log: DiskLog) -> None:
+    abort_one(log, 0)
+    abort_one(log, 1)
+    log.roll_now()
+    abort_one(log, 2)
+
+
+def roll_and_let_go(log: DiskLog) -> None:
+    abort_one(log, 0, bytes(900))
+    log.roll_now()
+    abort_one(log, 1, bytes(900))
+    log.roll_now()
+    abort_one(log, 2)
+    apply_retention(log, START_MS)
+
+
+@pytest.mark.parametrize("seals", [True, False])
+@pytest.mark.parametrize("scene", [roll_and_seal, roll_and_let_go])
+def test_no_power_cut_parts_a_segment_from_what_was_aborted_in_it(
+    scene: Callable[[DiskLog], None], seals: bool
+) -> None:
+    config = LogConfig(retention_bytes=1200, retention_ms=-1)
+
+    def play_until(number: int) -> Place:
+        place = Place(SimFiles(), workers=InlineWorkers() if seals else HeldWorkers())
+        _, log = place.open_log(config)
+        place.files.cut_power_at = number
+        with suppress(PowerCut):
+            scene(log)
+        return place
+
+    for number in range(1, play_until(-1).files.operations + 1):
+        for seed in range(8):
+            place = play_until(number)
+            place.files.lose_power(Random(seed))
+            _, log = place.open_log(config)
+            assert markers_of(log) == abort_markers_in(log), (number, seed)
+
+
+async def play(history: TransactionHistory) -> None:
+    """A fixed mixture of everything; a power cut ends it."""
+    steps = [history.append, history.append, history.restart, history.append, history.append,
+             history.truncate, history.append, history.delete, history.upkeep, history.append]  # fmt: skip
+    try:
+        for step in steps:
+            await step()
+            history.workers.drain()
+    except PowerCut:
+        history.power_cut()
+    history.files.cut_power_at = -1
+    await history.kill()
+    await history.append()
+    await history.restart()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_cut_at_any_step_keeps_what_was_aborted(seed: int) -> None:
+    whole = TransactionHistory(seed)
+    first = whole.files.operations + 1
+    asyncio.run(play(whole))
+    for number in range(first, whole.files.operations, 2):
+        history = TransactionHistory(seed)
+        history.files.cut_power_at = number
+        try:
+            asyncio.run(play(history))
+        except BaseException as failure:
+            raise AssertionError(f"seed {seed}, cut at {number}") from failure
