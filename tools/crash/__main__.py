@@ -1,13 +1,16 @@
-"""`make crash`: kill -9 under load, power cuts, a full disk. Exit 1 if anything acknowledged was lost."""
+"""`make crash`: kill -9 under load, power cuts, a full disk, chains of transactions; exit 1 on harm."""
 
 import argparse
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tools.broker_process import BrokerProcess
 from tools.crash import volumes
+from tools.crash.chain.crew import java_missing
+from tools.crash.chain.story import ChainOutcome, chain
 from tools.crash.disk_full import disk_full
 from tools.crash.powercut import power_cuts
 from tools.crash.story import Note, Outcome, kill, tell
@@ -34,13 +37,44 @@ def report(name: str, outcome: Outcome) -> bool:
     return not outcome.violations
 
 
-def main() -> int:
+def chains(folder: Path, kills: int, seed: int, note: Note) -> Iterator[bool]:
+    """Chains of workers in Python and in Java, synced before each answer and not."""
+    for crew in ("python", "java"):
+        if crew == "java" and (refusal := java_missing()) is not None:
+            print(f"chain of Java workers SKIPPED: {refusal}")
+            continue
+        for policy in ("commit", "never"):
+            name = f"chain of {crew} workers, flush.policy={policy}"
+            yield report_chain(name, chain(folder / crew / policy, kills, seed, policy, crew, note=note))
+
+
+def report_chain(name: str, outcome: ChainOutcome) -> bool:
+    print(
+        f"{name}: {outcome.kills} kills ({outcome.broker_kills} of the broker, "
+        f"{outcome.worker_kills} of workers), "
+        f"{outcome.pauses} pauses, {outcome.inputs} inputs, {outcome.outputs} outputs, "
+        f"{outcome.attempts} transactions tried, {outcome.aborted} aborted records never shown, "
+        f"{outcome.seconds:.0f} s"
+    )
+    for violation in outcome.violations:
+        print(f"  VIOLATION {violation}")
+    kept = "every input once in the output, in order per key; nothing hangs"
+    print(f"  {'FAILED' if outcome.violations else kept}")
+    return not outcome.violations
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make crash")
     parser.add_argument("--rounds", type=int, default=200, help="kill -9 rounds")
     parser.add_argument("--cuts", type=int, default=20, help="power cuts")
+    parser.add_argument("--kills", type=int, default=100, help="kill -9 of broker and workers of each chain")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=["kill", "powercut", "full"])
-    options = parser.parse_args()
+    parser.add_argument("--only", choices=["kill", "powercut", "full", "chain"])
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    options = options_of()
     unwind_when_ended()
 
     def note(line: str) -> None:
@@ -53,15 +87,14 @@ def main() -> int:
         if options.only in (None, "kill"):
             outcome = kills(folder / "kill", options.rounds, options.seed, note)
             passed.append(report("kill -9", outcome))
-        if refusal is not None:
+        if refusal is not None and options.only != "chain":
             print(f"power cut and full disk SKIPPED: {refusal}")
-        else:
-            if options.only in (None, "powercut"):
-                passed.append(
-                    report("power cut", power_cuts(folder / "cut", options.cuts, options.seed, note))
-                )
-            if options.only in (None, "full"):
-                passed.append(report("disk full", disk_full(folder / "full", note)))
+        if refusal is None and options.only in (None, "powercut"):
+            passed.append(report("power cut", power_cuts(folder / "cut", options.cuts, options.seed, note)))
+        if refusal is None and options.only in (None, "full"):
+            passed.append(report("disk full", disk_full(folder / "full", note)))
+        if options.only in (None, "chain"):
+            passed.extend(chains(folder / "chain", options.kills, options.seed, note))
     return 0 if all(passed) else 1
 
 

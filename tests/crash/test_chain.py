@@ -1,0 +1,25 @@
+"""A few kills of what `make crash` does to a chain at length: every input is in the output exactly once."""
+
+import pytest
+
+from tools.crash.chain.crew import java_missing
+from tools.crash.chain.story import chain
+
+NO_JAVA = java_missing()
+
+
+@pytest.mark.slow
+def test_a_chain_of_transactions_survives_kills_of_everybody(tmp_path) -> None:
+    outcome = chain(tmp_path, kills=4, seed=3, policy="commit")
+    assert outcome.violations == [], (tmp_path / "broker.log").read_text()[-3000:]
+    assert outcome.inputs == outcome.outputs > 100
+    assert outcome.aborted > 0, "nothing was there that could have leaked"
+
+
+@pytest.mark.slow
+@pytest.mark.java
+@pytest.mark.skipif(NO_JAVA is not None, reason=str(NO_JAVA))
+def test_a_chain_of_java_copiers_survives_kills_of_everybody(tmp_path) -> None:
+    outcome = chain(tmp_path, kills=3, seed=5, policy="never", crew="java")
+    assert outcome.violations == [], (tmp_path / "broker.log").read_text()[-3000:]
+    assert outcome.inputs == outcome.outputs > 100
