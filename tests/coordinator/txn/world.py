@@ -49,6 +49,9 @@ class ModelPartition:
     def write(self, producer_id: int, epoch: int, value: str) -> None:
         if epoch < self.epochs.get(producer_id, -1):
             raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+        if self.epochs.get(producer_id) == epoch and (producer_id, value) in self.entries:
+            # A producer's repeats are known by their sequence.
+            return
         self.epochs[producer_id] = epoch
         self.is_open.setdefault(producer_id, len(self.entries))
         self.entries.append((producer_id, value))
@@ -114,6 +117,7 @@ class World:
         self.queue: list[tuple[int, int, Timer]] = []
         self.order = 0
         self.awaited: list[Any] = []
+        self.committed_length = 0
         self.unsent: list[WriteMarkers] = []
         self.carry_out(self.shard.loaded(self.now()))
 
@@ -165,6 +169,8 @@ class World:
 
     def go_on(self) -> None:
         """Commit what is written and send what is ordered, unless that is held up."""
+        if not self.commits_wait:
+            self.committed_length = len(self.log)
         while not self.commits_wait and self.awaited:
             self.carry_out(self.shard.committed(self.awaited.pop(0), self.now()))
         while not self.markers_wait and self.unsent:
@@ -183,12 +189,15 @@ class World:
                 self.carry_out(self.shard.fired(timer, self.now()))
         self.now_ms = end_ms
 
-    def reload(self) -> None:
-        """The coordinator dies; another one takes up its log. What was on its way is lost."""
+    def reload(self, *, loses_tail: bool = False) -> None:
+        """The coordinator dies; another one takes up its log, perhaps without what was not committed."""
+        if loses_tail:
+            del self.log[self.committed_length :]
         self.timers.clear()
         self.awaited.clear()
         self.unsent.clear()
         self.shard = load(TransactionShard(self.settings), self.log)
+        self.twin = load(TransactionShard(self.settings), self.log)
         self.carry_out(self.shard.loaded(self.now()))
 
     def _mark(self, order: WriteMarkers, name: TopicPartition) -> None:

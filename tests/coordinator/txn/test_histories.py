@@ -1,0 +1,241 @@
+"""Made-up histories: producers that fence each other, requests that come late, twice, or unanswered, and a
+coordinator that dies. Whatever happens, a transaction is seen as a whole or not at all."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+
+from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
+from runnel.messages.end_txn import EndTxnRequest
+from runnel.messages.init_producer_id import InitProducerIdRequest
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.ids import TopicPartition
+from tests.coordinator.txn.world import World
+
+NAMES = ("x", "y")
+PARTITIONS = [TopicPartition("t", index) for index in range(3)]
+STEPS = 400
+TIMEOUT_MS = 30_000
+RETRIABLE = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+
+Identity = tuple[int, int]
+Request = Callable[[], "ErrorCode | Identity"]
+"""Asks coordinator or partition: the answer is an identity, or else an error, which may be NONE."""
+
+
+@dataclass
+class Process:
+    """A client of the newer protocol: it repeats what is not answered, and starts over when refused."""
+
+    name: str
+    identity: Identity | None = None
+    label: str = ""
+    """Of the transaction that it is in; the values that it writes begin so."""
+    acknowledged: list[str] = field(default_factory=list)
+    unanswered: "Request | None" = None
+    wish: str = ""
+    """What the unanswered request is about: init, a value, commit or abort."""
+
+
+class History:
+    """One world and what happens in it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = World()
+        self.processes = [Process(self.random.choice(NAMES)) for _ in range(3)]
+        self.late: list[Request] = []
+        self.count = 0
+        self.outcomes: dict[str, str] = {}
+        """Transactions of which somebody heard how they ended."""
+        self.promised: dict[str, list[str]] = {}
+        """What was acknowledged in those that were committed."""
+        self.seen: set[str] = set()
+
+    def step(self) -> None:
+        fate = self.random.random()
+        if fate < 0.85:
+            self.go_on(self.random.choice(self.processes))
+        elif fate < 0.92:
+            if self.late:
+                self.late.pop(self.random.randrange(len(self.late)))()
+        elif fate < 0.96:
+            self.trouble()
+        else:
+            self.heal()
+        for partition in self.world.partitions.values():
+            self.seen.update(partition.committed())
+
+    def trouble(self) -> None:
+        world, random = self.world, self.random
+        match random.randrange(7):
+            case 0:
+                world.reload(loses_tail=world.commits_wait and random.random() < 0.5)
+            case 1:
+                world.commits_wait = not world.commits_wait
+            case 2:
+                world.markers_wait = not world.markers_wait
+            case 3:
+                world.log_refuses = None if world.log_refuses else ErrorCode.NOT_ENOUGH_REPLICAS
+            case 4:
+                partition = world.partition(random.choice(PARTITIONS))
+                partition.says = None if partition.says else ErrorCode.KAFKA_STORAGE_ERROR
+            case 5:
+                world.wait(random.choice((100, 5000, TIMEOUT_MS)))
+            case 6:
+                # A process dies and comes back with empty hands.
+                self.processes[random.randrange(3)] = Process(random.choice(NAMES))
+        world.go_on()
+
+    def go_on(self, process: Process) -> None:
+        """Send the next request of a process, or the one that was not answered once more."""
+        if process.unanswered is None:
+            self.choose(process)
+        request = process.unanswered
+        assert request is not None
+        fate = self.random.random()
+        if fate < 0.1:
+            # On its way for long: its sender will ask again, and both may come.
+            self.late.append(request)
+            return
+        answer = request()
+        if fate < 0.2:
+            self.late.append(request)
+        # An answer that waits for the log to commit is not there yet; others are lost.
+        if self.world.commits_wait or fate > 0.9:
+            if self.random.random() < 0.1:
+                process.identity, process.unanswered = None, None
+            return
+        self.hear(process, answer)
+
+    def choose(self, process: Process) -> None:
+        if process.identity is None:
+            process.wish, process.unanswered = "init", self.init(process.name)
+        elif not process.label or self.random.random() < 0.6:
+            if not process.label:
+                self.count += 1
+                process.label, process.acknowledged = f"{self.count}", []
+            process.wish = f"{process.label}.{len(process.acknowledged)}"
+            place = self.random.choice(PARTITIONS)
+            process.unanswered = self.produce(process.name, process.identity, place, process.wish)
+        else:
+            process.wish = self.random.choice(("commit", "commit", "abort"))
+            process.unanswered = self.end(process.name, process.identity, process.wish == "commit")
+
+    def hear(self, process: Process, answer: "ErrorCode | Identity") -> None:
+        if answer in RETRIABLE:
+            return
+        process.unanswered = None
+        if isinstance(answer, ErrorCode) and answer is not ErrorCode.NONE:
+            # Fenced, or aborted by the clock: it starts over and knows nothing of how that ended.
+            process.identity, process.label = None, ""
+            return
+        if process.wish in ("commit", "abort"):
+            self.outcomes[process.label] = process.wish
+            self.promised[process.label] = process.acknowledged
+            process.label = ""
+        elif process.wish == "init":
+            process.label = ""
+        else:
+            process.acknowledged.append(process.wish)
+        if isinstance(answer, tuple):
+            process.identity = answer
+
+    def init(self, name: str) -> Request:
+        request = InitProducerIdRequest(name, TIMEOUT_MS)
+        return lambda: self._asked(lambda: self.world.shard.init_producer_id(request, self.world.now()))
+
+    def end(self, name: str, identity: Identity, is_commit: bool) -> Request:
+        request = EndTxnRequest(name, *identity, is_commit)
+        return lambda: self._asked(lambda: self.world.shard.end(request, 5, self.world.now()))
+
+    def produce(self, name: str, identity: Identity, place: TopicPartition, value: str) -> Request:
+        def send() -> "ErrorCode | Identity":
+            world = self.world
+            partition = world.partition(place)
+            try:
+                if not partition.is_open_for(*identity):
+                    errors = world.ask(
+                        lambda: world.shard.add_partitions(
+                            name, *identity, [place], BUMPS_EPOCH_FROM, world.now()
+                        )
+                    )
+                    if isinstance(errors, ErrorCode):
+                        return errors
+                    if world.commits_wait:
+                        # The records wait with the answer of the coordinator, and are given up with it.
+                        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+                partition.write(*identity, value)
+            except Refused as refusal:
+                return refusal.error
+            return ErrorCode.NONE
+
+        return send
+
+    def _asked(self, decide: Callable[[], object]) -> "ErrorCode | Identity":
+        try:
+            reply = self.world.ask(decide)  # type: ignore[arg-type]
+        except Refused as refusal:
+            return refusal.error
+        if isinstance(reply, ErrorCode):
+            return reply
+        if reply.error_code:
+            return ErrorCode.from_code(reply.error_code)
+        return reply.producer_id, reply.producer_epoch
+
+    def heal(self) -> None:
+        world = self.world
+        world.commits_wait = world.markers_wait = False
+        world.log_refuses = None
+        for partition in world.partitions.values():
+            partition.says = None
+        world.go_on()
+
+    def settle(self) -> None:
+        """All trouble ends, what was late comes or is lost, and time passes."""
+        self.heal()
+        for request in self.late:
+            if self.random.random() < 0.5:
+                request()
+        self.world.wait(3 * TIMEOUT_MS)
+
+    def check(self) -> None:
+        ledger = self.world.shard.ledger
+        assert not ledger.ongoing and not ledger.prepared, "a transaction was never ended"
+        visible: list[str] = []
+        written: dict[str, set[str]] = defaultdict(set)
+        for partition in self.world.partitions.values():
+            assert not partition.is_open, "a partition still waits for an end"
+            visible += partition.committed()
+            for _, entry in partition.entries:
+                if isinstance(entry, str):
+                    written[entry.partition(".")[0]].add(entry)
+        assert len(visible) == len(set(visible)), "something is seen twice"
+        assert self.seen <= set(visible), "something was seen that is not committed"
+        for label, values in written.items():
+            shown = values & set(visible)
+            assert shown in (set(), values), f"transaction {label} is torn"
+            if self.outcomes.get(label) == "abort":
+                assert not shown, f"transaction {label} was aborted, and is seen"
+        for label, outcome in self.outcomes.items():
+            if outcome == "commit":
+                assert set(self.promised[label]) <= set(visible), (
+                    f"transaction {label} was committed, and lost"
+                )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_transaction_is_seen_as_a_whole_or_not_at_all(seed: int) -> None:
+    history = History(seed)
+    for _ in range(STEPS):
+        history.step()
+    history.settle()
+    history.check()
+    assert "commit" in history.outcomes.values(), "nothing was ever committed"
