@@ -7,8 +7,18 @@ from runnel.batch.compression import Compression
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import patch_offset_and_epoch, read_header
 from runnel.batch.records import Record
-from runnel.disk.dump import BatchRow, IndexRow, ProblemRow, ProducerRow, RecordRow, SegmentRow, dump
+from runnel.disk.dump import (
+    AbortedRow,
+    BatchRow,
+    IndexRow,
+    ProblemRow,
+    ProducerRow,
+    RecordRow,
+    SegmentRow,
+    dump,
+)
 from runnel.disk.os_files import OsFiles
+from runnel.log.aborted import AbortedTransaction, encode_aborted
 from runnel.log.index import OffsetIndex, TimeIndex
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.producers import Producer
@@ -43,6 +53,8 @@ def folder(tmp_path):
     times.append(30, BASE + 2)
     (folder / f"{BASE:020d}.index").write_bytes(offsets.encode())
     (folder / f"{BASE:020d}.timeindex").write_bytes(times.encode())
+    aborted = [AbortedTransaction(8, BASE, BASE + 3, BASE + 4)]
+    (folder / f"{BASE:020d}.txnindex").write_bytes(encode_aborted(aborted))
     (folder / f"{BASE:020d}.snapshot").write_bytes(encode_producers([Producer(8, 1, (), 5)]))
     return folder
 
@@ -56,7 +68,7 @@ def problems(path):
 
 
 def test_a_sound_folder_is_listed_without_problems(folder):
-    segment, first, second, third, offset_index, time_index, producer = rows(folder)
+    segment, first, second, third, offset_index, time_index, index, aborted, producer = rows(folder)
     assert isinstance(segment, SegmentRow) and segment.base_offset == BASE
     assert isinstance(first, BatchRow) and first.position == 0 and first.compression == "none"
     assert isinstance(second, BatchRow) and second.compression == "zstd" and second.crc_is_valid
@@ -64,7 +76,10 @@ def test_a_sound_folder_is_listed_without_problems(folder):
     assert isinstance(third, BatchRow) and third.marker == EndMarker(True, 4)
     assert isinstance(offset_index, IndexRow) and offset_index.entries == 1
     assert isinstance(time_index, IndexRow) and time_index.entries == 2
+    assert isinstance(index, IndexRow) and index.entries == 1
+    assert isinstance(aborted, AbortedRow) and aborted.producer_id == 8 and aborted.last_offset == BASE + 3
     assert isinstance(producer, ProducerRow) and producer.producer.producer_id == 8
+    assert rows(folder / f"{BASE:020d}.txnindex") == [index, aborted]
 
 
 def test_records_come_on_demand(folder):
@@ -117,7 +132,13 @@ def test_offsets_that_go_back_are_shown(folder):
 
 @pytest.mark.parametrize(
     ("suffix", "position", "text"),
-    [(".index", 3, "ends with offset"), (".index", 7, "stands at"), (".timeindex", 7, "the latest with")],
+    [
+        (".index", 3, "ends with offset"),
+        (".index", 7, "stands at"),
+        (".timeindex", 7, "the latest with"),
+        (".txnindex", 25, "no end of producer 8"),
+        (".txnindex", 9, "no end of producer 9"),
+    ],
 )
 def test_an_index_entry_that_lies_is_shown(folder, suffix, position, text):
     def change(data):
@@ -127,7 +148,7 @@ def test_an_index_entry_that_lies_is_shown(folder, suffix, position, text):
     assert text in problems(folder)[0].text
 
 
-@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot"])
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
 def test_a_cut_off_file_is_shown(folder, suffix):
     damage(folder, suffix, lambda data: data.pop())
     (problem,) = problems(folder)

@@ -59,7 +59,7 @@ def test_a_path_that_no_broker_keeps(run, tmp_path):
     (tmp_path / "notes.txt").write_text("")
     for path, expected in [
         (tmp_path, "is neither a broker's data folder nor a partition's"),
-        (tmp_path / "notes.txt", "is neither a segment (.log) nor a producer snapshot"),
+        (tmp_path / "notes.txt", "is neither a segment (.log), a producer snapshot"),
     ]:
         outcome = run("log", "dump", str(path), "--check")
         assert (outcome.code, outcome.out) == (1, "")

@@ -4,10 +4,11 @@ Nothing is changed, so the files may belong to a running broker; the tail of its
 cut off, and its newest index entries may not be on disk yet.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import iter_unpack
+from typing import Any
 
 from runnel.batch.compression import Compression
 from runnel.batch.control import EndMarker, read_end_marker
@@ -15,7 +16,8 @@ from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import BatchHeader, crc_is_valid
 from runnel.batch.records import Headers, iterate_records
 from runnel.disk.walk import walk_headers_of_file
-from runnel.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_of, partition_of
+from runnel.log.aborted import ABORTED_LAYOUT, ENTRY_BYTES, AbortedTransaction
+from runnel.log.names import ABORTED, INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_of, partition_of
 from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers
 from runnel.log.producers import Producer
 from runnel.ports.files import File, Files
@@ -63,6 +65,17 @@ class IndexRow:
 
 
 @dataclass(slots=True)
+class AbortedRow:
+    """One aborted transaction whose end stands in the segment before it."""
+
+    path: str
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(slots=True)
 class ProducerRow:
     """One producer in a snapshot file."""
 
@@ -79,15 +92,17 @@ class ProblemRow:
     text: str
 
 
-Row = SegmentRow | BatchRow | RecordRow | IndexRow | ProducerRow | ProblemRow
+Row = SegmentRow | BatchRow | RecordRow | IndexRow | AbortedRow | ProducerRow | ProblemRow
 
 
 def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row]:
-    """Everything in a segment file, a producer snapshot, a partition's folder, or a whole data directory."""
+    """Everything in a segment file or a file beside it, a partition's folder, or a whole data directory."""
     if path.endswith(LOG):
         yield from _dump_segment(files, path, with_records)
     elif path.endswith(SNAPSHOT):
         yield from _dump_snapshot(files, path)
+    elif path.endswith(ABORTED):
+        yield from _dump_aborted(files, path)
     else:
         for name in sorted(files.names(path)):
             is_file = offset_of(name, LOG) is not None or offset_of(name, SNAPSHOT) is not None
@@ -191,6 +206,30 @@ class _TimeIndexCheck:
             yield ProblemRow(self._path, 0, f"no batch up to offset {offset} is the latest with {timestamp}")
 
 
+class _AbortedCheck:
+    """Each entry must name the producer of the marker that it points at."""
+
+    def __init__(self, path: str, entries: list[tuple[int, ...]], base_offset: int = -1) -> None:
+        self._path = path
+        self._entries = [AbortedTransaction(*columns) for _, *columns in entries]
+        self._unmet = {entry.last_offset: entry.producer_id for entry in self._entries}
+        self._end_offset = base_offset
+
+    def met(self, position: int, header: BatchHeader) -> None:
+        self._end_offset = header.next_offset
+        if header.is_control and self._unmet.get(header.base_offset) == header.producer_id:
+            del self._unmet[header.base_offset]
+
+    def rows(self) -> Iterator[Row]:
+        yield IndexRow(self._path, len(self._entries))
+        for entry in self._entries:
+            yield AbortedRow(self._path, *entry)
+        for offset, producer_id in self._unmet.items():
+            # A file that is older than the end of its segment may tell of what was cut off there.
+            if offset < self._end_offset:
+                yield ProblemRow(self._path, 0, f"no end of producer {producer_id} stands at offset {offset}")
+
+
 class _BrokenIndex:
     """An index file that cannot be read at all."""
 
@@ -204,12 +243,16 @@ class _BrokenIndex:
         yield self._problem
 
 
-_IndexCheck = _OffsetIndexCheck | _TimeIndexCheck | _BrokenIndex
+_IndexCheck = _OffsetIndexCheck | _TimeIndexCheck | _AbortedCheck | _BrokenIndex
 
 
 def _indexes_of(files: Files, segment_path: str, base_offset: int) -> list[_IndexCheck]:
     checks: list[_IndexCheck] = []
-    kinds = ((INDEX, ">II", 8, _OffsetIndexCheck), (TIME_INDEX, ">qI", 12, _TimeIndexCheck))
+    kinds: tuple[tuple[str, str, int, Callable[[str, list[Any], int], _IndexCheck]], ...] = (
+        (INDEX, ">II", 8, _OffsetIndexCheck),
+        (TIME_INDEX, ">qI", 12, _TimeIndexCheck),
+        (ABORTED, ABORTED_LAYOUT, ENTRY_BYTES, _AbortedCheck),
+    )
     for suffix, layout, entry_bytes, check in kinds:
         path = segment_path.removesuffix(LOG) + suffix
         if not files.exists(path):
@@ -220,6 +263,15 @@ def _indexes_of(files: Files, segment_path: str, base_offset: int) -> list[_Inde
         else:
             checks.append(check(path, list(iter_unpack(layout, data)), base_offset))
     return checks
+
+
+def _dump_aborted(files: Files, path: str) -> Iterator[Row]:
+    """Without a look at the segment beside it."""
+    data = files.read(path)
+    if len(data) % ENTRY_BYTES:
+        yield ProblemRow(path, 0, f"{len(data)} bytes are no whole number of entries")
+    else:
+        yield from _AbortedCheck(path, list(iter_unpack(ABORTED_LAYOUT, data))).rows()
 
 
 def _dump_snapshot(files: Files, path: str) -> Iterator[Row]:

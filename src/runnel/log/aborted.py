@@ -16,8 +16,8 @@ from typing import NamedTuple
 ENTRY_BYTES = 34
 VERSION = 0
 
-_LAYOUT = ">hqqqq"
-_ENTRY = Struct(_LAYOUT)
+ABORTED_LAYOUT = ">hqqqq"
+_ENTRY = Struct(ABORTED_LAYOUT)
 
 
 class DamagedAborted(Exception):
@@ -46,7 +46,7 @@ def decode_aborted(data: bytes, base_offset: int, end_offset: int) -> list[Abort
         raise DamagedAborted(f"{len(data)} bytes are no whole number of entries")
     entries: list[AbortedTransaction] = []
     ended_before = base_offset - 1
-    for version, *columns in iter_unpack(_LAYOUT, data):
+    for version, *columns in iter_unpack(ABORTED_LAYOUT, data):
         entry = AbortedTransaction(*columns)
         if version != VERSION:
             raise DamagedAborted(f"there is no version {version}")
