@@ -225,7 +225,8 @@ class Talk:
             group_instance_id=named.get("instance"),
             retention_time_ms=int(named.get("retention", -1)),
             topics=[
-                OffsetCommitRequestTopic(name=topic, partitions=parts) for topic, parts in topics.items()
+                OffsetCommitRequestTopic(name=topic, topic_id=self.world.id_of(topic), partitions=parts)
+                for topic, parts in topics.items()
             ],
         )
         decision = self.world.shard.commit(request, int(named.get("v", 8)), self.world.now())

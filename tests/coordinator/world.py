@@ -181,7 +181,8 @@ class World:
         load(self.twin, self.log[-1:])
 
     def id_of(self, topic: str) -> bytes:
-        return NO_ID
+        known = self.cluster.topic(topic)
+        return NO_ID if known is None else known.id
 
     def _append(self, decision: Decision[Any]) -> None:
         first_offset = len(self.log)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runnel.coordinator.contract import Decision
+from runnel.coordinator.contract import Decision, Timer
 from runnel.coordinator.group.consumer.cluster import metadata_hash
 from runnel.coordinator.group.consumer.draft import Draft
 from runnel.coordinator.group.consumer.group import ConsumerGroup
@@ -23,7 +23,8 @@ class MembersRemoved:
     """Written: members are gone from their group."""
 
     group_id: str
-    member_ids: tuple[str, ...]
+    timers: tuple[Timer, ...]
+    """By which it is tried again if it could not be written."""
 
 
 def stay_away(
@@ -40,15 +41,15 @@ def left(request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatRespon
     return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
 
-def remove_members(draft: Draft, member_ids: Collection[str], decision: Decision[Any]) -> None:
-    """Take members out of a group, which begins a new epoch without them."""
-    for member_id in member_ids:
+def remove_members(draft: Draft, timers: Collection[Timer], decision: Decision[Any]) -> None:
+    """Take the members that these timers are of out of a group, which begins a new epoch without them."""
+    for member_id in [timer.part for timer in timers]:
         draft.remove(member_id)
         cancel_timers(draft.group, member_id, decision)
     present = metadata_hash(draft.subscribed_topics())
     draft.write(epoch_record(draft.group.id, draft.group.epoch + 1, present))
     decision.records += draft.records
-    decision.then = MembersRemoved(draft.group.id, tuple(member_ids))
+    decision.then = MembersRemoved(draft.group.id, tuple(timers))
 
 
 def cancel_timers(group: ConsumerGroup, member_id: str, decision: Decision[Any]) -> None:
@@ -64,6 +65,6 @@ def members_removed(
     """If the log would not take the end of members, it is offered again: nobody else may have their work."""
     decision = Decision[None]()
     if error is not None and group is not None:
-        for member_id in then.member_ids:
-            decision.set_timer(group.session_timer(member_id), WRITE_RETRY_MS)
+        for timer in then.timers:
+            decision.set_timer(timer, WRITE_RETRY_MS)
     return decision

@@ -117,7 +117,8 @@ class ConsumerGroups:
         answers, gone = leaving(group, request)
         decision = Decision[LeaveGroupResponse](LeaveGroupResponse(members=answers))
         if gone:
-            remove_members(Draft(group.copy(), self.cluster, now), gone, decision)
+            timers = [group.session_timer(member_id) for member_id in gone]
+            remove_members(Draft(group.copy(), self.cluster, now), timers, decision)
         return decision
 
     def get(self, group_id: str) -> ConsumerGroup:
@@ -160,7 +161,7 @@ class ConsumerGroups:
             return decision
         is_late = timer.kind != "revocation" or member.state is MemberState.UNREVOKED_PARTITIONS
         if is_late:
-            self._remove(group, timer.part, settings, now, decision)
+            self._remove(group, timer, settings, now, decision)
         return decision
 
     def _make_way(
@@ -208,20 +209,21 @@ class ConsumerGroups:
         if request.member_epoch == AWAY_EPOCH:
             stay_away(group, member, decision)
         else:
-            self._remove(group, member.id, settings, now, decision)
+            self._remove(group, group.session_timer(member.id), settings, now, decision)
             decision.reply = left(request)
 
     def _remove(
         self,
         group: ConsumerGroup,
-        member_id: str,
+        timer: Timer,
         settings: GroupSettings,
         now: Moment,
         decision: Decision[Any],
     ) -> None:
+        """Take the member that a timer is of out of its group; that timer tries again if it must."""
         draft = Draft(group.copy(), self.cluster, now)
-        if can_downgrade(group, member_id, settings, is_replaced=False):
-            draft.group.remove(member_id)
-            downgrade(group, draft, member_id, now, decision)
+        if can_downgrade(group, timer.part, settings, is_replaced=False):
+            draft.group.remove(timer.part)
+            downgrade(group, draft, timer, now, decision)
         else:
-            remove_members(draft, [member_id], decision)
+            remove_members(draft, [timer], decision)

@@ -10,7 +10,7 @@ again, whose generation goes on from the epoch, and join again to elect a leader
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.contract import Decision, Moment, Timer
 from runnel.coordinator.group.consumer.cluster import Cluster, Partition, Partitions
 from runnel.coordinator.group.consumer.depart import cancel_timers
 from runnel.coordinator.group.consumer.draft import Draft
@@ -52,8 +52,8 @@ class Downgraded:
     group_id: str
     former: ConsumerGroup
     protocols: dict[str, Protocols]
-    leaving_id: str | None
-    """Who went; without one, somebody took its place and nobody has to join again."""
+    retry: Timer | None
+    """A timer of the member that goes. Without one, another took its place and nobody has to join again."""
 
 
 def upgrade(classic: Group, draft: Draft, settings: GroupSettings, decision: Decision[Any]) -> None:
@@ -115,7 +115,7 @@ def can_downgrade(
 
 
 def downgrade(
-    group: ConsumerGroup, draft: Draft, leaving_id: str | None, now: Moment, decision: Decision[Any]
+    group: ConsumerGroup, draft: Draft, retry: Timer | None, now: Moment, decision: Decision[Any]
 ) -> None:
     """Make a classic group of the draft, all of whose members are classic ones.
 
@@ -134,7 +134,7 @@ def downgrade(
     decision.records.append(
         stable_record(classic, classic.leader, classic.members.values(), assignments, now.wall_ms)
     )
-    decision.then = Downgraded(group.id, group, faces, leaving_id)
+    decision.then = Downgraded(group.id, group, faces, retry)
 
 
 def downgraded(
@@ -143,15 +143,15 @@ def downgraded(
     """The log has the classic group: its members have their sessions there, and join again."""
     decision = Decision[None]()
     if error is not None or classic is None:
-        if then.leaving_id is not None:
-            decision.set_timer(then.former.session_timer(then.leaving_id), WRITE_RETRY_MS)
+        if then.retry is not None:
+            decision.set_timer(then.retry, WRITE_RETRY_MS)
         return decision
     for member_id in then.former.members:
         cancel_timers(then.former, member_id, decision)
     for member in classic.members.values():
         classic.set_protocols(member, then.protocols[member.id])
         touch(classic, member, member.session_timeout_ms, now, decision)
-    if then.leaving_id is not None:
+    if then.retry is not None:
         prepare(classic, settings, now, decision)
     return decision
 
