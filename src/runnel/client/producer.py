@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 from runnel.batch.compression import Compression
 from runnel.batch.records import Headers, Record
@@ -69,7 +70,7 @@ class Producer:
         self._sender: asyncio.Task[None] | None = None
         self._failure: ClientError | None = None
 
-    async def __aenter__(self) -> "Producer":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.server.cli import bench, config, consume, demo, group, log, produce, serve, topic, version
+from runnel.server.cli import bench, config, consume, demo, group, log, produce, serve, topic, txn, version
 
 app = typer.Typer(
     name="runnel",
@@ -41,6 +41,7 @@ app.command("produce", rich_help_panel=RECORDS)(produce.produce)
 app.command("consume", rich_help_panel=RECORDS)(consume.consume)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
+app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
 app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)

@@ -1,14 +1,19 @@
 """`runnel consume`: read records to the end, or follow them as they come."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from enum import StrEnum
+from typing import Annotated
 
 import typer
 
 from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap
 
-if TYPE_CHECKING:
-    pass
+
+class Isolation(StrEnum):
+    """Which records of transactions to see."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
 
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.", show_default=False)]
@@ -29,9 +34,13 @@ Partitions = Annotated[
 Group = Annotated[
     str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit.")
 ]
-Committed = Annotated[
-    bool,
-    typer.Option("--committed", help="Leave out records of transactions that are open or were aborted."),
+IsolationOption = Annotated[
+    Isolation,
+    typer.Option(
+        "--isolation",
+        "-i",
+        help="read_committed leaves out records of aborted transactions, and stops at the first open one.",
+    ),
 ]
 Keys = Annotated[bool, typer.Option("--keys", "-k", help="Print keys.")]
 HeadersOption = Annotated[bool, typer.Option("--headers", "-H", help="Print headers.")]
@@ -47,7 +56,7 @@ def consume(
     count_max: CountMax = None,
     partitions: Partitions = None,
     group: Group = None,
-    committed: Committed = False,
+    isolation: IsolationOption = Isolation.READ_UNCOMMITTED,
     keys: Keys = False,
     headers: HeadersOption = False,
     times: Times = False,
@@ -62,6 +71,8 @@ def consume(
     Example: runnel consume orders --follow --json
 
     Example: runnel consume orders --group billing --max 100
+
+    Example: runnel consume orders --isolation read_committed
     """
     from runnel.server.cli.options import parse_partitions
     from runnel.server.cli.reading import LineWriter, Wanted, read
@@ -76,7 +87,7 @@ def consume(
         count_max=count_max,
         partitions=None if partitions is None else parse_partitions(partitions),
         group=group,
-        committed_only=committed,
+        committed_only=isolation is Isolation.READ_COMMITTED,
     )
     writer = LineWriter(sys.stdout.buffer, as_json, keys, headers, times, offsets)
     try:

@@ -8,6 +8,7 @@ from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Yes
 
 if TYPE_CHECKING:
     from runnel.client.cluster import Cluster
+    from runnel.client.groups import GroupMember
     from runnel.model.ids import TopicPartition
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ Topics = Annotated[
 
 @app.command("list")
 def list_groups(as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """List the groups.
+    """List the groups, of the classic and of the newer consumer protocol.
 
     Example: runnel group list
     """
@@ -48,7 +49,9 @@ def list_groups(as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT)
 
 @app.command()
 def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """Show who is in a group, which partitions each reads, and how far behind it is.
+    """Show who is in a group, which partitions each reads and shall read, and how far behind it is.
+
+    Groups of the classic and of the newer consumer protocol look alike; only the latter have epochs.
 
     Example: runnel group describe billing
     """
@@ -62,13 +65,20 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
     print_facts(
         {
             "group": view["group"],
+            "type": view["type"],
             "state": view["state"],
             "coordinator": f"broker {view['coordinator']}",
             "assignor": view["assignor"] or "-",
+            **_epoch_facts(view),
             "members": len(view["members"]),
             "lag": view["lag"],
         }
     )
+    if view["members"]:
+        print()
+        _print_members(view["members"])
+    if view["partitions"]:
+        print()
     print_table(
         ["topic", "partition", "committed", "end", "lag", "member", "client", "host"],
         [
@@ -83,6 +93,41 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
                 row["host"],
             )
             for row in view["partitions"]
+        ],
+    )
+
+
+def _epoch_facts(view: dict[str, Any]) -> dict[str, object]:
+    """The epochs of a group that has them: those of the newer protocol."""
+    if view["epoch"] is None:
+        return {}
+    return {"epoch": view["epoch"], "target epoch": view["target_epoch"]}
+
+
+def _print_members(members: list[dict[str, Any]]) -> None:
+    from runnel.server.cli.output import print_table
+
+    def text(names: list[dict[str, Any]]) -> str:
+        from runnel.model.ids import TopicPartition
+        from runnel.server.cli.partitions import partitions_text
+
+        return partitions_text(TopicPartition(name["topic"], name["partition"]) for name in names) or "-"
+
+    print_table(
+        ["member", "type", "client", "host", "instance", "rack", "epoch", "partitions", "target"],
+        [
+            (
+                row["member"],
+                row["type"],
+                row["client"],
+                row["host"],
+                row["instance"],
+                row["rack"],
+                row["epoch"],
+                text(row["partitions"]),
+                text(row["target_partitions"]),
+            )
+            for row in members
         ],
     )
 
@@ -115,21 +160,32 @@ async def _describe(cluster: "Cluster", group_id: str) -> dict[str, Any]:
         )
     return {
         "group": view.group_id,
+        "type": view.kind,
         "state": view.state,
         "coordinator": view.coordinator,
         "assignor": view.assignor,
+        "epoch": view.epoch,
+        "target_epoch": view.target_epoch,
         "lag": sum(row["lag"] or 0 for row in rows),
-        "members": [
-            {
-                "member": member.member_id,
-                "client": member.client_id,
-                "host": member.client_host,
-                "instance": member.instance_id,
-                "partitions": [str(partition) for partition in member.partitions],
-            }
-            for member in view.members
-        ],
+        "members": [_member_row(member) for member in view.members],
         "partitions": rows,
+    }
+
+
+def _member_row(member: "GroupMember") -> dict[str, Any]:
+    def rows(partitions: "list[TopicPartition]") -> list[dict[str, Any]]:
+        return [{"topic": name.topic, "partition": name.partition} for name in partitions]
+
+    return {
+        "member": member.member_id,
+        "type": member.kind,
+        "client": member.client_id,
+        "host": member.client_host,
+        "instance": member.instance_id,
+        "rack": member.rack,
+        "epoch": member.epoch,
+        "partitions": rows(member.partitions),
+        "target_partitions": rows(member.target),
     }
 
 

@@ -26,7 +26,8 @@ def dump(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A segment (.log), a producer snapshot, a partition's folder, or a data folder.",
+            help="A segment (.log), a producer snapshot, a transaction index, a partition's folder, or a data"
+            " folder.",
             show_default=False,
         ),
     ],
@@ -44,18 +45,23 @@ def dump(
     """
     from pathlib import Path
 
-    from runnel.disk.dump import ProblemRow, dump
+    from runnel.disk.dump import BatchRow, ProblemRow, RecordRow, dump
     from runnel.disk.os_files import OsFiles
     from runnel.server.cli.output import CannotDo, complain
 
     problems = segments = 0
+    is_marker = False
     try:
         _check_kept(Path(path))
         for row in dump(OsFiles(), path.rstrip("/") or "/", with_records=records):
             is_problem = isinstance(row, ProblemRow)
             problems += is_problem
             segments += type(row).__name__ == "SegmentRow"
-            if is_problem or not problems_only:
+            if isinstance(row, BatchRow):
+                is_marker = row.marker is not None
+            # What a marker says stands in its batch's line already; its record is a few bytes of binary.
+            is_told = is_marker and isinstance(row, RecordRow) and not as_json
+            if is_problem or not (problems_only or is_told):
                 print(_json(row) if as_json else _text(row))
     except PermissionError as error:
         raise CannotDo(f"cannot read {error.filename}: {error.strerror}") from error
@@ -68,13 +74,14 @@ def dump(
 
 def _check_kept(path: "Path") -> None:
     """Refuse what no broker keeps: silence about it would look as if all were well."""
-    from runnel.log.names import LOG, SNAPSHOT, partition_of
+    from runnel.log.names import ABORTED, LOG, SNAPSHOT, partition_of
     from runnel.server.cli.output import CannotDo
 
     if not path.exists():
         raise CannotDo(f"there is no file or folder {path}")
-    if path.is_file() and path.suffix not in (LOG, SNAPSHOT):
-        raise CannotDo(f"{path} is neither a segment ({LOG}) nor a producer snapshot ({SNAPSHOT})")
+    if path.is_file() and path.suffix not in (LOG, SNAPSHOT, ABORTED):
+        kinds = f"a segment ({LOG}), a producer snapshot ({SNAPSHOT}) nor a transaction index ({ABORTED})"
+        raise CannotDo(f"{path} is neither {kinds}")
     if path.is_dir() and partition_of(path.resolve().name) is None:
         names = [file.name for file in path.iterdir()]
         if not any(name.endswith((LOG, SNAPSHOT)) or partition_of(name) for name in names):
@@ -82,7 +89,15 @@ def _check_kept(path: "Path") -> None:
 
 
 def _text(row: "Row") -> str:
-    from runnel.disk.dump import BatchRow, IndexRow, ProblemRow, ProducerRow, RecordRow, SegmentRow
+    from runnel.disk.dump import (
+        AbortedRow,
+        BatchRow,
+        IndexRow,
+        ProblemRow,
+        ProducerRow,
+        RecordRow,
+        SegmentRow,
+    )
     from runnel.server.cli.output import size_text, time_text
     from runnel.server.cli.records import headers_text
 
@@ -98,6 +113,9 @@ def _text(row: "Row") -> str:
             return f"    {row.offset}  {time_text(row.timestamp_ms) or '-'}  {key}  {value}{headers}"
         case IndexRow():
             return f"  {row.path}  {row.entries} entries"
+        case AbortedRow():
+            stretch = f"offsets {row.first_offset}-{row.last_offset}"
+            return f"    aborted: producer {row.producer_id}  {stretch}  stable to {row.last_stable_offset}"
         case ProducerRow():
             return f"  {row.path}  {row.producer}"
         case ProblemRow():
@@ -121,7 +139,10 @@ def _batch_facts(row: "BatchRow") -> Iterator[str]:
     if header.is_transactional:
         yield "transactional"
     if row.marker is not None:
-        yield "commit" if row.marker.committed else "abort"
+        end = "commit" if row.marker.committed else "abort"
+        yield f"{end} marker of coordinator epoch {row.marker.coordinator_epoch}"
+    elif header.is_control:
+        yield "control"
     yield "crc ok" if row.crc_is_valid else "CRC WRONG"
 
 

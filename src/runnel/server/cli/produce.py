@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from runnel.server.cli.records import Outgoing
 
 
+LINGER_MS = 5
+
+
 class Compression(StrEnum):
     """How records are packed."""
 
@@ -54,6 +57,14 @@ AcksOption = Annotated[Acks, typer.Option(help="Wait for all replicas, the leade
 AsJson = Annotated[
     bool, typer.Option("--json", help="Each line is a JSON object, as `runnel consume --json` prints.")
 ]
+TransactionalId = Annotated[
+    str | None,
+    typer.Option(
+        "--transactional-id",
+        metavar="ID",
+        help="Send all in one transaction of this id: committed at the end, aborted if anything goes wrong.",
+    ),
+]
 Show = Annotated[bool, typer.Option("--show-offsets", help="Print where each record went.")]
 
 
@@ -66,6 +77,7 @@ def produce(
     partition: Partition = None,
     compression: CompressionOption = Compression.NONE,
     acks: AcksOption = Acks.ALL,
+    transactional_id: TransactionalId = None,
     as_json: AsJson = False,
     show: Show = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
@@ -77,11 +89,15 @@ def produce(
     Example: seq 1000 | runnel produce numbers --compression zstd
 
     Example: runnel consume orders --json | runnel produce copy --json
+
+    Example: runnel produce orders --transactional-id nightly-import < orders.txt
     """
     from runnel.server.cli.output import note
     from runnel.server.cli.records import from_json, from_line, parse_headers
     from runnel.server.cli.session import with_cluster
 
+    if transactional_id is not None and acks is not Acks.ALL:
+        raise typer.BadParameter("a transaction needs --acks all")
     separator = None if key_separator is None else key_separator.encode()
     common_headers = parse_headers(headers)
 
@@ -96,13 +112,45 @@ def produce(
             yield record
 
     async def work(cluster: "Cluster") -> int:
-        from runnel.client.producer import Producer
-
-        async with Producer(cluster, acks=acks.value, compression=compression.value, linger_ms=5) as producer:
-            return await _send(producer, topic, outgoing(), show)
+        if transactional_id is not None:
+            return await _transact(cluster, transactional_id, compression.value, topic, outgoing(), show)
+        return await _deliver(cluster, acks.value, compression.value, topic, outgoing(), show)
 
     count = with_cluster(bootstrap, work)
     note(f"sent {count} record{'s' * (count != 1)} to {topic}")
+
+
+async def _deliver(
+    cluster: "Cluster",
+    acks: str,
+    compression: str,
+    topic: str,
+    records: "AsyncIterable[Outgoing]",
+    show: bool,
+) -> int:
+    from runnel.client.producer import Producer
+
+    async with Producer(cluster, acks=acks, compression=compression, linger_ms=LINGER_MS) as producer:
+        return await _send(producer, topic, records, show)
+
+
+async def _transact(
+    cluster: "Cluster",
+    transactional_id: str,
+    compression: str,
+    topic: str,
+    records: "AsyncIterable[Outgoing]",
+    show: bool,
+) -> int:
+    from runnel.client.transactional import TransactionalProducer
+
+    async with (
+        TransactionalProducer(
+            cluster, transactional_id, compression=compression, linger_ms=LINGER_MS
+        ) as producer,
+        producer.transaction(),
+    ):
+        return await _send(producer, topic, records, show)
 
 
 class _Deliveries:

@@ -84,7 +84,7 @@ async def read(cluster: Cluster, wanted: Wanted, writer: LineWriter) -> int:
     if wanted.group is not None:
         return await _read_in_group(cluster, wanted, wanted.group, writer)
     partitions = await _partitions(cluster, wanted)
-    positions = await _start(cluster, partitions, wanted.start or "earliest")
+    positions = await _start(cluster, partitions, wanted)
     count = 0
     async with Reader(cluster, isolation=wanted.isolation) as reader:
         await reader.assign(positions)
@@ -121,16 +121,20 @@ async def _partitions(cluster: Cluster, wanted: Wanted) -> list[TopicPartition]:
     return chosen
 
 
-async def _start(cluster: Cluster, partitions: list[TopicPartition], place: str) -> dict[TopicPartition, int]:
+async def _start(
+    cluster: Cluster, partitions: list[TopicPartition], wanted: Wanted
+) -> dict[TopicPartition, int]:
+    place = wanted.start or "earliest"
     if place == "earliest":
         return await start_offsets(cluster, partitions)
     if place == "latest":
-        return await end_offsets(cluster, partitions)
+        return await end_offsets(cluster, partitions, isolation=wanted.isolation)
     number = _number(place)
     if number is None:
         moment_ms = parse_moment_ms(place, time.time_ns() // 1_000_000)
         return await offsets_since(cluster, partitions, moment_ms)
-    starts, ends = await start_offsets(cluster, partitions), await end_offsets(cluster, partitions)
+    starts = await start_offsets(cluster, partitions)
+    ends = await end_offsets(cluster, partitions, isolation=wanted.isolation)
     if number < 0:
         return {partition: max(ends[partition] + number, starts[partition]) for partition in partitions}
     # An offset that one partition has and another has not yet: each as near as it goes.
