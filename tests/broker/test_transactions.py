@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from runnel.controller.values import TRANSACTION_STATE
+from runnel.controller.values import CONSUMER_OFFSETS, TRANSACTION_STATE
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -150,7 +150,11 @@ def test_the_state_topic_is_made_when_it_is_first_needed(tmp_path: Path) -> None
             assert len(topic.partitions) == 3
             log = world.broker.partitions[TopicPartition(TRANSACTION_STATE, 0)].log
             assert log.config.cleanup_compact and not log.config.cleanup_delete
-            assert (await init(client)).error_code == NONE
+            who = await begin(client)
+            # So is the topic of the groups, if a transaction is the first to need it.
+            assert CONSUMER_OFFSETS not in world.broker.metadata.image.topics
+            assert (await client.ask(AddOffsetsToTxnRequest("x", *who, "g"), 4)).error_code == NONE
+            assert (await describe(client, "x")).topics[0].topic == CONSUMER_OFFSETS
 
     asyncio.run(run())
 

@@ -3,8 +3,10 @@
 from typing import Any
 
 from runnel.broker.context import Context
+from runnel.broker.deferred import settled
 from runnel.broker.handlers import handles
 from runnel.broker.shards import gather
+from runnel.broker.topic_creation import ensure_internal_topic
 from runnel.broker.transactions import told_as
 from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -20,11 +22,25 @@ def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
 
     v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE
     """
+    if CONSUMER_OFFSETS not in ctx.broker.metadata.image.topics:
+        return _add_to_new_topic(request, ctx)
+    return _add(request, ctx)
+
+
+async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
+    # Nobody has looked for the group's coordinator yet: clients do that only after this.
+    try:
+        await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
+    except Refusal as refusal:
+        return AddOffsetsToTxnResponse(error_code=refusal.code)
+    return await settled(_add(request, ctx))
+
+
+def _add(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
     try:
         index = ctx.broker.groups.partition_of(request.group_id)
-    except Refusal:
-        # Clients look for the coordinator of transactions again, and find the group's on the way.
-        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE.code)
+    except Refusal as refusal:
+        return AddOffsetsToTxnResponse(error_code=refusal.code)
     partition = TopicPartition(CONSUMER_OFFSETS, index)
     added = ctx.broker.transactions.add(
         request.transactional_id, request.producer_id, request.producer_epoch, [partition]
