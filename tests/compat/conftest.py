@@ -14,7 +14,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.broker_process import BrokerProcess
 
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "num.partitions": "4",
+    # Members of the newer protocol learn with a heartbeat what changed: often, for the sake of quick tests.
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.consumer.assignment.interval.ms": "0",
+}
 
 Named = Callable[..., str]
 
