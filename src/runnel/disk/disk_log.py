@@ -102,7 +102,7 @@ class DiskLog(AppendLog):
                 producer.producer_id,
                 producer.epoch,
                 producer.last_sequence,
-                producer.last_seen_ms,
+                producer.last_timestamp,
                 producer.coordinator_epoch,
                 producer.transaction_start_offset,
             )

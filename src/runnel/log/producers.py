@@ -59,6 +59,12 @@ class Producer:
         return self.batches[-1].last_sequence if self.batches else -1
 
     @property
+    def last_timestamp(self) -> int:
+        """The time of what this producer wrote last; markers come with the time at which they are written."""
+        is_data = self.coordinator_epoch == NO_EPOCH or self.transaction_start_offset != NO_OFFSET
+        return self.batches[-1].max_timestamp if self.batches and is_data else self.last_seen_ms
+
+    @property
     def last_offset(self) -> int:
         """Offset of the newest record that this producer wrote, or -1."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
