@@ -1,0 +1,239 @@
+"""Batches that begin a transaction wait for the coordinator's word, and nothing overtakes or misuses it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runnel.broker.deferred import Deferred
+from runnel.messages.api_versions import ApiVersionsRequest
+from runnel.messages.delete_topics import DeleteTopicsRequest
+from runnel.model.errors import ErrorCode, Refused
+from runnel.model.ids import TopicPartition
+from tests.broker.requests import batch, fetch_from, only, produce_to, values
+from tests.broker.world import BrokerWorld, Client
+
+NAME = TopicPartition("t", 0)
+WHO = (5, 0)
+
+
+class Coordinator:
+    """Answers when and what the test says; without a word prepared, the question stays open."""
+
+    def __init__(self) -> None:
+        self.words: list[Any] = []
+        self.open: list[Deferred] = []
+        self.asked: list[tuple[str, int, int, bool]] = []
+
+    def verify(
+        self, name: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition], adds: bool
+    ) -> Any:
+        self.asked.append((name, producer_id, epoch, adds))
+        if not self.words:
+            self.open.append(Deferred())
+            return self.open[-1]
+        word = self.words.pop(0)
+        if isinstance(word, Exception):
+            raise word
+        return dict.fromkeys(partitions, word)
+
+    def answer(self, word: ErrorCode = ErrorCode.NONE) -> None:
+        self.open.pop(0).complete({NAME: word})
+
+
+Scenario = Callable[[BrokerWorld, Client, Coordinator], Awaitable[None]]
+
+
+def play(folder: Path, scenario: Scenario, **settings: str) -> None:
+    async def run() -> None:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        async with BrokerWorld(folder, named) as world:
+            await world.create("t")
+            coordinator = Coordinator()
+            real, world.broker.transactions = world.broker.transactions, coordinator  # type: ignore[assignment]
+            try:
+                await scenario(world, await world.connect(), coordinator)
+            finally:
+                world.broker.transactions = real
+
+    asyncio.run(run())
+
+
+def first_batch(value: bytes = b"v", sequence: int = 0, who: tuple[int, int] = WHO) -> Any:
+    records = batch(
+        value, producer_id=who[0], producer_epoch=who[1], base_sequence=sequence, transactional=True
+    )
+    return produce_to("t", (0, records), transactional_id="x")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def end_offset(world: BrokerWorld) -> int:
+    return world.broker.partition("t", 0).log.end_offset
+
+
+def test_the_line_waits_and_the_records_are_kept(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        client.send(first_batch(b"a" * 1000), 12)
+        client.send(first_batch(b"b", sequence=1), 12)
+        client.send(ApiVersionsRequest("test", "1"), 3)
+        await until(lambda: bool(coordinator.open))
+        other = await world.connect()
+        for _ in range(5):
+            # The memory that the request came in is used again.
+            await other.ask(produce_to("t", (0, batch(b"x" * 1000))), 9)
+        assert end_offset(world) == 5 and len(coordinator.asked) == 1
+        coordinator.answer()
+        assert only(await client.receive()).base_offset == 5
+        assert only(await client.receive()).base_offset == 6
+        assert (await client.receive()).error_code == 0
+        assert coordinator.asked == [("x", *WHO, True)]
+        seen = only(await other.ask(fetch_from("t", (0, 5)), 11))
+        assert values(seen.records) == [b"a" * 1000, b"b"]
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_a_word_about_a_transaction_that_has_ended_begins_none(tmp_path: Path, is_commit: bool) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        client.send(first_batch(b"late"), 11)
+        await until(lambda: len(coordinator.open) == 1)
+        partition = world.broker.partition("t", 0)
+        partition.append_marker(*WHO, 0, is_commit, 0, 1)
+        # The next transaction of this producer asks before the first answer has come.
+        other = await world.connect()
+        other.send(first_batch(b"next"), 11)
+        await until(lambda: len(coordinator.open) == 2)
+        coordinator.answer()
+        assert only(await client.receive()).error_code == ErrorCode.INVALID_TXN_STATE.code
+        assert end_offset(world) == 1 and partition.last_stable_offset == 1
+        coordinator.answer()
+        assert only(await other.receive()).base_offset == 1
+        assert partition.last_stable_offset == 1
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("version", [11, 12])
+def test_a_later_batch_does_not_overtake_an_earlier_one(tmp_path: Path, version: int) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        other = await world.connect()
+        client.send(first_batch(b"0"), version)
+        await until(lambda: len(coordinator.open) == 1)
+        other.send(first_batch(b"1", sequence=1), version)
+        await until(lambda: len(coordinator.open) == 2)
+        coordinator.open.reverse()
+        coordinator.answer()
+        assert only(await other.receive()).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.code
+        coordinator.answer()
+        assert only(await client.receive()).base_offset == 0
+        # It has begun now, and nobody is asked any more.
+        assert only(await other.ask(first_batch(b"1", sequence=1), version)).base_offset == 1
+        assert len(coordinator.asked) == 2
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("version", "taken"), [(11, True), (12, False)])
+def test_where_nothing_is_known_of_a_producer(tmp_path: Path, version: int, taken: bool) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        coordinator.words = [ErrorCode.NONE]
+        reply = only(await client.ask(first_batch(sequence=7), version))
+        assert reply.error_code == (0 if taken else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.code)
+
+    play(tmp_path, scenario)
+
+
+_RETRIED = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+SEEN = [
+    *((version, error, ErrorCode.NOT_ENOUGH_REPLICAS) for version in (10, 11, 12) for error in _RETRIED),
+    (10, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (11, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+    (10, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.INVALID_TXN_STATE),
+    (11, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    (12, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+    (10, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (12, ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+    (12, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+]
+
+
+def test_refusals_as_each_version_knows_them(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        for version, word, expected in SEEN:
+            coordinator.words = [word]
+            reply = only(await client.ask(first_batch(), version))
+            assert reply.error_code == expected.code, (version, word)
+        for failure, expected in (
+            (Refused(ErrorCode.NOT_COORDINATOR, "it moved"), ErrorCode.NOT_ENOUGH_REPLICAS),
+            (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        ):
+            coordinator.words = [failure]
+            assert only(await client.ask(first_batch(), 12)).error_code == expected.code
+        assert end_offset(world) == 0
+
+    play(tmp_path, scenario)
+
+
+def test_the_end_of_the_last_transaction_is_waited_for(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        busy = ErrorCode.CONCURRENT_TRANSACTIONS
+        coordinator.words = [busy, busy, ErrorCode.NONE]
+        assert only(await client.ask(first_batch(), 12)).base_offset == 0
+        assert len(coordinator.asked) == 3
+        coordinator.words = [busy] * 100
+        reply = only(await client.ask(first_batch(who=(6, 0)), 12))
+        assert reply.error_code == busy.code and 1 < len(coordinator.asked) < 20
+
+    play(tmp_path, scenario)
+
+
+def test_asking_can_be_switched_off_for_older_producers(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        assert only(await client.ask(first_batch(), 11)).base_offset == 0
+        coordinator.words = [ErrorCode.INVALID_TXN_STATE]
+        reply = only(await client.ask(first_batch(who=(6, 0)), 12))
+        assert reply.error_code == ErrorCode.INVALID_TXN_STATE.code
+
+    play(tmp_path, scenario, transaction_partition_verification_enable="false")
+
+
+def test_what_makes_no_sense_is_refused_without_asking(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        nameless = first_batch()
+        nameless.transactional_id = None
+        reply = only(await client.ask(nameless, 12))
+        assert reply.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code
+        silent = first_batch()
+        silent.acks = 0
+        silent_client = await world.connect()
+        silent_client.send(silent, 12)
+        assert await silent_client.is_closed()
+        assert coordinator.asked == [] and end_offset(world) == 0
+
+    play(tmp_path, scenario)
+
+
+def test_a_topic_that_goes_away_meanwhile(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        client.send(first_batch(), 12)
+        await until(lambda: bool(coordinator.open))
+        other = await world.connect()
+        await other.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        await world.create("t")
+        coordinator.answer()
+        assert only(await client.receive()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.code
+        assert end_offset(world) == 0
+
+    play(tmp_path, scenario)
