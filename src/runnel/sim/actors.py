@@ -39,9 +39,9 @@ TOPIC = "orders"
 PAUSE_SECONDS = 0.02
 
 
-async def found_topic(life: Life, partitions: int) -> None:
-    """Create the topic that everybody talks about, however often lines break meanwhile."""
-    request = CreateTopicsRequest([CreatableTopic(TOPIC, num_partitions=partitions, replication_factor=1)])
+async def found_topic(life: Life, partitions: int, name: str = TOPIC) -> None:
+    """Create a topic that everybody talks about, however often lines break meanwhile."""
+    request = CreateTopicsRequest([CreatableTopic(name, num_partitions=partitions, replication_factor=1)])
     while True:
         try:
             answer = await (await life.line()).ask(request, CreateTopicsResponse)
@@ -54,11 +54,14 @@ async def found_topic(life: Life, partitions: int) -> None:
 class Actor(ABC):
     """Somebody who talks to the broker in every one of its lives."""
 
+    is_classic = False
+    """Writes transactions as clients did before KIP-890: one epoch for many."""
+
     async def act(self, life: Life) -> None:
         """Talk until the broker dies; a cut line is replaced by a new one."""
         while True:
             try:
-                line = await life.line()
+                line = await life.line(is_classic=self.is_classic)
                 while True:
                     await self.speak(line, life)
                     await asyncio.sleep(life.random.random() * PAUSE_SECONDS)

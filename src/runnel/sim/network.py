@@ -35,9 +35,11 @@ class Line:
         self._last_arrival = 0.0
         self._is_cut = False
 
-    async def open(self) -> "Line":
-        """Agree on versions."""
+    async def open(self, *, is_classic: bool = False) -> "Line":
+        """Agree on versions; a classic client knows of no features."""
         self._conversation.learn(await self.ask(ApiVersionsRequest("sim", "1"), ApiVersionsResponse))
+        if is_classic:
+            self._conversation.features.clear()
         return self
 
     async def ask(self, request: Request, answer: type[Answer]) -> Answer:

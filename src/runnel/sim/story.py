@@ -49,7 +49,7 @@ def tell(seed: int) -> Verdict:
     for _ in range(luck.randint(2, LIVES)):
         death = luck.choice(ways_to_die)
         deaths.append(death)
-        _live_and_die(world, actors, death, luck)
+        live_and_die(world, actors, death, luck)
     world.live(lambda life: _settle(life, actors, history))
     return Verdict(seed, policy, deaths, history.acknowledged, history.reads, history.commits)
 
@@ -68,7 +68,7 @@ def _actors(history: History) -> list[Actor]:
     return [*producers, *readers, Committer("first", history), Committer("second", history), Administrator()]
 
 
-def _live_and_die(world: World, actors: list[Actor], death: str, luck: Random) -> None:
+def live_and_die(world: World, actors: list[Actor], death: str, luck: Random) -> None:
     if death != "stop":
         # Somewhere in the middle of whatever it does, recovery from the last death included.
         world.files.cut_power_at = world.files.operations + luck.randint(1, 2000)
@@ -95,7 +95,7 @@ async def _act(life: Life, actors: list[Actor], seconds: float) -> None:
     deadline = life.loop.time() + seconds
     files = life.world.files
     while life.loop.time() < deadline:
-        _raise_failures(tasks)
+        raise_failures(tasks)
         if files.is_cut:
             raise Death
         await asyncio.sleep(0.002)
@@ -106,7 +106,7 @@ async def _act(life: Life, actors: list[Actor], seconds: float) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _raise_failures(tasks: "list[asyncio.Task[None]]") -> None:
+def raise_failures(tasks: "list[asyncio.Task[None]]") -> None:
     for task in tasks:
         if task.done() and not task.cancelled():
             failure = task.exception()
@@ -122,14 +122,14 @@ async def _settle(life: Life, actors: list[Actor], history: History) -> None:
     before = history.acknowledged, history.reads, history.commits
     deadline = life.loop.time() + SETTLE_SECONDS_MAX
     while any(now <= then for now, then in zip(_counts(history), before, strict=True)):
-        _raise_failures(tasks)
+        raise_failures(tasks)
         if life.loop.time() > deadline:
             raise Anomaly(f"nobody is served any more: {before} became {_counts(history)}")
         await asyncio.sleep(0.05)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    _raise_failures(tasks)
+    raise_failures(tasks)
     for partition in range(PARTITIONS):
         log = await _whole_log(life, partition)
         history.check_log(partition, log)

@@ -24,6 +24,8 @@ UPKEEP_SECONDS = 0.5
 SETTINGS = {
     "num.partitions": "3",
     "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
     "group.initial.rebalance.delay.ms": "0",
     # Segments may not be set smaller than 1 MiB, which is much for a world in memory: they roll by age.
     "log.roll.ms": "300",
@@ -85,9 +87,9 @@ class Life:
                 stack.pop_all()
                 raise
 
-    async def line(self) -> Line:
-        """A new connection to the broker."""
-        return await Line(self.dispatch, self.random).open()
+    async def line(self, *, is_classic: bool = False) -> Line:
+        """A new connection to the broker; a classic client's transactions are those before KIP-890."""
+        return await Line(self.dispatch, self.random).open(is_classic=is_classic)
 
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, entropy = self.clock, SimEntropy(self.random)
