@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from confluent_kafka import Consumer
 
 
 @pytest.fixture
@@ -92,3 +93,44 @@ def test_what_cannot_be_done(run, group):
         assert outcome.code == code, arguments
         assert expected in outcome.err
         assert outcome.err.startswith("error: ") and outcome.err.count("\n") == 1, outcome.err
+
+
+def test_groups_of_both_protocols_are_shown_alike(run, name):
+    run.ok("topic", "create", name, "--partitions", "3")
+    run.ok("produce", name, "-K", ":", stdin="".join(f"{number}:x\n" for number in range(9)))
+    groups = {protocol: f"{name}-{protocol}" for protocol in ("classic", "consumer")}
+    for protocol, group in groups.items():
+        consumer = Consumer(
+            {
+                "bootstrap.servers": run.address,
+                "group.id": group,
+                "group.protocol": protocol,
+                "client.id": "reader",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.subscribe([name])
+        while consumer.poll(0.1) is None:
+            pass
+        consumer.commit(asynchronous=False)
+        view = run.ok("group", "describe", group, "--json").json
+        text = run.ok("group", "describe", group).out
+        consumer.close()
+        partitions = [{"topic": name, "partition": number} for number in range(3)]
+        [member] = view["members"]
+        assert (view["type"], view["state"], member["type"]) == (protocol, "Stable", protocol)
+        assert (member["partitions"], member["target_partitions"]) == (partitions, partitions)
+        assert (member["client"], member["host"]) == ("reader", "127.0.0.1")
+        assert view["lag"] == sum(row["lag"] or 0 for row in view["partitions"])
+        assert {row["member"] for row in view["partitions"]} == {member["member"]}
+        assert f"{name}:0,1,2" in text
+        has_epochs = protocol == "consumer"
+        assert all((view[key] is not None) is has_epochs for key in ("epoch", "target_epoch"))
+        assert member["epoch"] == view["epoch"] == view["target_epoch"]
+        assert ("target epoch" in text) is has_epochs
+    listed = {row["group"]: row["type"] for row in run.ok("group", "list", "--json").json}
+    assert {protocol: listed[group] for protocol, group in groups.items()} == {
+        "classic": "classic",
+        "consumer": "consumer",
+    }
