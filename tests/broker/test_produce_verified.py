@@ -52,7 +52,8 @@ def play(folder: Path, scenario: Scenario, **settings: str) -> None:
         async with BrokerWorld(folder, named) as world:
             await world.create("t")
             coordinator = Coordinator()
-            real, world.broker.transactions = world.broker.transactions, coordinator  # type: ignore[assignment]
+            real = world.broker.transactions
+            world.broker.transactions = coordinator  # type: ignore[assignment]
             try:
                 await scenario(world, await world.connect(), coordinator)
             finally:

@@ -68,11 +68,8 @@ class LogState:
         epochs: Epochs,
         producers: Producers | None,
     ) -> None:
-        self.name = name
-        self.topic_id = topic_id
-        self.config = config
-        self.segments = segments
-        self.epochs = epochs
+        self.name, self.topic_id = name, topic_id
+        self.segments, self.epochs = segments, epochs
         self.log_start_offset = log_start_offset
         self.end_offset = self.written_offset = self.durable_offset = segments.active.next_offset
         self.size_bytes = sum(segment.size_bytes for segment in segments.segments)
@@ -96,8 +93,7 @@ class LogState:
         """May the files be looked at again, and all be well?"""
         self.is_damaged = False
         """Are records unreadable that were durable? Then no file is touched, for a person to look at them."""
-        self._home = home
-        self._producers = producers
+        self._home, self._producers = home, producers
         """None while nobody has asked since a clean start."""
         self._limits = limits_of_empty(0)
         """What the next batch may not exceed if it is to join the same segment as the last one."""
