@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runnel.batch.records import iterate_records
 from runnel.controller.values import CONSUMER_OFFSETS, TRANSACTION_STATE
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from runnel.messages.add_partitions_to_txn import (
@@ -205,6 +206,21 @@ def test_transactions_are_listed_by_state_producer_age_and_pattern(tmp_path: Pat
     play(tmp_path, scenario)
 
 
+def formats(world: BrokerWorld) -> set[int]:
+    """The versions of all records in the log of transactions."""
+    logs = [
+        partition.log
+        for name, partition in world.broker.partitions.items()
+        if name.topic == TRANSACTION_STATE
+    ]
+    return {
+        int.from_bytes(bytes(record.value or b"")[:2])
+        for log in logs
+        for stored in log.batches(0, log.end_offset)
+        for record in iterate_records(stored)
+    }
+
+
 def test_the_level_of_the_protocol_can_be_lowered_and_raised(tmp_path: Path) -> None:
     async def level(client: Client) -> int:
         reply = await client.ask(ApiVersionsRequest("test", "1"), 4)
@@ -220,6 +236,7 @@ def test_the_level_of_the_protocol_can_be_lowered_and_raised(tmp_path: Path) -> 
             assert await level(client) == wanted
         # Who takes an id from an open transaction fences its holder all the same.
         who = await begin(client)
+        assert formats(world) == {0}
         await client.ask(add_request("x", who, 3, AddPartitionsToTxnTopic("t", [0])), 3)
         assert (await init(client)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS.code
         assert await begin(client) == (who[0], 2)
@@ -228,6 +245,11 @@ def test_the_level_of_the_protocol_can_be_lowered_and_raised(tmp_path: Path) -> 
     async def second(world: BrokerWorld, client: Client) -> None:
         assert await level(client) == 0
         assert (await describe(client, "x")).producer_epoch == 2
+
+        update = FeatureUpdateKey("transaction.version", 2, upgrade_type=1)
+        assert (await client.ask(UpdateFeaturesRequest(60_000, [update]), 2)).error_code == NONE
+        await begin(client)
+        assert formats(world) == {0, 1}
 
     play(tmp_path, first)
     play(tmp_path, second)
