@@ -11,7 +11,7 @@ from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import SEQUENCE_MAX, BatchHeader, read_header
 from runnel.batch.records import Record
 from runnel.log.producer_snapshot import decode_producers, encode_producers
-from runnel.log.producers import Producers
+from runnel.log.producers import Guard, Producers
 from runnel.model.errors import Refusal
 
 
@@ -29,6 +29,7 @@ class World:
         self.producers = Producers()
         self.end_offset = 0
         self.written_offset = 0
+        self.guards: dict[int, Guard] = {}
 
     def play(self, line: str) -> str | None:
         verb, *words = line.split()
@@ -82,11 +83,153 @@ class World:
             for p in self.producers
         )
 
-    def stable(self, _) -> str:
-        return str(self.producers.first_open_offset)
+    def stable(self, _, below=None) -> str:
+        if below is None:
+            return str(self.producers.first_open_offset)
+        return str(self.producers.first_unstable_offset(below))
+
+    def aborted(self, _) -> str:
+        entries = self.producers.take_aborted()
+        told = (f"{e.producer_id}:{e.first_offset}-{e.last_offset}<{e.last_stable_offset}" for e in entries)
+        return " ".join(told) or "none"
+
+    def ask(self, _, id=1, epoch=0, seq=0, guard=0, now=0) -> None:
+        self.guards[guard] = self.producers.guard(id, epoch, seq, now)
+
+    def check(self, flags, seq=0, guard=0) -> str:
+        try:
+            self.producers.check_guard(self.guards[guard], seq, needs_start="v2" in flags)
+        except Refusal as refusal:
+            return f"refused {refusal.error.name}"
+        return "admitted"
+
+    def marker(self, _, id=1, epoch=0, version=2) -> str:
+        try:
+            self.producers.check_marker(id, epoch, version)
+        except Refusal as refusal:
+            return f"refused {refusal.error.name}"
+        return "admitted"
 
 
 SCRIPTS = {
+    "a transaction is unstable until its end is committed": """
+        write txn n=2
+        = at 0
+        write id=2 txn
+        = at 2
+        kept
+        end commit
+        = at 3
+        kept
+        stable below=3
+        = 0
+        # The second one is open still.
+        stable below=4
+        = 2
+        end id=2
+        = at 4
+        stable below=4
+        = 2
+        failed
+        stable below=4
+        = 2
+        end id=2
+        = at 4
+        kept
+        stable below=5
+        = None
+    """,
+    "what was aborted is told once it is written": """
+        write txn
+        = at 0
+        write id=2 txn
+        = at 1
+        end
+        = at 2
+        end id=2
+        = at 3
+        aborted
+        = 1:0-2<1 2:1-3<4
+        # An end without a transaction aborts nothing.
+        end
+        = at 4
+        aborted
+        = none
+        write txn seq=1
+        = at 5
+        kept
+        end
+        = at 6
+        failed
+        aborted
+        = none
+        stable
+        = 5
+    """,
+    "a marker of transaction version 2 has a newer epoch, or is the same one again": """
+        write txn epoch=3
+        = at 0
+        marker epoch=3
+        = refused INVALID_PRODUCER_EPOCH
+        marker epoch=3 version=1
+        = admitted
+        marker epoch=4
+        = admitted
+        end epoch=4 commit
+        = at 1
+        marker epoch=4
+        = admitted
+        marker epoch=3
+        = refused INVALID_PRODUCER_EPOCH
+        marker id=9 epoch=0
+        = admitted
+        write txn epoch=4
+        = at 2
+        marker epoch=4
+        = refused INVALID_PRODUCER_EPOCH
+    """,
+    "a guard stands until a transaction begins or ends": """
+        ask guard=1
+        check guard=1
+        = admitted
+        end commit
+        = at 0
+        check guard=1
+        = refused INVALID_TXN_STATE
+        ask guard=2
+        check guard=1
+        = refused INVALID_TXN_STATE
+        check guard=2
+        = admitted
+        write txn
+        = at 1
+        check guard=2
+        = refused INVALID_TXN_STATE
+    """,
+    "the first batch that was asked about is written first": """
+        ask seq=1
+        ask seq=0
+        check seq=1
+        = refused OUT_OF_ORDER_SEQUENCE_NUMBER
+        check seq=0
+        = admitted
+        ask epoch=1 seq=4
+        check seq=4
+        = admitted
+        check v2 seq=4
+        = refused OUT_OF_ORDER_SEQUENCE_NUMBER
+    """,
+    "a guard that nobody comes back to expires": """
+        ask
+        expire now=99
+        = 0 gone
+        check
+        = admitted
+        expire now=100
+        = 0 gone
+        check
+        = refused INVALID_TXN_STATE
+    """,
     "a retry is answered with the first time's offset": """
         write seq=0 n=3
         = at 0

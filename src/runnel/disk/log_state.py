@@ -201,7 +201,7 @@ class LogState:
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have not been heard of for long."""
-        if self._producers is not None and len(self._producers):
+        if self._producers is not None:
             self._producers.expire(now_ms, self.config.producer_id_expiration_ms)
 
     def _look_at_the_tail(self) -> None:

@@ -270,6 +270,8 @@ class Producers:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers not seen for so long, except within a transaction; how many went."""
+        if not self._by_id and not self._guards:
+            return 0
         seen_min_ms = now_ms - expiration_ms
         gone = [
             producer.producer_id
