@@ -5,6 +5,7 @@ begins and ends. It has no index, no snapshot and no memory that could be wrong.
 """
 
 import asyncio
+import errno
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,12 +23,12 @@ from runnel.disk.reading import walk_batches
 from runnel.disk.retention import apply_retention
 from runnel.disk.workers import InlineWorkers
 from runnel.log.names import ABORTED, offset_name
-from runnel.model.errors import StorageFailed
+from runnel.model.errors import Refusal, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
 from tests.disk.test_crash_histories import History, Model
-from tests.disk.world import PARTITION, START_MS, HeldWorkers, Place
+from tests.disk.world import PARTITION, START_MS, HeldWorkers, Place, read_all
 
 PRODUCERS = (7, 8, 9)
 
@@ -318,6 +319,40 @@ def test_no_power_cut_parts_a_segment_from_what_was_aborted_in_it(
             place.files.lose_power(Random(seed))
             _, log = place.open_log(config)
             assert markers_of(log) == abort_markers_in(log), (number, seed)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_ends_that_threads_write_count_when_they_are_written(seed: int) -> None:
+    """Large writes go on behind others, and all of them are undone together when the disk refuses one."""
+    history = TransactionHistory(seed)
+    random, workers = Random(seed), HeldWorkers()
+    place = Place(SimFiles(), write_workers=workers, background_bytes_min=1)
+    _, log = place.open_log(LogConfig(segment_bytes=1500))
+    refused: list[Refusal | None] = []
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "pwritev" and path.endswith(".log") and random.random() < 0.2:
+            raise OSError(errno.ENOSPC, "no space left on device", path)
+
+    place.files.fault = fault
+    staged = Walk()
+    for _ in range(80):
+        if workers.held and random.random() < 0.4:
+            workers.finish_one()
+        else:
+            data, origin = history.some_batch(staged)
+            log.stage(memoryview(data), 0, START_MS, origin)
+            staged.meet(bytes(data))
+            assert log.write_later(refused.append)
+        written = Walk()
+        for batch in read_all(log):
+            written.meet(batch)
+        if log.end_offset == log.written_offset:
+            staged = written
+        assert markers_of(log) == [marker for _, _, marker, committed in written.ended if not committed]
+        high_watermark = log.written_offset
+        assert log.last_stable_offset(high_watermark) == written.last_stable_offset(high_watermark, 0)
+    assert any(refused) and not all(refused)
 
 
 async def play(history: TransactionHistory) -> None:
