@@ -50,12 +50,12 @@ def test_members_join_live_and_leave_in_every_version(tmp_path, version) -> None
     async def scenario(world: BrokerWorld, client: Client) -> None:
         joined = await client.ask(joining("" if version == 0 else "m"), version)
         assert numbers(joined) == [0, 1]
-        assert joined.member_epoch == 1
+        assert joined.member_epoch == 2
         assert joined.heartbeat_interval_ms == 5000
-        again = await client.ask(beating(joined.member_id, 1), version)
-        assert (again.member_epoch, again.assignment) == (1, None)
+        again = await client.ask(beating(joined.member_id, 2), version)
+        assert (again.member_epoch, again.assignment) == (2, None)
         seen = await described(client)
-        assert (seen.group_state, seen.group_epoch, seen.assignment_epoch) == ("Stable", 1, 1)
+        assert (seen.group_state, seen.group_epoch, seen.assignment_epoch) == ("Stable", 2, 2)
         assert seen.members[0].member_id == joined.member_id
         assert seen.members[0].client_host.startswith("/")
         assert [topic.topic_name for topic in seen.members[0].assignment.topic_partitions] == ["t"]
@@ -93,18 +93,18 @@ def test_a_group_outlives_the_broker(tmp_path) -> None:
         assert numbers(await client.ask(joining("a"), 1)) == [0, 1]
         await client.ask(joining("b"), 1)
         topic_id = world.broker.metadata.image.topics["t"].id
-        gave_up = beating("a", 1, topic_partitions=[TopicPartitions(topic_id, [0])])
-        assert (await client.ask(gave_up, 1)).member_epoch == 2
-        assert codes(await client.ask(commit_request({0: 5}, generation=2, member_id="a"), 9)) == [0]
+        gave_up = beating("a", 2, topic_partitions=[TopicPartitions(topic_id, [0])])
+        assert (await client.ask(gave_up, 1)).member_epoch == 3
+        assert codes(await client.ask(commit_request({0: 5}, generation=3, member_id="a"), 9)) == [0]
 
     async def after(world: BrokerWorld, client: Client) -> None:
         seen = await described(client)
-        assert {member.member_id: member.member_epoch for member in seen.members} == {"a": 2, "b": 2}
-        assert numbers(await client.ask(beating("b", 2), 1)) == [1]
-        asked = OffsetFetchRequestGroup("g", "a", 2, [OffsetFetchRequestTopics("t", partition_indexes=[0])])
+        assert {member.member_id: member.member_epoch for member in seen.members} == {"a": 3, "b": 3}
+        assert numbers(await client.ask(beating("b", 3), 1)) == [1]
+        asked = OffsetFetchRequestGroup("g", "a", 3, [OffsetFetchRequestTopics("t", partition_indexes=[0])])
         fetched = (await client.ask(OffsetFetchRequest(groups=[asked]), 9)).groups[0]
         assert fetched.topics[0].partitions[0].committed_offset == 5
-        asked.member_epoch = 1
+        asked.member_epoch = 2
         fetched = (await client.ask(OffsetFetchRequest(groups=[asked]), 9)).groups[0]
         assert fetched.error_code == ErrorCode.STALE_MEMBER_EPOCH.code
 
@@ -131,7 +131,7 @@ def test_patterns_are_strangers_and_cost_no_more_than_their_length(tmp_path) -> 
         wide = joining("w", "w", subscribed_topic_regex="t.*", subscribed_topic_names=None)
         assert len(numbers(await client.ask(wide, 1))) == 3
         await world.create("t3", partitions=1)
-        assert len(numbers(await client.ask(beating("w", 1, "w"), 1))) == 4
+        assert len(numbers(await client.ask(beating("w", 2, "w"), 1))) == 4
 
     play(tmp_path, scenario, group_consumer_assignment_interval_ms="0")
 
@@ -171,7 +171,7 @@ def test_lists_tell_the_kinds_of_groups_apart(tmp_path) -> None:
 def test_a_classic_heartbeat_of_a_stranger_is_refused_in_a_consumer_group(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await client.ask(joining(), 1)
-        reply = await client.ask(HeartbeatRequest("g", 1, "m"), 4)
+        reply = await client.ask(HeartbeatRequest("g", 2, "m"), 4)
         assert reply.error_code == ErrorCode.UNKNOWN_MEMBER_ID.code
 
     play(tmp_path, scenario)

@@ -45,6 +45,7 @@ NEVER_EQUAL = frozenset(
         "total_bytes",
         "usable_bytes",
         "replica_directory_id",
+        "heartbeat_interval_ms",
     )
 )
 

@@ -90,7 +90,7 @@ class GroupShard:
 
     def leave(self, request: LeaveGroupRequest, now: Moment) -> Decision[LeaveGroupResponse]:
         if request.group_id in self.consumers.by_id:
-            return self.consumers.leave(request, now)
+            return self.consumers.leave(request, self.settings, now)
         return leave(self.groups, self.settings, request, now)
 
     def consumer_heartbeat(

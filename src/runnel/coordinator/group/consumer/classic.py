@@ -127,7 +127,7 @@ def beat_as_classic(group: ConsumerGroup, request: HeartbeatRequest) -> Decision
 
 
 def leaving(group: ConsumerGroup, request: LeaveGroupRequest) -> tuple[list[MemberResponse], list[str]]:
-    """Answers to a LeaveGroup, one for each, and the ids of those who go."""
+    """Answers to a LeaveGroup, one for each, and the ids of those who go, whichever protocol they speak."""
     answers: list[MemberResponse] = []
     gone: list[str] = []
     for identity in request.members:
@@ -146,7 +146,7 @@ def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> str:
     if not member_id and identity.group_instance_id is not None:
         # An administrator names the instance only.
         member_id = group.static_members.get(identity.group_instance_id, "")
-    return _classic_member(group, member_id, identity.group_instance_id)[0].id
+    return group.check_member(member_id, identity.group_instance_id).id
 
 
 def _find(draft: Draft, instance_id: str | None, member_id: str, *, is_new: bool) -> ConsumerMember:

@@ -18,7 +18,7 @@ def describe_consumer_group(group: ConsumerGroup, cluster: Cluster, default_assi
         group_id=group.id,
         group_state=group.state.value,
         group_epoch=group.epoch,
-        assignment_epoch=max(group.assignment_epoch, 0),
+        assignment_epoch=group.assignment_epoch,
         assignor_name=preferred_assignor(group) or default_assignor,
         members=[_member(group, member, cluster) for member in group.members.values()],
     )

@@ -19,6 +19,9 @@ from runnel.coordinator.group.consumer.cluster import NOTHING, Partition, Partit
 from runnel.coordinator.group.consumer.member import ConsumerMember
 from runnel.model.errors import ErrorCode, Refused
 
+NEVER_ASSIGNED = 0
+"""The epoch of a target that was never computed."""
+
 
 class ConsumerGroupState(Enum):
     """Where a consumer group stands, in Kafka's words."""
@@ -43,10 +46,11 @@ class ConsumerGroup:
     """Members that share the partitions of their topics, as the coordinator assigns them."""
 
     id: str
-    epoch: int = 0
+    epoch: int = 1
+    """Before anybody wants anything; 0 is what members say to join."""
     metadata_hash: int = 0
     """Of the subscribed topics when the epoch began."""
-    assignment_epoch: int = -1
+    assignment_epoch: int = NEVER_ASSIGNED
     assignment_ms: int = 0
     """When the target was computed; 0 if never."""
     members: dict[str, ConsumerMember] = field(default_factory=dict)

@@ -97,8 +97,8 @@ class ConsumerGroups:
             return decision
         joined(group, member, decision)
         replaced = group.static_members.get(request.group_instance_id or "", member.id)
-        if replaced != member.id and can_downgrade(group, replaced, settings, is_replaced=True):
-            downgrade(group, draft, None, now, decision)
+        if replaced != member.id and can_downgrade(group, {replaced}, settings, is_replaced=True):
+            downgrade(group, draft, [], now, decision)
         else:
             decision.records += draft.records
         return decision
@@ -111,14 +111,16 @@ class ConsumerGroups:
         """Decide on a Heartbeat of a classic member. Raises Refused."""
         return beat_as_classic(self.by_id[request.group_id], request)
 
-    def leave(self, request: LeaveGroupRequest, now: Moment) -> Decision[LeaveGroupResponse]:
-        """Decide on a LeaveGroup of classic members."""
+    def leave(
+        self, request: LeaveGroupRequest, settings: GroupSettings, now: Moment
+    ) -> Decision[LeaveGroupResponse]:
+        """Decide on a LeaveGroup, of classic members or by an administrator."""
         group = self.by_id[request.group_id]
         answers, gone = leaving(group, request)
         decision = Decision[LeaveGroupResponse](LeaveGroupResponse(members=answers))
         if gone:
             timers = [group.session_timer(member_id) for member_id in gone]
-            remove_members(Draft(group.copy(), self.cluster, now), timers, decision)
+            self._remove(group, timers, settings, now, decision)
         return decision
 
     def get(self, group_id: str) -> ConsumerGroup:
@@ -161,7 +163,7 @@ class ConsumerGroups:
             return decision
         is_late = timer.kind != "revocation" or member.state is MemberState.UNREVOKED_PARTITIONS
         if is_late:
-            self._remove(group, timer, settings, now, decision)
+            self._remove(group, [timer], settings, now, decision)
         return decision
 
     def _make_way(
@@ -209,21 +211,23 @@ class ConsumerGroups:
         if request.member_epoch == AWAY_EPOCH:
             stay_away(group, member, decision)
         else:
-            self._remove(group, group.session_timer(member.id), settings, now, decision)
+            self._remove(group, [group.session_timer(member.id)], settings, now, decision)
             decision.reply = left(request)
 
     def _remove(
         self,
         group: ConsumerGroup,
-        timer: Timer,
+        timers: list[Timer],
         settings: GroupSettings,
         now: Moment,
         decision: Decision[Any],
     ) -> None:
-        """Take the member that a timer is of out of its group; that timer tries again if it must."""
+        """Take the members that these timers are of out of their group; the timers try again if they must."""
         draft = Draft(group.copy(), self.cluster, now)
-        if can_downgrade(group, timer.part, settings, is_replaced=False):
-            draft.group.remove(timer.part)
-            downgrade(group, draft, timer, now, decision)
+        gone = {timer.part for timer in timers}
+        if can_downgrade(group, gone, settings, is_replaced=False):
+            for member_id in gone:
+                draft.group.remove(member_id)
+            downgrade(group, draft, timers, now, decision)
         else:
-            remove_members(draft, [timer], decision)
+            remove_members(draft, timers, decision)

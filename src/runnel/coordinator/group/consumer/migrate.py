@@ -7,6 +7,7 @@ Downgrade: the last member of the newer protocol leaves a consumer group. The ot
 again, whose generation goes on from the epoch, and join again to elect a leader.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,8 +53,8 @@ class Downgraded:
     group_id: str
     former: ConsumerGroup
     protocols: dict[str, Protocols]
-    retry: Timer | None
-    """A timer of the member that goes. Without one, another took its place and nobody has to join again."""
+    retry: list[Timer]
+    """Timers of those who go. Without any, another took the place and nobody has to join again."""
 
 
 def upgrade(classic: Group, draft: Draft, settings: GroupSettings, decision: Decision[Any]) -> None:
@@ -99,23 +100,21 @@ def upgraded(then: Upgraded, error: ErrorCode | None) -> Decision[None]:
 
 
 def can_downgrade(
-    group: ConsumerGroup, leaving_id: str, settings: GroupSettings, *, is_replaced: bool
+    group: ConsumerGroup, leaving: Set[str], settings: GroupSettings, *, is_replaced: bool
 ) -> bool:
-    """Is this the last member of the newer protocol, and may the others be a classic group again?"""
-    leaving = group.members.get(leaving_id)
-    others = [member for member in group.members.values() if member.id != leaving_id]
-    size = len(others) + is_replaced
+    """Are these the last members of the newer protocol, and may the others be a classic group again?"""
+    stays = [member for member in group.members.values() if member.id not in leaving]
+    size = len(stays) + is_replaced
     return (
         settings.can_downgrade
-        and leaving is not None
-        and not leaving.is_classic
         and 0 < size <= settings.members_max
-        and all(member.is_classic for member in others)
+        and all(member.is_classic for member in stays)
+        and not all(member.is_classic for member in group.members.values())
     )
 
 
 def downgrade(
-    group: ConsumerGroup, draft: Draft, retry: Timer | None, now: Moment, decision: Decision[Any]
+    group: ConsumerGroup, draft: Draft, retry: list[Timer], now: Moment, decision: Decision[Any]
 ) -> None:
     """Make a classic group of the draft, all of whose members are classic ones.
 
@@ -143,15 +142,15 @@ def downgraded(
     """The log has the classic group: its members have their sessions there, and join again."""
     decision = Decision[None]()
     if error is not None or classic is None:
-        if then.retry is not None:
-            decision.set_timer(then.retry, WRITE_RETRY_MS)
+        for timer in then.retry:
+            decision.set_timer(timer, WRITE_RETRY_MS)
         return decision
     for member_id in then.former.members:
         cancel_timers(then.former, member_id, decision)
     for member in classic.members.values():
         classic.set_protocols(member, then.protocols[member.id])
         touch(classic, member, member.session_timeout_ms, now, decision)
-    if then.retry is not None:
+    if then.retry:
         prepare(classic, settings, now, decision)
     return decision
 

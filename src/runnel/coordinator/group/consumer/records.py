@@ -6,7 +6,7 @@ from typing import Any
 
 from runnel.coordinator.contract import NewRecord
 from runnel.coordinator.group.consumer.cluster import Partition, Partitions
-from runnel.coordinator.group.consumer.group import ConsumerGroup, Resolved
+from runnel.coordinator.group.consumer.group import NEVER_ASSIGNED, ConsumerGroup, Resolved
 from runnel.coordinator.group.consumer.member import LEFT_EPOCH, ClassicFace, ConsumerMember, MemberState
 from runnel.schemas.coordinator import record_types
 from runnel.schemas.group import (
@@ -202,7 +202,7 @@ def _replay_target_epoch(
     key: ConsumerGroupTargetAssignmentMetadataKey,
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
-    group.assignment_epoch = -1 if value is None else value.assignment_epoch
+    group.assignment_epoch = NEVER_ASSIGNED if value is None else value.assignment_epoch
     group.assignment_ms = 0 if value is None else value.assignment_timestamp
 
 

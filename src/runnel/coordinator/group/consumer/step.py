@@ -17,9 +17,7 @@ def say(draft: Draft, former: ConsumerMember, member: ConsumerMember) -> bool:
         draft.put_said(member)
     if member.pattern != former.pattern:
         draft.forget_patterns()
-    # The first member begins the first epoch whatever it wants: epoch 0 is nobody's.
-    is_first = draft.group.epoch == 0
-    return is_first or member.topics != former.topics or (member.pattern or "") != (former.pattern or "")
+    return member.topics != former.topics or (member.pattern or "") != (former.pattern or "")
 
 
 def follow_metadata(draft: Draft, checked_version: int, *, has_changed: bool) -> None:
