@@ -180,6 +180,14 @@ class LogFiles:
             self.files.sync_folder(self.folder)
         segment.aborted_saved = len(aborted)
 
+    def correct_aborted(self, segment: Segment) -> None:
+        """Let the file tell nothing of what was cut off: it is not believed, but people read it."""
+        path = self.path(segment, ABORTED)
+        if segment.aborted is None or not self.files.exists(path):
+            return
+        if not encode_aborted(segment.aborted).startswith(self.files.read(path)):
+            self.save_aborted(segment)
+
     def prepare_indexes(self, segment: Segment, *, sync: bool) -> None:
         """Write the indexes that are in memory under other names. Any thread may, if nothing is appended."""
         self.save_aborted(segment)

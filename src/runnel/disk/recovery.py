@@ -9,6 +9,7 @@ Damage below the recovery point is another matter: there the files are left alon
 """
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 
 from runnel.batch.errors import CorruptBatch
@@ -88,6 +89,8 @@ class Recovery:
         durable_offset = min(self._recovery_point, end_offset)
         committed_offset = durable_offset if self._acks_wait_for_disk else end_offset
         producers, snapshots = load_producers(self._segments, end_offset, now_ms, committed_offset)
+        if self._damage is None:
+            self._correct_aborted()
         unsealed = [
             (segment, snapshots.get(segment.next_offset))
             for segment in self._segments.segments[self._first_unsealed : -1]
@@ -102,6 +105,12 @@ class Recovery:
         if self._has_removed:
             # What came back later would be taken for a part of what is written from now on.
             self._files.sync_folder(self._segments.folder)
+
+    def _correct_aborted(self) -> None:
+        for segment in self._segments.segments[self._first_unsealed :]:
+            # On a full disk it stays as it is until the segment is sealed.
+            with suppress(OSError):
+                self._segments.correct_aborted(segment)
 
     def _tidy(self) -> list[str]:
         """Finish what was decided, remove what was being written or deleted; the names that are left."""

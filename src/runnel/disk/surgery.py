@@ -1,5 +1,6 @@
 """Taking parts out of a log: its oldest segments, or its end."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runnel.disk.atomic import replace_file
@@ -118,6 +119,18 @@ def truncate_to(log: "AppendLog", offset: int) -> None:
     log.segments.open(segment).datasync()
     log.segments.files.sync_folder(log.segments.folder)
     log.was_cut(end_offset)
+    # They cannot come back any more, and neither need be known what was aborted in them.
+    with suppress(OSError):
+        _forget_aborted_behind(log, segment)
+
+
+def _forget_aborted_behind(log: "AppendLog", last: Segment) -> None:
+    files, folder = log.segments.files, log.segments.folder
+    for name in files.names(folder):
+        aborted_offset = offset_of(name, ABORTED)
+        if aborted_offset is not None and aborted_offset > last.base_offset:
+            files.remove(f"{folder}/{name}")
+    log.segments.correct_aborted(last)
 
 
 def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset: int) -> None:
