@@ -1,8 +1,41 @@
-"""Transactions of producers, as transcripts: what is unstable, what was aborted, who may begin and end one."""
+"""Transactions of producers as transcripts: what is unstable, what was aborted, who may begin and end one."""
 
 import pytest
 
-from tests.log.test_producers import talk
+from runnel.log.producers import Guard
+from runnel.model.errors import Refusal
+from tests.log.test_producers import World, talk
+
+
+class TransactionWorld(World):
+    """The same partition, asked about transactions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.guards: dict[int, Guard] = {}
+
+    def aborted(self, _) -> str:
+        entries = self.producers.take_aborted()
+        told = (f"{e.producer_id}:{e.first_offset}-{e.last_offset}<{e.last_stable_offset}" for e in entries)
+        return " ".join(told) or "none"
+
+    def ask(self, _, id=1, epoch=0, seq=0, guard=0, now=0) -> None:
+        self.guards[guard] = self.producers.guard(id, epoch, seq, now)
+
+    def check(self, flags, seq=0, guard=0) -> str:
+        try:
+            self.producers.check_guard(self.guards[guard], seq, needs_start="v2" in flags)
+        except Refusal as refusal:
+            return f"refused {refusal.error.name}"
+        return "admitted"
+
+    def marker(self, _, id=1, epoch=0, version=2) -> str:
+        try:
+            self.producers.check_marker(id, epoch, version)
+        except Refusal as refusal:
+            return f"refused {refusal.error.name}"
+        return "admitted"
+
 
 SCRIPTS = {
     "a transaction is unstable until its end is committed": """
@@ -128,4 +161,4 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_conversation(name):
-    talk(SCRIPTS[name])
+    talk(SCRIPTS[name], TransactionWorld())

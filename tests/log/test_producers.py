@@ -11,7 +11,7 @@ from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import SEQUENCE_MAX, BatchHeader, read_header
 from runnel.batch.records import Record
 from runnel.log.producer_snapshot import decode_producers, encode_producers
-from runnel.log.producers import Guard, Producers
+from runnel.log.producers import Producers
 from runnel.model.errors import Refusal
 
 
@@ -29,7 +29,6 @@ class World:
         self.producers = Producers()
         self.end_offset = 0
         self.written_offset = 0
-        self.guards: dict[int, Guard] = {}
 
     def play(self, line: str) -> str | None:
         verb, *words = line.split()
@@ -87,28 +86,6 @@ class World:
         if below is None:
             return str(self.producers.first_open_offset)
         return str(self.producers.first_unstable_offset(below))
-
-    def aborted(self, _) -> str:
-        entries = self.producers.take_aborted()
-        told = (f"{e.producer_id}:{e.first_offset}-{e.last_offset}<{e.last_stable_offset}" for e in entries)
-        return " ".join(told) or "none"
-
-    def ask(self, _, id=1, epoch=0, seq=0, guard=0, now=0) -> None:
-        self.guards[guard] = self.producers.guard(id, epoch, seq, now)
-
-    def check(self, flags, seq=0, guard=0) -> str:
-        try:
-            self.producers.check_guard(self.guards[guard], seq, needs_start="v2" in flags)
-        except Refusal as refusal:
-            return f"refused {refusal.error.name}"
-        return "admitted"
-
-    def marker(self, _, id=1, epoch=0, version=2) -> str:
-        try:
-            self.producers.check_marker(id, epoch, version)
-        except Refusal as refusal:
-            return f"refused {refusal.error.name}"
-        return "admitted"
 
 
 SCRIPTS = {
@@ -324,12 +301,11 @@ SCRIPTS = {
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_conversation(name):
-    talk(SCRIPTS[name])
+    talk(SCRIPTS[name], World())
 
 
-def talk(text: str) -> None:
+def talk(text: str, world: World) -> None:
     """Play a script; its answers must be the ones that it has."""
-    world = World()
     script = dedent(text).strip().splitlines()
     transcript: list[str] = []
     for line in script:
