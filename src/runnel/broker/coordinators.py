@@ -117,7 +117,7 @@ def group_settings(settings: Settings) -> GroupSettings:
         offsets_retention_ms=settings["offsets.retention.minutes"] * 60_000,
         offsets_check_interval_ms=settings["offsets.retention.check.interval.ms"],
         consumer_members_max=settings["group.consumer.max.size"],
-        consumer_assignors=tuple(settings["group.consumer.assignors"]),
+        consumer_assignors=tuple(settings["group.consumer.assignors"]) or ("uniform",),
         can_upgrade=policy in ("UPGRADE", "BIDIRECTIONAL"),
         can_downgrade=policy in ("DOWNGRADE", "BIDIRECTIONAL"),
     )

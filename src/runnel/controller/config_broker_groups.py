@@ -68,7 +68,7 @@ GROUP_COORDINATOR_CONFIGS = table(
     _limit("group.consumer.max.heartbeat.interval.ms", 15000, at_least(1),
            "The longest interval a group may set."),
     _limit("group.consumer.max.size", INT_MAX, at_least(1), "How many members a consumer group may have."),
-    _row("group.consumer.assignors", LIST, "uniform,range", None, MEDIUM, FIXED,
+    _row("group.consumer.assignors", LIST, "uniform,range", some_of("uniform", "range"), MEDIUM, FIXED,
          "The assignors that the broker offers, the default one first."),
     _row("group.consumer.migration.policy", STRING, "bidirectional",
          one_of_any_case("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"), MEDIUM, FIXED,

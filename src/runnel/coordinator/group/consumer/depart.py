@@ -53,6 +53,8 @@ def remove_members(draft: Draft, timers: Collection[Timer], decision: Decision[A
 
 
 def cancel_timers(group: ConsumerGroup, member_id: str, decision: Decision[Any]) -> None:
+    """Wait for a member no longer."""
+    group.rejoining.discard(member_id)
     decision.cancel_timer(group.session_timer(member_id))
     decision.cancel_timer(group.revocation_timer(member_id))
     decision.cancel_timer(group.rejoin_timer(member_id))

@@ -34,7 +34,8 @@ def _member(group: ConsumerGroup, member: ConsumerMember, cluster: Cluster) -> M
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.pattern,
-        assignment=_assignment(member.assigned, cluster),
+        # What it has not given up yet it still has.
+        assignment=_assignment((*member.assigned, *member.revoking), cluster),
         target_assignment=_assignment(group.target_of(member.id), cluster),
         member_type=_CLASSIC if member.is_classic else _CONSUMER,
     )

@@ -60,11 +60,16 @@ class Downgraded:
 def upgrade(classic: Group, draft: Draft, settings: GroupSettings, decision: Decision[Any]) -> None:
     """Make the draft, of an empty consumer group, what a classic group is. Raises Refused."""
     protocol = classic.protocol or select_protocol(member.protocols for member in classic.members.values())
+    not_ours = Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group.")
     is_allowed = settings.can_upgrade and len(classic.members) <= settings.consumer_members_max
     if not is_allowed or classic.protocol_type != CONSUMER_PROTOCOL or protocol is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group.")
+        raise not_ours
     draft.records.append(group_tombstone(classic.id))
-    had = _had(classic, protocol, draft.cluster)
+    try:
+        had = _had(classic, protocol, draft.cluster)
+    except Refused as refusal:
+        # It bears the name of the consumers' protocol and does not speak it.
+        raise not_ours from refusal
     members = [
         _as_consumer(member, classic.generation, protocol, had[member.id])
         for member in classic.members.values()
