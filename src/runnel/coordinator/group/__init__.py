@@ -1,1 +1,1 @@
-"""The group coordinator: consumer groups of the classic protocol and the offsets they commit."""
+"""The group coordinator: groups of the classic protocol, those of the newer one (`consumer/`), and their offsets."""
