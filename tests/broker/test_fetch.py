@@ -65,6 +65,19 @@ def test_unknown_topics_partitions_and_ids(tell):
     tell(story)
 
 
+def test_nobody_waits_at_the_end_of_a_segment_that_others_follow(tell):
+    async def story(world) -> None:
+        client = await filled(world, size=5000)
+        world.broker.partition_at["events", 0].log.roll_now()
+        records = batch(b"next", b"x")
+        assert only(await client.ask(produce_to("events", (0, records)), 9)).error_code == 0
+        # Its own deadline would outlast the test.
+        request = fetch_from("events", (0, 8), wait_ms=600_000, min_bytes=1_000_000)
+        assert values(only(await client.ask(request, 12)).records)[0] == b"0:8"
+
+    tell(story)
+
+
 def test_the_first_batch_comes_even_if_it_is_too_large(tell):
     async def story(world) -> None:
         client = await filled(world, partitions=2, size=5000)

@@ -56,6 +56,7 @@ class Reading:
         "_budget",
         "_found_bytes",
         "_is_committed_only",
+        "_is_cut_short",
         "_plan",
         "_request",
     )
@@ -68,6 +69,8 @@ class Reading:
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         """The end of a transaction may bring to light much more than was written since the last look."""
         self._found_bytes = 0
+        self._is_cut_short = False
+        """More is there to read than one answer holds: at the end of a segment, waiting brings nothing."""
         self._appended_bytes = 0
         """What all wanted partitions together had been given when we last looked."""
 
@@ -89,6 +92,7 @@ class Reading:
         budget = self._budget
         results: list[Result] = []
         size_bytes = 0
+        self._is_cut_short = False
         is_urgent = is_last_chance or not self._plan.wanted
         for wanted in self._plan.wanted:
             data, read_bytes = self._look_at(wanted, budget - size_bytes, size_bytes == 0)
@@ -98,6 +102,7 @@ class Reading:
             if data.error_code or data.diverging_epoch is not None:
                 is_urgent = True
             results.append((wanted, data))
+        is_urgent = is_urgent or self._is_cut_short
         if not is_urgent and size_bytes < min(self._request.min_bytes, budget):
             self._found_bytes = size_bytes
             self._appended_bytes = self._count_appended_bytes()
@@ -123,6 +128,8 @@ class Reading:
                 end_offset = stable_offset if self._is_committed_only else leader.high_watermark
                 found = self._read(partition, asked, budget, end_offset, is_first)
                 size_bytes = found.size_bytes
+                if size_bytes and found.end_offset < end_offset:
+                    self._is_cut_short = True
                 if len(found.parts) == 1 and type(found.parts[0]) is bytes:
                     records = found.parts[0]
                 elif found.parts:
