@@ -1,1 +1,1 @@
-"""The group coordinator: groups of the classic protocol, those of the newer one (`consumer/`), and their offsets."""
+"""The group coordinator: classic groups, those of the newer protocol (`consumer/`), and their offsets."""
