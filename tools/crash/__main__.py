@@ -16,6 +16,13 @@ from tools.crash.powercut import power_cuts
 from tools.crash.story import Note, Outcome, kill, tell
 from tools.processes import unwind_when_ended
 
+CHAINS = [
+    ("python", "commit", "classic"),
+    ("python", "never", "consumer"),
+    ("java", "commit", "classic"),
+    ("java", "never", "classic"),
+]
+
 
 def kills(folder: Path, rounds: int, seed: int, note: Note) -> Outcome:
     broker = BrokerProcess(folder / "data")
@@ -38,14 +45,15 @@ def report(name: str, outcome: Outcome) -> bool:
 
 
 def chains(folder: Path, kills: int, seed: int, note: Note) -> Iterator[bool]:
-    """Chains of workers in Python and in Java, synced before each answer and not."""
-    for crew in ("python", "java"):
-        if crew == "java" and (refusal := java_missing()) is not None:
-            print(f"chain of Java workers SKIPPED: {refusal}")
+    """Chains of workers in Python and in Java, synced before each answer and not, in groups of both kinds."""
+    for crew, policy, protocol in CHAINS:
+        name = f"chain of {crew} workers, flush.policy={policy}, group.protocol={protocol}"
+        refusal = java_missing() if crew == "java" else None
+        if refusal is not None:
+            print(f"{name} SKIPPED: {refusal}")
             continue
-        for policy in ("commit", "never"):
-            name = f"chain of {crew} workers, flush.policy={policy}"
-            yield report_chain(name, chain(folder / crew / policy, kills, seed, policy, crew, note=note))
+        place = folder / f"{crew}-{policy}-{protocol}"
+        yield report_chain(name, chain(place, kills, seed, policy, crew, protocol, note))
 
 
 def report_chain(name: str, outcome: ChainOutcome) -> bool:
