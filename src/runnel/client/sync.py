@@ -16,7 +16,7 @@ from runnel.client.admin import BROKER_DEFAULT, Admin
 from runnel.client.chunk import Message
 from runnel.client.cluster import Cluster
 from runnel.client.loop_thread import LoopThread
-from runnel.client.offsets import offsets_since, start_offsets
+from runnel.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, offsets_since, start_offsets
 from runnel.client.producer import Producer
 from runnel.client.reader import Reader
 from runnel.model.ids import TopicPartition
@@ -103,9 +103,14 @@ class SyncClient:
         partitions: Iterable[int] | None = None,
         offset: int | None = None,
         since_ms: int | None = None,
+        committed_only: bool = False,
     ) -> list[Message]:
-        """All messages there are now: from the start, from an offset, or from a moment."""
-        return self._thread.call(self._read(topic, partitions, offset, since_ms))
+        """All messages there are now: from the start, from an offset, or from a moment.
+
+        With `committed_only`, none of aborted transactions, and none behind the first open one.
+        """
+        isolation = READ_COMMITTED if committed_only else READ_UNCOMMITTED
+        return self._thread.call(self._read(topic, partitions, offset, since_ms, isolation))
 
     def run(self, operation: Callable[[Cluster], Awaitable[T]]) -> T:
         """Anything else: run an operation on the cluster and wait for its result."""
@@ -128,7 +133,12 @@ class SyncClient:
         return [await future for future in futures]
 
     async def _read(
-        self, topic: str, partitions: Iterable[int] | None, offset: int | None, since_ms: int | None
+        self,
+        topic: str,
+        partitions: Iterable[int] | None,
+        offset: int | None,
+        since_ms: int | None,
+        isolation: int,
     ) -> list[Message]:
         if partitions is None:
             partitions = range(len((await self._cluster.topic(topic)).partitions))
@@ -139,7 +149,7 @@ class SyncClient:
             positions = await offsets_since(self._cluster, wanted, since_ms)
         else:
             positions = await start_offsets(self._cluster, wanted)
-        async with Reader(self._cluster) as reader:
+        async with Reader(self._cluster, isolation=isolation) as reader:
             await reader.assign(positions)
             return [message async for message in reader.messages_to_end()]
 

@@ -1,0 +1,26 @@
+"""The programs and the tables of docs/DELIVERY.md: what is run, and what is claimed to come of it."""
+
+import re
+from pathlib import Path
+
+PAGE = Path(__file__).parents[2] / "docs" / "DELIVERY.md"
+_PROGRAM = re.compile(r"^```python (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_TABLE = re.compile(r"^\| what happens \|.*\n(?:\|.*\n)+", re.MULTILINE)
+
+
+def programs() -> dict[str, str]:
+    """The text of each program by its name."""
+    return dict(_PROGRAM.findall(PAGE.read_text()))
+
+
+def claims() -> dict[tuple[str, str], list[str]]:
+    """What is left in the topic, for everything that can happen to each program or mode."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for table in _TABLE.findall(PAGE.read_text()):
+        head, _, *rows = [
+            [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
+        ]
+        for happening, *outcomes in rows:
+            for name, outcome in zip(head[1:], outcomes, strict=True):
+                found[name, happening] = outcome.split()
+    return found

@@ -1,0 +1,233 @@
+"""The programs of docs/DELIVERY.md, broken on purpose: lost, doubled or exactly once, as the page claims."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel.client import Groups, SyncClient
+from runnel.model.ids import TopicPartition
+from runnel.testing import Broker
+from tests.delivery.page import claims, programs
+from tests.delivery.wire import ANSWER, END_TXN, OFFSET_COMMIT, PRODUCE, REQUEST, Wire
+
+SABOTEUR = Path(__file__).with_name("saboteur.py")
+CLAIMS = claims()
+PATIENCE_S = 60
+ORDERS = ["1", "2", "3"]
+
+
+class Stage:
+    """A broker with the topics of the page, behind a line that can lose things, and the page's programs."""
+
+    def __init__(self, broker: Broker, wire: Wire, folder: Path) -> None:
+        self.broker = broker
+        self.wire = wire
+        self.folder = folder
+        self.running: list[subprocess.Popen[str]] = []
+        self.client: SyncClient
+        for name, text in programs().items():
+            (folder / name).write_text(text)
+
+    def start(self, program: str, *arguments: str, sabotage: str | None = None) -> "subprocess.Popen[str]":
+        """A program of the page as a process of its own."""
+        command = [sys.executable]
+        if sabotage is not None:
+            command += [str(SABOTEUR), sabotage]
+        command += [program, self.broker.bootstrap_servers, *arguments]
+        process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True)
+        self.running.append(process)
+        return process
+
+    def run(self, program: str, *arguments: str) -> "tuple[int, str]":
+        """A program of the page to its end: its exit code and what it printed."""
+        process = self.start(program, *arguments)
+        printed, _ = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, printed
+
+    def values(self, topic: str, *, committed_only: bool = True) -> list[str]:
+        messages = self.client.read(topic, committed_only=committed_only)
+        return [(message.value or b"").decode() for message in messages]
+
+    def wait_for_bills(self, expected: list[str]) -> None:
+        """Wait until all orders are noted as done and these bills are there, and see that no more come."""
+
+        def noted() -> int:
+            commits = self.client.run(lambda cluster: Groups(cluster).committed("billing"))
+            here = TopicPartition("orders", 0)
+            return commits[here].offset if here in commits else 0
+
+        wait_until(lambda: noted() == len(ORDERS) and len(self.values("bills")) >= len(expected))
+        self.end()
+        assert self.values("bills") == expected
+
+    def end(self) -> None:
+        for process in self.running:
+            process.kill()
+            process.communicate()
+        self.running.clear()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "this never happens"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    with Wire() as wire:
+        advertised = f"PLAINTEXT://127.0.0.1:{wire.port}"
+        settings = {"advertised.listeners": advertised, "transaction.state.log.num.partitions": 2}
+        with Broker(settings, data_dir=tmp_path / "data") as broker:
+            wire.broker_port = broker.port
+            stage = Stage(broker, wire, tmp_path)
+            with broker.client() as stage.client:
+                stage.client.create_topic("orders", partitions=1)
+                stage.client.create_topic("bills", partitions=1)
+                try:
+                    yield stage
+                finally:
+                    stage.end()
+
+
+def test_the_page_has_what_is_tested_here() -> None:
+    """A row or program that is added to the page is either tried here, or this fails."""
+    works = ["at_most_once.py", "at_least_once.py", "exactly_once.py"]
+    assert set(programs()) == {"send.py", "prepare.py", "commit.py", *works}
+    tried = {(mode, happening) for mode in MODES for happening in ON_THE_WAY}
+    tried |= {(program, happening) for program in works for happening in AT_WORK}
+    assert set(CLAIMS) == tried
+
+
+# Sending.
+
+MODES = ["at-most-once", "at-least-once", "exactly-once"]
+ON_THE_WAY = {"nothing": None, "the request is lost": REQUEST, "the answer is lost": ANSWER}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("happening", ON_THE_WAY)
+def test_sending(stage: Stage, mode: str, happening: str) -> None:
+    lost = ON_THE_WAY[happening]
+    if lost is not None:
+        stage.wire.lose(lost, PRODUCE, 3)
+    assert stage.run("send.py", mode, *ORDERS) == (0, "")
+    expected = CLAIMS[mode, happening]
+    wait_until(lambda: len(stage.values("orders")) >= len(expected))
+    assert stage.values("orders") == expected
+    # Who does not ask for answers has none to lose.
+    assert stage.wire.has_lost is (lost is not None and (mode, lost) != ("at-most-once", ANSWER))
+
+
+# Working.
+
+BETWEEN = {
+    "at_most_once.py": "after:Consumer.commit:2",
+    "at_least_once.py": "before:Consumer.commit:2",
+    "exactly_once.py": "amid:Producer.commit_transaction:2",
+}
+AFTER = {
+    "at_most_once.py": "after:Producer.flush:2",
+    "at_least_once.py": "after:Consumer.commit:2",
+    "exactly_once.py": "after:Producer.commit_transaction:2",
+}
+COMMITS = {"at_most_once.py": OFFSET_COMMIT, "at_least_once.py": OFFSET_COMMIT, "exactly_once.py": END_TXN}
+
+
+def undisturbed(stage: Stage, program: str) -> None:
+    stage.start(program)
+
+
+def killed_between(stage: Stage, program: str) -> None:
+    assert stage.start(program, sabotage=f"{BETWEEN[program]}:SIGKILL").wait(PATIENCE_S) == -signal.SIGKILL
+    stage.start(program)
+
+
+def killed_after(stage: Stage, program: str) -> None:
+    assert stage.start(program, sabotage=f"{AFTER[program]}:SIGKILL").wait(PATIENCE_S) == -signal.SIGKILL
+    stage.start(program)
+
+
+def answer_lost(stage: Stage, program: str) -> None:
+    stage.wire.lose(ANSWER, COMMITS[program], 2)
+    stage.start(program)
+    wait_until(lambda: stage.wire.has_lost)
+
+
+def frozen_between(stage: Stage, program: str) -> None:
+    frozen = stage.start(program, sabotage=f"{BETWEEN[program]}:SIGSTOP")
+    os.waitpid(frozen.pid, os.WUNTRACED)
+    stage.start(program)
+    wait_until(lambda: "3" in stage.values("bills"))
+    frozen.send_signal(signal.SIGCONT)
+    if program == "at_most_once.py":
+        wait_until(lambda: len(stage.values("bills")) == 3)
+    else:
+        assert frozen.wait(PATIENCE_S) == 1
+
+
+AT_WORK: dict[str, Callable[[Stage, str], None]] = {
+    "nothing": undisturbed,
+    "killed between doing and noting": killed_between,
+    "killed after both": killed_after,
+    "the answer to the commit is lost": answer_lost,
+    "frozen between doing and noting, thawed when its successor is through": frozen_between,
+}
+
+
+@pytest.mark.parametrize("program", BETWEEN)
+@pytest.mark.parametrize("happening", AT_WORK)
+def test_working(stage: Stage, program: str, happening: str) -> None:
+    for order in ORDERS:
+        stage.client.send("orders", order.encode())
+    AT_WORK[happening](stage, program)
+    stage.wait_for_bills(CLAIMS[program, happening])
+
+
+def test_whoever_reads_uncommitted_sees_what_was_aborted(stage: Stage) -> None:
+    for order in ORDERS:
+        stage.client.send("orders", order.encode())
+    killed_between(stage, "exactly_once.py")
+    stage.wait_for_bills(["1", "2", "3"])
+    assert stage.values("bills", committed_only=False) == ["1", "2", "2", "3"]
+    assert "see what was aborted too: 1 2 2 3" in (Path(__file__).parents[2] / "docs/DELIVERY.md").read_text()
+
+
+# Two phases.
+
+
+def test_one_process_commits_what_others_have_prepared(stage: Stage) -> None:
+    notes = []
+    for number in (1, 2):
+        code, note = stage.run("prepare.py", f"sink-{number}", f"a{number}", f"b{number}")
+        assert code == 0
+        notes.append(note)
+    # The workers are gone, and now the broker goes down and comes back.
+    stage.broker.restart()
+    assert stage.values("bills") == []
+    assert stage.values("bills", committed_only=False) == ["a1", "b1", "a2", "b2"]
+    assert stage.run("commit.py", notes[1]) == (0, "")
+    # The first transaction is still open, and committed readers keep the order of the log.
+    assert stage.values("bills") == []
+    for _ in range(2):
+        assert stage.run("commit.py", *notes) == (0, "")
+        assert stage.values("bills") == ["a1", "b1", "a2", "b2"]
+
+
+def test_what_a_worker_started_anew_has_aborted_cannot_be_committed(stage: Stage) -> None:
+    _, stale = stage.run("prepare.py", "sink-1", "first")
+    _, fresh = stage.run("prepare.py", "sink-1", "second")
+    assert json.loads(stale)[1:] != json.loads(fresh)[1:]
+    code, _ = stage.run("commit.py", stale)
+    assert code == 1
+    assert stage.values("bills") == []
+    assert stage.run("commit.py", fresh) == (0, "")
+    assert stage.values("bills") == ["second"]
