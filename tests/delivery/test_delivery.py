@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.client import Groups, SyncClient
+from runnel.client import Groups, SyncClient, Transactions
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
 from tests.delivery.page import claims, programs
@@ -81,6 +81,12 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def warm_up(client: SyncClient) -> None:
+    """Have the coordinators' topics made: librdkafka sleeps for a second when it has to wait for that."""
+    client.run(lambda cluster: Groups(cluster).committed("billing"))
+    client.run(lambda cluster: Transactions(cluster).take_over("nobody", timeout_ms=1000))
+
+
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
     with Wire() as wire:
@@ -92,6 +98,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
             with broker.client() as stage.client:
                 stage.client.create_topic("orders", partitions=1)
                 stage.client.create_topic("bills", partitions=1)
+                warm_up(stage.client)
                 try:
                     yield stage
                 finally:
