@@ -73,7 +73,7 @@ class Story:
     def join(self, member: str = NOBODY, instance: str | None = None, **changes: object) -> Making:
         def make(twin: Twin) -> JoinGroupRequest:
             request = JoinGroupRequest(self.group, 10_000, 10_000, _id(twin, member), instance, "consumer")
-            request.protocols = [JoinGroupRequestProtocol("range", _subscription(self.topic))]
+            request.protocols = [JoinGroupRequestProtocol("range", subscription(self.topic))]
             for name, value in changes.items():
                 setattr(request, name, value)
             return request
@@ -139,7 +139,7 @@ class Story:
         return make
 
 
-def _subscription(topic: str) -> bytes:
+def subscription(topic: str) -> bytes:
     # Kafka looks into it, and does not answer at all when it cannot read it.
     return struct.pack(f">hih{len(topic)}si", 0, 1, len(topic), topic.encode(), -1)
 

@@ -8,6 +8,7 @@ from runnel.messages.leave_group import LeaveGroupRequest
 from runnel.model.errors import ErrorCode
 from tools.twin.admin import ask_cluster, ask_settings, ask_topics
 from tools.twin.comparison import SETTLE_S, Difference, Twin, Twins
+from tools.twin.consumer_groups import ask_consumer_groups
 from tools.twin.data import ask_fetch, ask_offsets, ask_produce, ask_producers
 from tools.twin.groups import ask_groups
 from tools.twin.offsets_in_transactions import ask_offsets_in_transactions
@@ -27,6 +28,7 @@ def interview(ours: int, theirs: int, settle_s: float = SETTLE_S) -> dict[str, l
         _wait_until_ready(twins)
         for ask in (ask_topics, ask_produce, ask_fetch, ask_offsets, ask_producers, ask_groups, ask_settings):
             ask(twins)
+        ask_consumer_groups(twins)
         ask_transactions(twins)
         ask_offsets_in_transactions(twins)
         ask_cluster(twins)
