@@ -110,3 +110,8 @@ def test_the_watch_sees_commits_that_go_back_or_away() -> None:
     assert seen.faults == []
     seen.compare({0: 4})
     assert len(seen.faults) == 2
+
+
+def test_the_last_move_is_known() -> None:
+    ledger = told(*FIRST, ("a", "killed", 20, []), *heir(99, 6), ("b", "partitions_assigned", 120, []))
+    assert (ledger.last_ms("partitions_assigned"), ledger.last_ms("never")) == (99, 0)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tools.bench import clients, loadgen, measures, page
+from tools.bench import clients, loadgen, measures, page, rebalance, transactions
 from tools.bench.measures import Bench, Numbers
 from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Runnel, System
@@ -36,6 +36,7 @@ def measure(system: System, folder: Path, program: Path | None, options: argpars
     parts["librdkafka"] = clients.librdkafka
     if clients.jars() is not None:
         parts["java"] = clients.java
+    parts["transactions"] = transactions.transactions
     try:
         for name, part in parts.items():
             if not options.only or name in options.only:
@@ -45,6 +46,10 @@ def measure(system: System, folder: Path, program: Path | None, options: argpars
     finally:
         running.stop()
         shutil.rmtree(folder, ignore_errors=True)
+    if not options.only or "rebalance" in options.only:
+        numbers |= rebalance.rebalance(system, folder)
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"    {system.name} rebalance: done", flush=True)
     return numbers
 
 
@@ -81,7 +86,9 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the client records")
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1000, 10_000])
     parser.add_argument(
-        "--only", nargs="*", help="small bulk durable end-to-end librdkafka java; writes nothing"
+        "--only",
+        nargs="*",
+        help="small bulk durable end-to-end librdkafka java transactions rebalance; writes nothing",
     )
     options = parser.parse_args(arguments)
     if options.quick:

@@ -30,7 +30,7 @@ def java(bench: Bench) -> Numbers:
         topic, records = f"java{name}", int(count * bench.scale)
         bench.create(topic, 4)
         with bench.meter as producing:
-            numbers[f"java_produce_{name}_mps"] = _java_produce(bench, topic, records, size)
+            numbers[f"java_produce_{name}_mps"] = java_produce(bench, topic, records, size)
         numbers[f"java_produce_{name}_cpu_s_per_gb"] = producing.spent_s / (records * size / 1e9)
         numbers[f"java_consume_{name}_mps"] = _java_consume(bench, topic, records)
         bench.delete(topic)
@@ -42,8 +42,8 @@ def _run_java(tool: str, *arguments: object) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
-def _java_produce(bench: Bench, topic: str, records: int, size: int) -> float:
-    load = ["--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1]
+def java_produce(bench: Bench, topic: str, records: int, size: int, *more: object) -> float:
+    load = ["--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1, *more]
     output = _run_java("ProducerPerformance", *load, "--bootstrap-server", bench.bootstrap)
     rates = re.findall(rf"{records} records sent, ([\d.]+) records/sec", output)
     return float(rates[-1])

@@ -1,9 +1,11 @@
 """The two brokers that are compared, started the same way and measured from outside."""
 
+import os
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +14,8 @@ from tools.broker_process import BrokerProcess, answers, free_port
 from tools.processes import cpu_seconds, memory_bytes, memory_peak_bytes
 
 START_TIMEOUT_S = 120.0
+DEFAULTS: Mapping[str, str] = {}
+"""No settings but those that a broker has by itself."""
 
 
 class Running(Protocol):
@@ -37,7 +41,7 @@ class System(Protocol):
     name: str
     settings: str
 
-    def launch(self, folder: Path) -> Running: ...
+    def launch(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> Running: ...
 
 
 @dataclass(slots=True)
@@ -69,8 +73,8 @@ class Runnel:
     name: str = "Runnel"
     settings: str = "runnel serve, defaults (page cache: flush.policy=never)"
 
-    def launch(self, folder: Path) -> RunnelRunning:
-        return RunnelRunning(BrokerProcess(folder / "data").start(START_TIMEOUT_S))
+    def launch(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> RunnelRunning:
+        return RunnelRunning(BrokerProcess(folder / "data", settings).start(START_TIMEOUT_S))
 
 
 @dataclass(slots=True)
@@ -99,19 +103,24 @@ class Kafka:
     settings: str = "Apache Kafka 4.3.0, one KRaft node, G1, 1 GB heap, defaults (page cache: no fsync)"
     _template: Path | None = field(default=None)
 
-    def launch(self, folder: Path) -> KafkaRunning:
+    def launch(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> KafkaRunning:
         # Formatting the storage is no part of starting: it is done once, and copied.
         if not (folder / "log").exists():
             shutil.copytree(self._formatted(folder.parent), folder, dirs_exist_ok=True)
-        return self._start(folder)
+        return self._start(folder, settings)
 
-    def _start(self, folder: Path) -> KafkaRunning:
+    def _start(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> KafkaRunning:
         folder.mkdir(parents=True, exist_ok=True)
         port = free_port()
         began = time.monotonic()
         with (folder / "kafka.out").open("ab") as output:
             command = [str(self.script), str(folder), str(port)]
-            process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            environment = os.environ.copy()
+            if settings:
+                environment["PATH"] = f"{_java_with(folder, settings)}:{environment['PATH']}"
+            process = subprocess.Popen(
+                command, stdout=output, stderr=output, start_new_session=True, env=environment
+            )
         try:
             while not answers(port):
                 if process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
@@ -127,6 +136,20 @@ class Kafka:
             self._template = scratch / "kafka-formatted"
             self._start(self._template).stop()
         return self._template
+
+
+def _java_with(folder: Path, settings: Mapping[str, str]) -> Path:
+    """A folder with a `java` that gives Kafka settings which its start script has no place for."""
+    real = shutil.which("java")
+    overrides = " ".join(f"--override {key}={value}" for key, value in settings.items())
+    program = folder / "java-with-settings" / "java"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(
+        '#!/bin/sh\ncase " $* " in\n'
+        f'*" kafka.Kafka "*) exec {real} "$@" {overrides} ;;\n*) exec {real} "$@" ;;\nesac\n'
+    )
+    program.chmod(0o755)
+    return program.parent
 
 
 @dataclass(slots=True)

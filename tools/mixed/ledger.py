@@ -53,10 +53,17 @@ class Ledger:
     def killed(self, member: str, at_ms: int) -> None:
         self.note(member, {"name": "killed", "timestamp": at_ms})
 
-    def told(self, member: str, name: str) -> bool:
-        """Whether this member ever said this."""
+    def last_ms(self, name: str) -> int:
+        """When anybody last said this; 0 if nobody ever did."""
         with self._lock:
-            return any(event["name"] == name for event in self._events.get(member, []))
+            times = [
+                int(event["timestamp"])
+                for events in self._events.values()
+                for event in events
+                # Some tell of an assignment in which nothing is new.
+                if event["name"] == name and event.get("partitions", True)
+            ]
+        return max(times, default=0)
 
     def owned(self) -> dict[str, list[int]]:
         """What each member that lives says it owns now."""

@@ -28,6 +28,7 @@ class Member:
         self.told: dict[int, int] = {}
         self.topic = topic
         self.consumer = Consumer({**settings, "enable.auto.commit": False, "auto.offset.reset": "earliest"})
+        tell("startup_complete")
         self.consumer.subscribe([topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
 
     def leave(self, _number: int, _frame: FrameType | None) -> None:

@@ -35,7 +35,7 @@ class Group:
 Command = Callable[[Group], list[str]]
 
 
-def librdkafka(_: Path) -> Command:
+def librdkafka(_: Path, **changes: object) -> Command:
     def command(group: Group) -> list[str]:
         settings = {
             "bootstrap.servers": group.bootstrap,
@@ -43,6 +43,7 @@ def librdkafka(_: Path) -> Command:
             "group.protocol": "consumer",
             "fetch.wait.max.ms": 100,
             "log_level": 0,
+            **{key.replace("_", "."): value for key, value in changes.items()},
         }
         program = ["-m", "tools.mixed.librdkafka_member", group.topic, json.dumps(settings)]
         return [sys.executable, *program]
