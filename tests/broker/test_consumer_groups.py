@@ -71,7 +71,7 @@ def test_only_the_newer_version_insists_on_an_id(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         reply = await client.ask(joining(""), 1)
         assert reply.error_code == ErrorCode.INVALID_REQUEST.code
-        assert reply.error_message == "MemberId can't be empty."
+        assert reply.error_message == "a member needs an id"
 
     play(tmp_path, scenario)
 

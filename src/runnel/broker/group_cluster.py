@@ -59,9 +59,7 @@ class GroupCluster:
             try:
                 expression = compiled(pattern)
             except ValueError as error:
-                raise BadPattern(
-                    f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}."
-                ) from error
+                raise BadPattern(f"the pattern {pattern} cannot be read: {error}") from error
             matches = tuple(name for name in names if expression.fullmatch(name))
             self._matches[pattern] = matches
         return matches

@@ -176,7 +176,7 @@ def _classic_member(
 ) -> tuple[ConsumerMember, ClassicFace]:
     member = group.check_member(member_id, instance_id)
     if member.classic is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member.id} does not use the classic protocol.")
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.id} is no member by the classic protocol")
     return member, member.classic
 
 

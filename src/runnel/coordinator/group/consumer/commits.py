@@ -27,7 +27,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterabl
     if is_old and not member.is_classic:
         raise Refused(
             ErrorCode.UNSUPPORTED_VERSION,
-            "OffsetCommit version 9 or above must be used by members using the consumer group protocol",
+            "members of this group commit with their epoch, from OffsetCommit version 9 on",
         )
     if epoch == member.epoch:
         return
@@ -52,6 +52,4 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None
 def _stale(member: ConsumerMember, epoch: int, error: ErrorCode | None = None) -> Refused:
     if error is None:
         error = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
-    return Refused(
-        error, f"The received member epoch {epoch} does not match the expected member epoch {member.epoch}."
-    )
+    return Refused(error, f"{member.id} is at epoch {member.epoch}, not at {epoch}")

@@ -103,9 +103,7 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
-            raise Refused(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.id}."
-            )
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no member {member_id}")
         return member
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
@@ -118,11 +116,11 @@ class ConsumerGroup:
             return self.member(member_id)
         holder = self.static_member(instance_id)
         if holder is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no instance {instance_id}")
         if holder.id != member_id:
             raise Refused(
                 ErrorCode.FENCED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} was fenced by member {holder.id}.",
+                f"instance id {instance_id} belongs to {holder.id} now, not to {member_id}",
             )
         return holder
 

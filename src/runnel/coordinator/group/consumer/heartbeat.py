@@ -95,8 +95,7 @@ def check_room(group: ConsumerGroup, member_id: str, settings: GroupSettings) ->
     if len(group.members) >= settings.consumer_members_max and member_id not in group.members:
         raise Refused(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            "The consumer group has reached its maximum capacity of "
-            f"{settings.consumer_members_max} members.",
+            f"group {group.id} is full: it has {settings.consumer_members_max} members",
         )
 
 
@@ -157,8 +156,7 @@ def _find(
         if not holder.is_classic and holder.epoch != AWAY_EPOCH:
             raise Refused(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"Static member {member_id} with instance id {instance_id} cannot join the group because "
-                f"the instance id is owned by {holder.id} member.",
+                f"instance id {instance_id} belongs to {holder.id}, which has not left it to {member_id}",
             )
         return replace_static(draft, holder, member_id)
     if is_joining:
@@ -175,11 +173,9 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
     is_repeated = epoch == member.previous_epoch and owned is not None and member.has_all(owned)
     if epoch < member.epoch and is_repeated:
         return
-    size = "greater" if epoch > member.epoch else "smaller"
     raise Refused(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the group "
-        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        f"{member.id} is at epoch {member.epoch}, not at {epoch}: it has to let go of everything and join",
     )
 
 

@@ -29,8 +29,7 @@ def reconcile(
     elif member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise Refused(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            "The consumer group member is in a unknown state. "
-            "The member must abandon all its partitions and rejoin.",
+            f"nothing is known of what {member.id} has: it has to let go of everything and join",
         )
     kept = {partition: given for partition, given in member.assigned.items() if partition in target}
     revoking = {partition: given for partition, given in member.assigned.items() if partition not in target}

@@ -12,40 +12,37 @@ _OWN_MEMBER_ID_FROM = 1
 def check_heartbeat(
     request: ConsumerGroupHeartbeatRequest, api_version: int, settings: GroupSettings
 ) -> None:
-    """Raises Refused, in Kafka's order and words."""
+    """Raises Refused, in Kafka's order."""
     epoch = request.member_epoch
     if not request.member_id and (api_version >= _OWN_MEMBER_ID_FROM or epoch > 0 or epoch == LEFT_EPOCH):
-        raise _invalid("MemberId can't be empty.")
+        raise _invalid("a member needs an id")
     if not request.group_id:
-        raise _invalid("GroupId can't be empty.")
+        raise _invalid("a group needs a name")
     if request.instance_id == "":
-        raise _invalid("InstanceId can't be empty.")
+        raise _invalid("an instance id, if there is one, has at least one character")
     if request.rack_id == "":
-        raise _invalid("RackId can't be empty.")
+        raise _invalid("a rack, if there is one, has at least one character")
     if epoch == JOINING_EPOCH:
         _check_joining(request)
     elif epoch == AWAY_EPOCH and request.instance_id is None:
-        raise _invalid("InstanceId can't be null.")
+        raise _invalid("only a static member can go away for a while, and this one has no instance id")
     elif epoch < AWAY_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise _invalid(f"there is no member epoch {epoch}")
     assignor = request.server_assignor
     if assignor is not None and (assignor not in ASSIGNORS or assignor not in settings.consumer_assignors):
         raise Refused(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"ServerAssignor {assignor} is not supported. Supported assignors: "
-            f"{', '.join(settings.consumer_assignors)}.",
+            f"there is no assignor {assignor} here, but {', '.join(settings.consumer_assignors)}",
         )
 
 
 def _check_joining(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise _invalid("who joins says how long it may take to give partitions up")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        raise _invalid("who joins says that it has no partitions yet")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid(
-            "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-        )
+        raise _invalid("who joins says what it wants to read: topics, a pattern, or both")
 
 
 def _invalid(message: str) -> Refused:
