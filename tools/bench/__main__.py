@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import os
 import platform
 import shutil
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -19,38 +22,72 @@ from tools.conformance.suites import kit_folder
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-DURABLE = {"Runnel": {"flush_policy": "commit"}, "Kafka": {"flush_messages": "1"}}
+OF_EVERY_RUN = ("start_s", "memory_idle_mb", "memory_peak_mb")
+"""Measured whatever a run is about, and only by a whole one as it should be."""
 
 
-def measure(system: System, folder: Path, program: Path | None, options: argparse.Namespace) -> Numbers:
-    """One round of one system, over a folder of its own."""
-    running = system.launch(folder)
-    bench = Bench(running, program, options.seconds, options.scale)
-    numbers: Numbers = {"start_s": running.started_in_s, "memory_idle_mb": bench.meter.memory_mb()}
-    parts: dict[str, Callable[[Bench], Numbers]] = {}
-    if program is not None:
-        parts["small"] = measures.small_requests
-        parts["bulk"] = measures.bulk
-        parts["durable"] = lambda bench: measures.durable(bench, **DURABLE[system.name])
-    parts["end-to-end"] = clients.end_to_end
-    parts["librdkafka"] = clients.librdkafka
-    if clients.jars() is not None:
-        parts["java"] = clients.java
-    parts["transactions"] = transactions.transactions
-    try:
-        for name, part in parts.items():
-            if not options.only or name in options.only:
-                numbers |= part(bench)
-                print(f"    {system.name} {name}: done", flush=True)
-        numbers["memory_peak_mb"] = bench.meter.memory_peak_mb()
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+def measure_round(
+    systems: list[System], scratch: Path, program: Path | None, options: argparse.Namespace
+) -> dict[str, Numbers]:
+    """One round: both brokers are up, and each part is measured with one, then with the other.
+
+    A shared machine has slower and faster minutes; so both get the same ones.
+    """
+    with ExitStack() as stack:
+        benches: dict[str, Bench] = {}
+        numbers: dict[str, Numbers] = {}
+        for system in systems:
+            folder = scratch / f"{system.name}-round"
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            running = system.launch(folder)
+            stack.callback(running.stop)
+            benches[system.name] = bench = Bench(running, program, options.seconds, options.scale)
+            numbers[system.name] = {
+                "start_s": running.started_in_s,
+                "memory_idle_mb": bench.meter.memory_mb(),
+            }
+        for name, (part, takes) in parts_of(program).items():
+            if options.only and name not in options.only:
+                continue
+            taken: dict[str, list[Numbers]] = {system.name: [] for system in systems}
+            for take in range(takes):
+                for system in systems if take % 2 == 0 else systems[::-1]:
+                    # Writing out what was measured before is no part of what comes.
+                    os.sync()
+                    taken[system.name].append(part(benches[system.name]))
+            for system in systems:
+                numbers[system.name] |= medians(taken[system.name])
+            print(f"    {name}: done", flush=True)
+        for system in systems:
+            numbers[system.name]["memory_peak_mb"] = benches[system.name].meter.memory_peak_mb()
     if not options.only or "rebalance" in options.only:
-        numbers |= rebalance.rebalance(system, folder)
-        shutil.rmtree(folder, ignore_errors=True)
-        print(f"    {system.name} rebalance: done", flush=True)
+        for system in systems:
+            folder = scratch / f"{system.name}-rebalance"
+            numbers[system.name] |= rebalance.rebalance(system, folder)
+            shutil.rmtree(folder, ignore_errors=True)
+        print("    rebalance: done", flush=True)
     return numbers
+
+
+def parts_of(program: Path | None) -> dict[str, tuple[Callable[[Bench], Numbers], int]]:
+    """What is measured, and how often in a round: what takes a second or two, several times."""
+    parts: dict[str, tuple[Callable[[Bench], Numbers], int]] = {}
+    if program is not None:
+        parts["small"] = measures.small_requests, 1
+    parts["end-to-end"] = clients.end_to_end, 3
+    parts["librdkafka"] = clients.librdkafka, 5
+    if clients.jars() is not None:
+        parts["java"] = clients.java, 1
+    parts["transactions"] = transactions.transactions, 1
+    if program is not None:
+        # Last, as gigabytes written and removed are felt for a while: pages must be found anew.
+        parts["durable"] = measures.durable, 1
+        parts["bulk"] = measures.bulk, 1
+    return parts
+
+
+def medians(takes: list[Numbers]) -> Numbers:
+    return {key: statistics.median(take[key] for take in takes) for key in takes[0]}
 
 
 def systems_here() -> list[System]:
@@ -88,7 +125,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only",
         nargs="*",
-        help="small bulk durable end-to-end librdkafka java transactions rebalance; writes nothing",
+        help="small bulk durable end-to-end librdkafka java transactions rebalance; other rows stay",
     )
     options = parser.parse_args(arguments)
     if options.quick:
@@ -116,12 +153,29 @@ def main() -> int:
         scratch = Path(name)
         for number in range(options.rounds):
             print(f"round {number + 1} of {options.rounds}", flush=True)
-            for system in systems if number % 2 == 0 else systems[::-1]:
-                folder = scratch / f"{system.name}-round"
-                results["rounds"][system.name].append(measure(system, folder, program, options))
+            order = systems if number % 2 == 0 else systems[::-1]
+            for system_name, numbers in measure_round(order, scratch, program, options).items():
+                results["rounds"][system_name].append(numbers)
         if options.partitions and not options.only:
             results["partitions"] = scaling(systems, scratch, program, options)
-    return report(results, write=not (options.quick or options.only))
+    if options.only:
+        results = within_the_last(results, options.only)
+    return report(results, write=not options.quick)
+
+
+def within_the_last(results: dict[str, Any], parts_measured: list[str]) -> dict[str, Any]:
+    """The last results, with what was measured now in the place of the same rows."""
+    path = ROOT / "docs" / "bench" / "latest.json"
+    if not path.exists():
+        return results
+    whole: dict[str, Any] = json.loads(path.read_text())
+    whole["settings"]["measured in a later run"] = ", ".join(parts_measured)
+    for name, rounds in results["rounds"].items():
+        kept = whole["rounds"].setdefault(name, [])
+        parts = [{key: one[key] for key in one if key not in OF_EVERY_RUN} for one in rounds]
+        replaced = {key for part in parts for key in part}
+        kept[:] = [{key: one[key] for key in one if key not in replaced} for one in kept] + parts
+    return whole
 
 
 def report(results: dict[str, Any], write: bool) -> int:

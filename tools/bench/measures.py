@@ -127,9 +127,9 @@ def bulk(bench: Bench) -> Numbers:
     }
 
 
-def durable(bench: Bench, **config: str) -> Numbers:
+def durable(bench: Bench) -> Numbers:
     """Small produce where the acknowledgement waits for the disk."""
-    bench.create("durable", 16, **config)
+    bench.create("durable", 16, **bench.running.waits_for_disk)
     shape: Shape = {"connections": 16, "in_flight": 8, "topic": "durable", "partitions": 16}
     body: Shape = {"records": 1, "record_bytes": 100, "acks": -1}
     bench.warm("produce", **shape, **body)

@@ -30,6 +30,11 @@ class Running(Protocol):
     @property
     def pid(self) -> int: ...
 
+    @property
+    def waits_for_disk(self) -> dict[str, str]:
+        """The topic settings by which an acknowledgement means that the disk has it."""
+        ...
+
     def stop(self) -> float:
         """End it cleanly; the seconds that took."""
         ...
@@ -60,6 +65,10 @@ class RunnelRunning:
     def started_in_s(self) -> float:
         return self.broker.started_in_s
 
+    @property
+    def waits_for_disk(self) -> dict[str, str]:
+        return {"flush_policy": "commit"}
+
     def stop(self) -> float:
         began = time.monotonic()
         self.broker.stop()
@@ -86,6 +95,10 @@ class KafkaRunning:
     @property
     def pid(self) -> int:
         return self.process.pid
+
+    @property
+    def waits_for_disk(self) -> dict[str, str]:
+        return {"flush_messages": "1"}
 
     def stop(self) -> float:
         began = time.monotonic()
