@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runnel.broker.deferred import Deferred
+from runnel.disk.disk_log import DiskLog
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from runnel.messages.end_txn import EndTxnRequest
 from runnel.messages.find_coordinator import FindCoordinatorRequest
@@ -247,7 +248,9 @@ def test_a_verification_that_comes_after_the_end_begins_nothing(
         with monkeypatch.context() as slow:
             slow.setattr(world.broker.transactions, "verify", lambda *_, **__: late)
             late_client.send(writer.request({0: 5}), 3)
-            while world.broker.groups.driver_of("g").partition.log.producer_state()._guards == {}:
+            stored = world.broker.groups.driver_of("g").partition.log
+            assert isinstance(stored, DiskLog)
+            while stored.producer_state()._guards == {}:
                 await asyncio.sleep(0)
         await writer.end()
         late.complete({})

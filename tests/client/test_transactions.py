@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_finding_by_state_producer_age_and_name(versioned, name):
             await producer.send_and_wait(name, b"x")
             mine = f"{name}-.*"
 
-            async def found(**filters: object) -> list[str]:
+            async def found(**filters: Any) -> list[str]:
                 views = await transactions.find(**{"pattern": mine, **filters})
                 return [view.transactional_id.removeprefix(f"{name}-") for view in views]
 

@@ -192,8 +192,8 @@ class ConsumerTalk(Talk):
         for member in reply.members:
             self.say(f"  {member.member_id} has {self.work_in(member.member_assignment)}")
 
-    def work_in(self, assignment: bytes) -> str:
-        topics = read_assignment(assignment).assigned_partitions if assignment else []
+    def work_in(self, assignment: bytes | memoryview) -> str:
+        topics = read_assignment(bytes(assignment)).assigned_partitions if assignment else []
         return told({topic.topic: topic.partitions for topic in topics})
 
     def join(self, plain: list[str], named: dict[str, str]) -> None:

@@ -334,6 +334,6 @@ class Talk:
         self.world.log_refuses = ErrorCode[plain[1]] if plain[0] == "refuses" else None
 
     def set_setting(self, plain: list[str], named: dict[str, str]) -> None:
-        changes = {name: int(number) for name, number in named.items()}
+        changes: dict[str, Any] = {name: int(number) for name, number in named.items()}
         self.world.settings = replace(self.world.settings, **changes)
         self.world.shard.settings = self.world.settings

@@ -198,7 +198,8 @@ class World:
         """A shard that loads the log knows all that the one which wrote it must not forget."""
         if isinstance(key, CONSUMER_KEYS):
             live, stored = self.shard.consumers.by_id, self.twin.consumers.by_id
-            assert kept(live.get(key.group_id)) == kept(stored.get(key.group_id))
+            group_id: str = getattr(key, "group_id")  # noqa: B009 - the key's common base does not name it
+            assert kept(live.get(group_id)) == kept(stored.get(group_id))
             return
         lives, is_stored = key.group in self.shard.groups, key.group in self.twin.groups
         assert lives == is_stored, f"{key.group} lives in one shard only"

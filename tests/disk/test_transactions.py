@@ -96,7 +96,7 @@ class TransactionHistory(History):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.model = TransactionModel()
+        self.model: TransactionModel = TransactionModel()
         self.is_recovered = False
         self.high_watermark = 0
 
@@ -298,6 +298,11 @@ def roll_and_let_go(log: DiskLog) -> None:
     apply_retention(log, START_MS)
 
 
+def files_of(place: Place) -> SimFiles:
+    assert isinstance(place.files, SimFiles)
+    return place.files
+
+
 @pytest.mark.parametrize("seals", [True, False])
 @pytest.mark.parametrize("scene", [roll_and_seal, roll_and_let_go])
 def test_no_power_cut_parts_a_segment_from_what_was_aborted_in_it(
@@ -308,15 +313,15 @@ def test_no_power_cut_parts_a_segment_from_what_was_aborted_in_it(
     def play_until(number: int) -> Place:
         place = Place(SimFiles(), workers=InlineWorkers() if seals else HeldWorkers())
         _, log = place.open_log(config)
-        place.files.cut_power_at = number
+        files_of(place).cut_power_at = number
         with suppress(PowerCut):
             scene(log)
         return place
 
-    for number in range(1, play_until(-1).files.operations + 1):
+    for number in range(1, files_of(play_until(-1)).operations + 1):
         for seed in range(8):
             place = play_until(number)
-            place.files.lose_power(Random(seed))
+            files_of(place).lose_power(Random(seed))
             _, log = place.open_log(config)
             assert markers_of(log) == abort_markers_in(log), (number, seed)
 
@@ -334,7 +339,7 @@ def test_ends_that_threads_write_count_when_they_are_written(seed: int) -> None:
         if operation == "pwritev" and path.endswith(".log") and random.random() < 0.2:
             raise OSError(errno.ENOSPC, "no space left on device", path)
 
-    place.files.fault = fault
+    files_of(place).fault = fault
     staged = Walk()
     for _ in range(80):
         if workers.held and random.random() < 0.4:
