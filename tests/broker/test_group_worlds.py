@@ -3,10 +3,8 @@
 One seed is one world. The broker is the one that ships, on a disk, a network and a clock that are made up.
 """
 
-import asyncio
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -29,15 +27,14 @@ from runnel.messages.offset_fetch import (
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from runnel.model.errors import ErrorCode
 from runnel.sim.actors import TOPIC, Actor, found_topic
-from runnel.sim.files import PowerCut
 from runnel.sim.network import Line
-from runnel.sim.world import Death, Life, World
+from runnel.sim.world import Life, World
+from tests.broker.lives import act, live_and_die
 
 GROUP = "workers"
 PARTITIONS = range(5)
 MEMBERS = 4
 LIVES = 5
-LIFE_SECONDS_MAX = 4.0
 SETTLE_SECONDS_MAX = 60.0
 _START_OVER = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
 
@@ -161,48 +158,6 @@ class Member(Actor):
             found = max(answer.topics[0].partitions[0].committed_offset, 0)
             assert found >= acknowledged, f"{partition} was committed at {acknowledged} and is at {found}"
             self.positions[partition] = found
-
-
-async def act(life: Life, members: list[Member], is_over: Any) -> None:
-    tasks = [asyncio.ensure_future(member.act(life)) for member in members]
-    files = life.world.files
-    while not is_over(life.loop.time()):
-        for task in tasks:
-            if task.done():
-                task.result()
-        if 0 <= files.cut_power_at <= files.operations:
-            raise Death
-        await asyncio.sleep(0.005)
-    if files.cut_power_at >= 0:
-        raise Death
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def live_and_die(world: World, members: list[Member], luck: Random, ways_to_die: list[str]) -> None:
-    death = luck.choice(ways_to_die)
-    if death != "stop":
-        world.files.cut_power_at = world.files.operations + luck.randint(1, 1500)
-    if luck.random() < 0.4:
-        used = world.files.capacity_bytes - world.files.space_bytes("/")[1]
-        world.files.capacity_bytes = used + luck.randint(100, 5_000)
-    ends: list[float] = []
-
-    def is_over(now: float) -> bool:
-        if not ends:
-            ends.append(now + luck.random() * LIFE_SECONDS_MAX)
-        return now > ends[0]
-
-    try:
-        world.live(lambda life: act(life, members, is_over))
-    except (Death, PowerCut):
-        pass
-    finally:
-        world.files.cut_power_at = -1
-        world.files.capacity_bytes = 2**40
-    if death == "power":
-        world.files.lose_power(luck)
 
 
 @pytest.mark.parametrize("seed", range(8))

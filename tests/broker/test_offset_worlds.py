@@ -5,10 +5,8 @@ reads stable offsets finds those of one whole transaction, never of an aborted o
 were acknowledged.
 """
 
-import asyncio
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -29,16 +27,15 @@ from runnel.messages.txn_offset_commit import (
 )
 from runnel.model.errors import ErrorCode
 from runnel.sim.actors import TOPIC, Actor, found_topic
-from runnel.sim.files import PowerCut
 from runnel.sim.network import Line
-from runnel.sim.world import Death, Life, World
+from runnel.sim.world import Life, World
+from tests.broker.lives import act, live_and_die
 
 GROUPS = ["workers", "shipping"]
 """Their records stand in different partitions."""
 PARTITIONS = range(3)
 MOVERS = 2
 LIVES = 5
-LIFE_SECONDS_MAX = 4.0
 SETTLE_SECONDS_MAX = 60.0
 MOVES_TO_SETTLE = 5
 GROUP_TYPE, TRANSACTION_TYPE = 0, 1
@@ -151,48 +148,6 @@ async def read(line: Line, group: str, ledger: Ledger) -> int | None:
     assert len(found) == 1, f"half a transaction: {found}"
     ledger.check(parts[0].committed_offset, acknowledged)
     return parts[0].committed_offset
-
-
-async def act(life: Life, actors: list[Actor], is_over: Any) -> None:
-    tasks = [asyncio.ensure_future(actor.act(life)) for actor in actors]
-    files = life.world.files
-    while not is_over(life.loop.time()):
-        for task in tasks:
-            if task.done():
-                task.result()
-        if 0 <= files.cut_power_at <= files.operations:
-            raise Death
-        await asyncio.sleep(0.005)
-    if files.cut_power_at >= 0:
-        raise Death
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def live_and_die(world: World, actors: list[Actor], luck: Random, ways_to_die: list[str]) -> None:
-    death = luck.choice(ways_to_die)
-    if death != "stop":
-        world.files.cut_power_at = world.files.operations + luck.randint(1, 1500)
-    if luck.random() < 0.4:
-        used = world.files.capacity_bytes - world.files.space_bytes("/")[1]
-        world.files.capacity_bytes = used + luck.randint(100, 5_000)
-    ends: list[float] = []
-
-    def is_over(now: float) -> bool:
-        if not ends:
-            ends.append(now + luck.random() * LIFE_SECONDS_MAX)
-        return now > ends[0]
-
-    try:
-        world.live(lambda life: act(life, actors, is_over))
-    except (Death, PowerCut):
-        pass
-    finally:
-        world.files.cut_power_at = -1
-        world.files.capacity_bytes = 2**40
-    if death == "power":
-        world.files.lose_power(luck)
 
 
 @pytest.mark.parametrize("seed", range(6))

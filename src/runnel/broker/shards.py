@@ -5,6 +5,7 @@ points to, as in Kafka, so that its tools look in the right place. Partitions ar
 start; one without records costs nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from runnel.broker.broker import Broker
 
 
-class Shards(Generic[AnyShard]):
+class Shards(ABC, Generic[AnyShard]):
     """The shards whose records stand in one internal topic."""
 
     topic: str
@@ -94,9 +95,9 @@ class Shards(Generic[AnyShard]):
             raise _loading(self.topic)
         return drivers
 
+    @abstractmethod
     def _make(self, partition: Partition) -> ShardDriver[AnyShard]:
         """A shard that knows nothing yet, and its driver."""
-        raise NotImplementedError
 
     def _loaded(self, driver: ShardDriver[AnyShard]) -> None:
         driver.loaded()
