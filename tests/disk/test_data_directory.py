@@ -4,7 +4,8 @@ import pytest
 
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
-from runnel.log.names import MANIFEST
+from runnel.log.checkpoints import decode_offsets
+from runnel.log.names import LOG_STARTS, MANIFEST, RECOVERY_POINTS
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import DAY_MS, LogConfig
 from runnel.sim.files import SimFiles
@@ -114,6 +115,56 @@ def test_a_topic_made_anew_inherits_nothing(clean: bool) -> None:
     log = place.open().open_log(PARTITION, OTHER_ID, LogConfig())
     assert (log.log_start_offset, log.end_offset) == (0, 1)
     assert b"new" in read_all(log)[0]
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_topic_made_after_another_was_removed_inherits_nothing(killed: bool) -> None:
+    place = Place()
+    directory, log = place.open_log()
+    for _ in range(9):
+        append(log, batch(b"old"))
+    log.delete_records_before(5)
+    directory.remove_log(PARTITION)
+    if killed:
+        directory = place.open()
+    log = directory.open_log(PARTITION, OTHER_ID, LogConfig())
+    append(log, batch(b"new"))
+    log = place.open().open_log(PARTITION, OTHER_ID, LogConfig())
+    assert (log.log_start_offset, log.end_offset) == (0, 1)
+
+
+def test_a_removed_log_leaves_the_files_of_offsets_and_others_stay_in_them() -> None:
+    files = SimFiles()
+    place = Place(files)
+    directory = place.open()
+    for topic in ("gone", "kept"):
+        log = directory.open_log(TopicPartition(topic, 0), TOPIC_ID, LogConfig())
+        for _ in range(3):
+            append(log, batch(b"a"))
+        log.delete_records_before(2)
+    directory.remove_log(TopicPartition("gone", 0))
+    directory.close()
+    for name in (RECOVERY_POINTS, LOG_STARTS):
+        assert list(decode_offsets(files.read(f"/data/{name}"))) == [TopicPartition("kept", 0)]
+    kept = place.open().open_log(TopicPartition("kept", 0), TOPIC_ID, LogConfig())
+    assert (kept.log_start_offset, kept.end_offset) == (2, 3)
+
+
+def test_removing_many_logs_renames_each_and_writes_nothing_that_tells_of_all() -> None:
+    files = SimFiles()
+    place = Place(files)
+    directory = place.open()
+    names = [TopicPartition("orders", number) for number in range(40)]
+    for name in names:
+        append(directory.open_log(name, TOPIC_ID, LogConfig()), batch(b"a"))
+    directory.close()
+    directory = place.open()
+    for name in names:
+        directory.open_log(name, TOPIC_ID, LogConfig())
+    before = files.operations
+    for name in names:
+        directory.remove_log(name)
+    assert files.operations - before == len(names)
 
 
 def test_a_removed_log_is_gone_at_once_and_its_files_later() -> None:

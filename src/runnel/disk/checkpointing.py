@@ -1,7 +1,7 @@
 """Where each log begins and up to where it needs no check, kept in two files beside the logs."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from threading import Lock
 
 from runnel.disk.atomic import replace_file
@@ -26,8 +26,10 @@ class OffsetFile:
         self._lock = Lock()
         self._newest = 0
         self._version = 0
+        self._gone: dict[TopicPartition, int] = {}
+        """Names that the file may still tell of, and the version after which it does not."""
         self.stored = self._load()
-        """What the file says, or is about to say."""
+        """What the file says, or is about to say. Names that are gone stand in it until it is next written."""
 
     def _load(self) -> Offsets:
         try:
@@ -49,7 +51,8 @@ class OffsetFile:
 
     def prepare(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
         """The work of storing these, for any thread. An older one that comes late does nothing."""
-        self.stored = dict(offsets)
+        self._gone = {name: version for name, version in self._gone.items() if version >= self._newest}
+        self.stored = {name: offset for name, offset in offsets.items() if name not in self._gone}
         self._version += 1
         version, stored = self._version, self.stored
 
@@ -60,6 +63,17 @@ class OffsetFile:
                     self._newest = version
 
         return work
+
+    def forget(self, name: TopicPartition) -> None:
+        """Tell of this one no more, from the next writing on: to write now would cost as much as all logs."""
+        # What could not be stored the last time may still stand in the file.
+        if name in self.stored or not self.is_stored(self.stored):
+            self._gone[name] = self._version
+
+    def free(self, name: TopicPartition) -> None:
+        """A new log takes this name: the file tells of no older one, durably, on return."""
+        if self._gone.get(name, -1) >= self._newest:
+            self.store(self.stored)
 
 
 class Checkpoints:
@@ -88,11 +102,21 @@ class Checkpoints:
         return starts
 
     def forget(self, name: TopicPartition) -> None:
-        """A log is gone: no later log of the same name may inherit from it. Durable on return."""
+        """A log is gone."""
         for file in (self.recovery_points, self.log_starts):
-            # What could not be stored the last time may still stand in the file.
-            if name in file.stored or not file.is_stored(file.stored):
-                file.store({other: offset for other, offset in file.stored.items() if other != name})
+            file.forget(name)
+
+    def forget_all_but(self, names: Container[TopicPartition]) -> None:
+        """At the start only these logs are there; the last run may not have come to forget the others."""
+        for file in (self.recovery_points, self.log_starts):
+            for name in file.stored:
+                if name not in names:
+                    file.forget(name)
+
+    def free(self, name: TopicPartition) -> None:
+        """No log that is made from now on inherits from an older one of this name. Durable on return."""
+        for file in (self.recovery_points, self.log_starts):
+            file.free(name)
 
     def store(self, logs: Iterable[DiskLog]) -> None:
         """Write both files as things stand; durable on return."""

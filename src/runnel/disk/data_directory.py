@@ -69,6 +69,7 @@ class DataDirectory:
         names = files.names(self._path)
         self._removal.adopt(names)
         self._folders = {found for found in map(partition_of, names) if found is not None}
+        self._checkpoints.forget_all_but(self._folders)
         self._upkeep = Upkeep(
             self._logs,
             self._checkpoints,
@@ -112,6 +113,7 @@ class DataDirectory:
                 )
             logger.warning("%s belongs to a topic that is gone: it is replaced", segments.folder)
         self.remove_log(partition)
+        self._checkpoints.free(partition)
         self._folders.add(partition)
         return create_log(partition, topic_id, config, self, segments)
 
@@ -127,7 +129,7 @@ class DataDirectory:
                 log.segments.forget(segment)
         try:
             if partition in self._folders:
-                # First, as it needs no room: on a full disk this is how room is made.
+                # It needs no room: on a full disk this is how room is made.
                 self._removal.remove_folder(str(partition), log.config.file_delete_delay_ms if log else 0)
                 self._folders.discard(partition)
             self._checkpoints.forget(partition)
