@@ -43,8 +43,9 @@ class Removal:
             self._arrived.append((delay_ms, paths))
 
     def finish(self) -> None:
-        """Remove everything now: after a clean start nobody will look for it."""
-        self._remove_all([path for _, paths in self._arrived + self._waiting for path in paths])
+        """Remove files now: after a clean start nobody looks for them. Folders wait: that start adopts them."""
+        left = [path for _, paths in self._arrived + self._waiting for path in paths]
+        self._remove_all([path for path in left if not path.endswith(REMOVED_FOLDER)])
         self._arrived.clear()
         self._waiting.clear()
 
