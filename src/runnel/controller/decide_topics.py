@@ -33,7 +33,7 @@ from runnel.messages.delete_topics import (
 from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode, Refusal, Refused
 from runnel.model.ids import NO_ID
-from runnel.model.limits import PARTITIONS_PER_TOPIC_MAX
+from runnel.model.limits import PARTITIONS_PER_REQUEST_MAX
 from runnel.schemas.metadata import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
 
 ConfigReply = Callable[[dict[str, str]], list[CreatableTopicConfigs]]
@@ -57,6 +57,7 @@ def decide_create_topics(
 ) -> Decision[CreateTopicsResponse]:
     """Create each topic that can be; with `validate_only` just say which could."""
     repeated = repeated_in(topic.name for topic in request.topics)
+    too_large = _partitions_asked(settings, request) > PARTITIONS_PER_REQUEST_MAX
     # Topics of this request are not in the image yet, but their names are taken all the same.
     taken: dict[str, str] = {}
     decision = Decision[CreateTopicsResponse]([], CreateTopicsResponse())
@@ -64,6 +65,8 @@ def decide_create_topics(
         try:
             if asked.name in repeated:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if too_large:
+                raise _too_many_at_once()
             result, records = _create(image, settings, asked, chance, taken)
         except Refusal as refusal:
             # Only versions from 5 on show these; null would be read as an answer.
@@ -128,7 +131,6 @@ def _placed(
         raise Refused(
             ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
-    _check_count(count)
     copies = asked.replication_factor
     if copies == -1:
         copies = settings.int("default.replication.factor")
@@ -150,7 +152,6 @@ def _assigned(image: MetadataImage, asked: CreatableTopic) -> list[PartitionStat
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but the {name} was not set to -1.",
             )
-    _check_count(len(asked.assignments))
     by_index = {assignment.partition_index: assignment.broker_ids for assignment in asked.assignments}
     if sorted(by_index) != list(range(len(asked.assignments))):
         raise Refused(
@@ -172,11 +173,19 @@ def _assigned_state(image: MetadataImage, replicas: Sequence[int], copies: int) 
     return state
 
 
-def _check_count(count: int) -> None:
-    if count > PARTITIONS_PER_TOPIC_MAX:
-        raise Refused(
-            ErrorCode.INVALID_PARTITIONS, f"A topic can have at most {PARTITIONS_PER_TOPIC_MAX} partitions."
-        )
+def _partitions_asked(settings: Settings, request: CreateTopicsRequest) -> int:
+    by_default = settings.int("num.partitions")
+    return sum(
+        len(topic.assignments) or (by_default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
+        for topic in request.topics
+    )
+
+
+def _too_many_at_once() -> Refused:
+    return Refused(
+        ErrorCode.POLICY_VIOLATION,
+        f"One request can make at most {PARTITIONS_PER_REQUEST_MAX} partitions; ask for them in several.",
+    )
 
 
 def decide_delete_topics(
@@ -230,22 +239,24 @@ def decide_create_partitions(
     """Give topics more partitions; there is no way to give them fewer."""
     repeated = repeated_in(topic.name for topic in request.topics)
     decision = Decision[CreatePartitionsResponse]([], CreatePartitionsResponse())
+    room = PARTITIONS_PER_REQUEST_MAX
     for asked in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsTopicResult(asked.name)
         try:
             if asked.name in repeated:
                 raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records = _more_partitions(image, asked, chance)
+            records = _more_partitions(image, asked, chance, room)
         except Refusal as refusal:
             result.error_code, result.error_message = refusal.code, str(refusal)
         else:
+            room -= len(records)
             decision.records += [] if request.validate_only else records
         decision.reply.results.append(result)
     return decision
 
 
 def _more_partitions(
-    image: MetadataImage, asked: CreatePartitionsTopic, chance: Chance
+    image: MetadataImage, asked: CreatePartitionsTopic, chance: Chance, room: int
 ) -> list[MetadataRecord]:
     topic = image.topics.get(asked.name)
     if topic is None:
@@ -260,7 +271,8 @@ def _more_partitions(
             f"The topic {asked.name} currently has {current} partition(s); "
             f"{asked.count} would not be an increase.",
         )
-    _check_count(asked.count)
+    if more > room:
+        raise _too_many_at_once()
     copies = len(topic.partitions[0].replicas)
     if asked.assignments is None:
         states = place(image, more, copies, chance.first_broker + current)
