@@ -29,7 +29,7 @@ class OffsetFile:
         self._gone: dict[TopicPartition, int] = {}
         """Names that the file may still tell of, and the version after which it does not."""
         self.stored = self._load()
-        """What the file says, or is about to say. Names that are gone stand in it until it is next written."""
+        """What the file says or is about to say. A name that is gone stays until it is next written."""
 
     def _load(self) -> Offsets:
         try:

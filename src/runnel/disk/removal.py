@@ -43,7 +43,7 @@ class Removal:
             self._arrived.append((delay_ms, paths))
 
     def finish(self) -> None:
-        """Remove files now: after a clean start nobody looks for them. Folders wait: that start adopts them."""
+        """Remove files now: a clean start does not look for them. Folders it does adopt, so they wait."""
         left = [path for _, paths in self._arrived + self._waiting for path in paths]
         self._remove_all([path for path in left if not path.endswith(REMOVED_FOLDER)])
         self._arrived.clear()

@@ -34,7 +34,7 @@ TOPIC_NAME_CHARACTERS_MAX = 249
 """Kafka's limit: the name and the partition number must fit a file name."""
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""Kafka's limit too. More at once is a typing mistake: it would stall the metadata log and take much memory."""
+"""Kafka's limit too. More at once is a typing mistake that stalls the metadata log and takes much memory."""
 
 DECOMPRESSED_BATCH_BYTES_MAX = 256 * 1024 * 1024
 """A batch that inflates beyond this is a bomb: it is refused, and costs its sender only."""
