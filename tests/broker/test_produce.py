@@ -7,6 +7,7 @@ import pytest
 from runnel.batch.build import build_batch
 from runnel.batch.header import read_header
 from runnel.batch.records import Record
+from runnel.disk.os_files import OsFile
 from runnel.messages.produce import ProduceRequest
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -206,6 +207,32 @@ def test_acks_wait_for_the_disk_when_the_topic_says_so(tell):
             assert only(await client.receive()).base_offset == number // 2
             assert partition.log.durable_offset >= partition.high_watermark
         assert partition.high_watermark == 20
+
+    tell(story)
+
+
+@pytest.mark.parametrize("settings", [{"flush_policy": "commit"}, {"flush_messages": "1"}])
+def test_a_batch_that_waits_for_the_disk_costs_one_sync(tell, monkeypatch, settings):
+    synced: list[int] = []
+
+    def datasync(file: OsFile) -> None:
+        synced.append(file.fileno())
+        really(file)
+
+    really = OsFile.datasync
+    monkeypatch.setattr(OsFile, "datasync", datasync)
+
+    async def story(world) -> None:
+        await world.create("events", **settings)
+        client = await world.connect()
+        # The first one also makes durable that there is a partition.
+        assert only(await client.ask(produce_to("events", (0, batch(b"a")), acks=-1), 9)).error_code == 0
+        synced.clear()
+        for _ in range(3):
+            assert only(await client.ask(produce_to("events", (0, batch(b"b")), acks=-1), 9)).error_code == 0
+        log = world.broker.partitions[TopicPartition("events", 0)].log
+        assert synced.count(log.segments.active.file.fileno()) == 3
+        assert log.durable_offset == 4
 
     tell(story)
 

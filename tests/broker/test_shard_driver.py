@@ -144,7 +144,7 @@ def test_a_shard_hears_when_all_it_knows_is_committed(
         await asyncio.sleep(0)
         assert driver.shard.told[2:] == [("committed", "token"), ("b", 1, -1, -1), ("committed", "other")]
 
-    play(tmp_path, scenario, flush_messages="1")
+    play(tmp_path, scenario, flush_policy="commit")
 
 
 def test_a_shard_hears_at_once_where_nothing_waits_for_the_disk(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_a_shard_hears_of_it_when_the_disk_has_recovered(
         assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
         assert not results
 
-    play(tmp_path, scenario, flush_messages="1")
+    play(tmp_path, scenario, flush_policy="commit")
 
 
 def test_a_shard_that_knows_more_than_its_log_writes_no_more(tmp_path: Path) -> None:
@@ -243,4 +243,4 @@ def test_a_shard_hears_nothing_of_what_was_refused_or_lost(
         await asyncio.sleep(0)
         assert [entry[0] for entry in driver.shard.told] == ["b", "c"]
 
-    play(tmp_path, scenario, flush_messages="1")
+    play(tmp_path, scenario, flush_policy="commit")

@@ -314,7 +314,9 @@ class AppendLog(LogState):
         if self._is_flushed_by_time and not self.flush_is_due:
             self.flush_is_due = True
             self._home.flush_later(self)
-        if self.written_offset - self.durable_offset >= self.config.flush_messages:
+        is_flush_due = self.written_offset - self.durable_offset >= self.config.flush_messages
+        if is_flush_due and not self.config.acks_wait_for_disk:
+            # Where acks wait, whoever gives them asks for a sync himself, and would wait for ours first.
             self._home.flush_soon(self)
 
     def _undo(self, runs: list[Run], error: Exception) -> StorageFailed:
