@@ -11,7 +11,15 @@ COMMAND = [sys.executable, "-m", "runnel.server.cli"]
 
 
 @pytest.fixture
-def start(runnel_session):
+def children_hear_interrupts():
+    """As at a terminal. What a script runs in the background ignores them, and so do its children."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
+
+
+@pytest.fixture
+def start(runnel_session, children_hear_interrupts):
     """Start a command with pipes; what still runs at the end is ended."""
     started: list[subprocess.Popen[bytes]] = []
 
