@@ -7,7 +7,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-from tests.compat.test_kafka_python import consumer, poll_until, send, take
+from tests.compat.test_kafka_python import JOINING_POLL_MS, consumer, poll_until, send, take
 
 PATIENCE_S = 30
 
@@ -50,7 +50,7 @@ def test_offsets_move_with_the_transaction_and_not_without(bootstrap, topic, gro
         closing(a_producer(bootstrap, f"x-{topic}")) as producer,
         consumer(bootstrap, group, topic) as member,
     ):
-        poll_until([member], lambda: len(member.assignment()) == 1)
+        poll_until([member], lambda: len(member.assignment()) == 1, JOINING_POLL_MS)
         for end, expected in ((producer.abort_transaction, None), (producer.commit_transaction, 5)):
             producer.begin_transaction()
             moved = {partition: OffsetAndMetadata(5, "", -1)}

@@ -12,6 +12,8 @@ from kafka.structs import OffsetAndMetadata
 PATIENCE_S = 20
 GROUP = "kafka-python"
 GONE = "gone"
+# A join that outlasts a poll may be forgotten by kafka-python 3.0.12; a poll ends as soon as records come.
+POLL_MS = 10_000
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 
 
@@ -31,7 +33,7 @@ def consume(bootstrap: str, topic: str) -> None:
         "group_id": GROUP,
         "auto_offset_reset": "earliest",
         "enable_auto_commit": False,
-        "heartbeat_interval_ms": 200,
+        "heartbeat_interval_ms": 100,
         "fetch_max_wait_ms": 1,
     }
     with closing(KafkaConsumer(topic, bootstrap_servers=bootstrap, **settings)) as consumer:
@@ -39,10 +41,10 @@ def consume(bootstrap: str, topic: str) -> None:
         count = 0
         while count < 20 * len(CODECS):
             assert time.monotonic() < deadline, f"only {count} records came"
-            count += sum(len(batch) for batch in consumer.poll(timeout_ms=200).values())
+            count += sum(len(batch) for batch in consumer.poll(timeout_ms=POLL_MS).values())
         consumer.commit()
-        # Long enough for a heartbeat.
-        consumer.poll(timeout_ms=500)
+        # Long enough for a heartbeat, also where others keep the machine busy.
+        consumer.poll(timeout_ms=1000)
 
 
 def administer(bootstrap: str, topic: str) -> None:
