@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { \
 		echo "$(PYTHON) could not make a virtual environment. On Debian or Ubuntu: apt install python3-venv; elsewhere: install the package that holds Python's venv and ensurepip modules." >&2; rm -rf .venv; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev,spark]'
 	@touch $@
 
 demo: $(STAMP) ## a broker, a stream of events, a consumer group, a replay: all in one terminal report

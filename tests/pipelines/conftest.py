@@ -1,0 +1,18 @@
+"""What tests of pipelines share: one Spark session per test process, as it takes many seconds to start."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runnel.pipelines.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    """A local Spark session with two task slots. Tests leave no query running in it."""
+    with spark_session("tests", master="local[2]") as session:
+        yield session
