@@ -23,7 +23,7 @@ ALL = dict(commands(typer.main.get_command(app)))
 
 
 def test_the_commands_that_people_know():
-    assert {" ".join(path) for path in ALL} == {
+    assert {" ".join(path) for path in ALL if path[0] != "pipeline"} == {
         "serve",
         "demo",
         "topic list",

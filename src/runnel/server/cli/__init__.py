@@ -70,7 +70,8 @@ def _is_expected(error: Exception) -> bool:
     from runnel.client.errors import ClientError
     from runnel.controller.config_types import BadConfig
     from runnel.controller.image import BadMetadata
+    from runnel.pipelines.errors import PipelineError
     from runnel.server.cli.output import CannotDo
     from runnel.server.layers import BadSettings
 
-    return isinstance(error, (ClientError, CannotDo, BadSettings, BadConfig, BadMetadata))
+    return isinstance(error, (ClientError, CannotDo, PipelineError, BadSettings, BadConfig, BadMetadata))

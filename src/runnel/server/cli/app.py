@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from runnel.server.cli import bench, config, consume, demo, group, log, produce, serve, topic, txn, version
+from runnel.server.cli.pipeline import app as pipeline
 
 app = typer.Typer(
     name="runnel",
@@ -39,6 +40,7 @@ app.command("serve", rich_help_panel=BROKER)(serve.serve)
 app.command("demo", rich_help_panel=BROKER)(demo.demo)
 app.command("produce", rich_help_panel=RECORDS)(produce.produce)
 app.command("consume", rich_help_panel=RECORDS)(consume.consume)
+app.add_typer(pipeline.app, name="pipeline", rich_help_panel=RECORDS)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
