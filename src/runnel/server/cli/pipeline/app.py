@@ -1,4 +1,4 @@
-"""The tree of `runnel pipeline …`. A job's command stands in a file of its own, hooked in by one line here."""
+"""The tree of `runnel pipeline …`: a job's command stands in a file of its own, hooked in by one line."""
 
 import os
 from typing import Any

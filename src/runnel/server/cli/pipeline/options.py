@@ -125,7 +125,7 @@ def job(*, streams: bool) -> Callable[[Callable[Concatenate[JobOptions, P], None
         @wraps(command)
         def with_options(**given: Any) -> None:
             values = {name: given.pop(name, None) for name in (*_COMMON, *_STREAMING)}
-            command(_job_options(values), **given)
+            cast(Any, command)(_job_options(values), **given)
 
         signature = inspect.signature(command, eval_str=True)
         own = list(signature.parameters.values())[1:]
