@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from runnel.broker import transactions
 from runnel.controller.values import TRANSACTION_STATE
 from runnel.messages.add_partitions_to_txn import (
@@ -11,6 +13,7 @@ from runnel.messages.add_partitions_to_txn import (
 from runnel.messages.delete_topics import DeleteTopicsRequest
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
+from runnel.server.shells import SystemClock
 from tests.broker.txn_calls import (
     NONE,
     SETTINGS,
@@ -67,11 +70,17 @@ def test_a_deleted_topic_does_not_keep_a_transaction_from_ending(tmp_path: Path)
     play(tmp_path, scenario)
 
 
-def test_transactions_that_take_too_long_are_aborted(tmp_path: Path) -> None:
+def pass_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the wall clock jump over the time limit of transactions: the speed of the machine plays no part."""
+    now_ms = SystemClock.now_ms
+    monkeypatch.setattr(SystemClock, "now_ms", lambda clock: now_ms(clock) + 60_000)
+
+
+def test_transactions_that_take_too_long_are_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
-        reply = await init(client, transaction_timeout_ms=1)
-        who = reply.producer_id, reply.producer_epoch
+        who = await begin(client)
         assert await write(client, "x", who, b"late") == NONE
+        pass_a_minute(monkeypatch)
         while (await describe(client, "x")).transaction_state != "CompleteAbort":
             await asyncio.sleep(0.01)
         assert await write(client, "x", who, b"later", sequence=1) == ErrorCode.INVALID_PRODUCER_EPOCH.code
@@ -115,13 +124,15 @@ def test_answers_wait_for_the_disk_where_the_policy_says_so(tmp_path: Path) -> N
     play(tmp_path, scenario, log_flush_policy="commit", transaction_state_log_num_partitions="1")
 
 
-def test_a_shard_that_lost_its_log_is_loaded_anew_without_being_asked(tmp_path: Path) -> None:
+def test_a_shard_that_lost_its_log_is_loaded_anew_without_being_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
-        reply = await init(client, transaction_timeout_ms=100)
-        assert await write(client, "x", (reply.producer_id, 0), b"hangs") == NONE
+        assert await write(client, "x", await begin(client), b"hangs") == NONE
         driver = world.broker.transactions.driver_of("x")
         # As if the log had been cut behind its back after a sync that failed.
         driver._end_offset += 1
+        pass_a_minute(monkeypatch)
         partition = world.broker.partition("t", 0)
         while partition.last_stable_offset < partition.high_watermark:
             await asyncio.sleep(0.01)
