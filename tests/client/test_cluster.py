@@ -57,7 +57,7 @@ def test_the_second_address_will_do(address):
     asyncio.run(connect(f"127.0.0.1:{closed_port()},{address}"))
 
 
-def connect_to_stranger(answer: bytes) -> None:
+def connect_to_stranger(answer: bytes, timeout_s: float) -> None:
     """Connect to a server that is not Kafka, and says just this."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -73,19 +73,19 @@ def connect_to_stranger(answer: bytes) -> None:
         thread = threading.Thread(target=talk)
         thread.start()
         try:
-            asyncio.run(Connection.open("127.0.0.1", listener.getsockname()[1], timeout_s=0.5))
+            asyncio.run(Connection.open("127.0.0.1", listener.getsockname()[1], timeout_s=timeout_s))
         finally:
             thread.join()
 
 
 def test_another_protocol_is_recognised():
     with pytest.raises(ConnectionLost, match="is this really a Kafka port"):
-        connect_to_stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        connect_to_stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n", 20)
 
 
 def test_silence_ends_in_a_timeout():
     with pytest.raises(TimedOut, match=r"did not answer ApiVersions in 0\.5 s"):
-        connect_to_stranger(b"")
+        connect_to_stranger(b"", 0.5)
 
 
 def test_many_questions_on_one_connection(address):

@@ -10,6 +10,6 @@ def test_a_held_broker_stands_still_and_goes_on_afterwards(tmp_path: Path) -> No
     try:
         with broker.held():
             assert not answers(broker.port, timeout_s=0.3)
-        assert answers(broker.port)
+        assert answers(broker.port, timeout_s=20)
     finally:
         broker.kill()

@@ -41,7 +41,7 @@ def test_a_broker_ends_with_its_harness(tmp_path, program, number):
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as harness:
         assert harness.stdout is not None
         port, pid = map(int, harness.stdout.readline().split())
-        assert not port or answers(port)
+        assert not port or answers(port, timeout_s=20)
         harness.send_signal(number)
         assert harness.wait(60) == 128 + number
     assert not is_running(pid)
