@@ -1,0 +1,220 @@
+"""A report as one HTML page that needs nothing but itself: no script, no font, no picture from elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+
+from runnel.pipelines.report.charts import Chart
+from runnel.pipelines.report.svg import text_of
+
+WIDE, HALF, NARROW = 1040.0, 496.0, 340.0
+"""Each chart is drawn for a desk and for a hand; the page shows the one that fits, its text full size."""
+_ALLOWED = "default-src 'none'; style-src 'unsafe-inline'"
+SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "plain": "·"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the report comes to, in a line: good, warn, bad, or plain where nothing was judged."""
+
+    level: str
+    headline: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number worth a large type; `spark` is markup of ours, the rest is data."""
+
+    name: str
+    value: str
+    note: str = ""
+    level: str = "plain"
+    spark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table's cell with more than text: a level that colours it, or markup of ours."""
+
+    text: object = ""
+    level: str = "plain"
+    markup: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under names. Names that begin with `#` are numbers and stand to the right."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    title: str = ""
+    empty: str = "none"
+    rows_max: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A paragraph; `level` gives it a colour at the side."""
+
+    text: str
+    level: str = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Wide:
+    """A chart that takes the whole width."""
+
+    chart: Chart
+    caption: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """A chart that shares its row with another."""
+
+    chart: Chart
+    caption: str = ""
+
+
+Block = Table | Note | Wide | Half
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and what stands below it."""
+
+    title: str
+    blocks: Sequence[Block]
+    intro: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole report."""
+
+    title: str
+    subtitle: str
+    verdict: Verdict
+    figures: Sequence[Figure] = ()
+    sections: Sequence[Section] = ()
+    facts: Sequence[tuple[str, str]] = field(default=())
+    """What was looked at and how, for the foot of the page."""
+
+
+def render(page: Page) -> str:
+    """The page as HTML."""
+    body = [
+        _heading(page),
+        _verdict(page.verdict),
+        f'<div class="figures">{"".join(map(_figure, page.figures))}</div>' if page.figures else "",
+        *map(_section, page.sections),
+        _facts(page.facts),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        # Whatever slipped into the page from data could load nothing and run nothing.
+        f'<meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">\n'
+        f"<title>{text_of(page.title)} · {text_of(page.verdict.headline)}</title>\n"
+        f"<style>{_style()}</style>\n</head>\n<body><main>\n"
+        + "\n".join(filter(None, body))
+        + "\n</main></body>\n</html>\n"
+    )
+
+
+@cache
+def _style() -> str:
+    return (files("runnel.pipelines.report") / "report.css").read_text("utf-8")
+
+
+def _heading(page: Page) -> str:
+    words = f'<p class="kind">{text_of(page.title)}</p><p class="sub">{text_of(page.subtitle)}</p>'
+    return f"<header>{words}</header>"
+
+
+def _verdict(verdict: Verdict) -> str:
+    detail = f"<p>{text_of(verdict.detail)}</p>" if verdict.detail else ""
+    sign = f'<span class="sign" aria-hidden="true">{SIGNS[verdict.level]}</span>'
+    words = f"<div><h1>{text_of(verdict.headline)}</h1>{detail}</div>"
+    return f'<div class="verdict {verdict.level}">{sign}{words}</div>'
+
+
+def _figure(figure: Figure) -> str:
+    note = f'<p class="note">{text_of(figure.note)}</p>' if figure.note else ""
+    spark = figure.spark and f'<div class="beside">{figure.spark}</div>'
+    name, value = text_of(figure.name), text_of(figure.value)
+    return (
+        f'<div class="figure {figure.level}"><p class="name">{name}</p>'
+        f'<p class="number">{value}</p>{note}{spark}</div>'
+    )
+
+
+def _section(section: Section) -> str:
+    intro = f'<p class="intro">{text_of(section.intro)}</p>' if section.intro else ""
+    blocks = "".join(map(_block, section.blocks))
+    return f'<section><h2>{text_of(section.title)}</h2>{intro}<div class="blocks">{blocks}</div></section>'
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Table():
+            return _table(block)
+        case Note():
+            return f'<p class="remark {block.level}">{text_of(block.text)}</p>'
+        case Wide():
+            return _chart(block.chart, block.caption, WIDE, "wide")
+        case Half():
+            return _chart(block.chart, block.caption, HALF, "half")
+
+
+def _chart(chart: Chart, caption: str, width: float, place: str) -> str:
+    keys = "".join(
+        f'<span class="key"><i class="{text_of(colour)}"></i>{text_of(name)}</span>'
+        for colour, name in chart.legend
+    )
+    legend = f'<p class="legend">{keys}</p>' if keys else ""
+    below = f"<p>{text_of(caption)}</p>" if caption else ""
+    desk = f'<div class="desk">{chart.draw(width)}</div>'
+    hand = f'<div class="hand">{chart.draw(NARROW)}</div>'
+    title = f"<figcaption><h3>{text_of(chart.title)}</h3>{below}</figcaption>"
+    return f'<figure class="{place}">{title}{legend}{desk}{hand}</figure>'
+
+
+def _table(table: Table) -> str:
+    title = f"<h3>{text_of(table.title)}</h3>" if table.title else ""
+    if not table.rows:
+        return f'<div class="table">{title}<p class="empty">{text_of(table.empty)}</p></div>'
+    numeric = [name.startswith("#") for name in table.columns]
+    head = "".join(
+        f"<th{_right(number)}>{text_of(name.removeprefix('#'))}</th>"
+        for name, number in zip(table.columns, numeric, strict=True)
+    )
+    rows = "".join(
+        "<tr>" + "".join(_cell(cell, number) for cell, number in zip(row, numeric, strict=True)) + "</tr>"
+        for row in table.rows[: table.rows_max]
+    )
+    left_out = len(table.rows) - table.rows_max
+    rest = f'<p class="empty">and {left_out:,} more, in report.json</p>' if left_out > 0 else ""
+    grid = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="table">{title}<div class="scroll">{grid}</div>{rest}</div>'
+
+
+def _cell(cell: object, is_number: bool) -> str:
+    if not isinstance(cell, Cell):
+        return f"<td{_right(is_number)}>{text_of('–' if cell is None else cell)}</td>"
+    mark = "" if cell.level == "plain" else f'<span class="pill {cell.level}">{text_of(cell.text)}</span>'
+    return f"<td{_right(is_number)}>{cell.markup or mark or text_of(cell.text)}</td>"
+
+
+def _right(is_number: bool) -> str:
+    return ' class="number"' if is_number else ""
+
+
+def _facts(facts: Sequence[tuple[str, str]]) -> str:
+    if not facts:
+        return ""
+    rows = "".join(f"<div><dt>{text_of(name)}</dt><dd>{text_of(value)}</dd></div>" for name, value in facts)
+    return f"<footer><dl>{rows}</dl></footer>"

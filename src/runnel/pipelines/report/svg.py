@@ -1,0 +1,52 @@
+"""Pieces of SVG as text: every word that comes from data is escaped here and nowhere else."""
+
+import re
+from html import escape
+
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""Neither HTML nor SVG may hold them, or they turn the words around them about."""
+
+
+def text_of(value: object) -> str:
+    """Data as it may stand in HTML or SVG, inside a tag or between two."""
+    return escape(_UNSHOWN.sub("\ufffd", str(value)), quote=True)
+
+
+def element(tag: str, content: str = "", **attributes: object) -> str:
+    """One element; `content` is markup already, attributes are data. A trailing `_` in a name is dropped."""
+    parts = [tag]
+    for name, value in attributes.items():
+        if value is not None:
+            parts.append(f'{name.rstrip("_").replace("_", "-")}="{text_of(_short(value))}"')
+    head = " ".join(parts)
+    return f"<{head}>{content}</{tag}>" if content else f"<{head}/>"
+
+
+def label(text: object, x: float, y: float, *, anchor: str = "start", class_: str = "tick") -> str:
+    """Words in a drawing."""
+    return element("text", text_of(text), x=x, y=y, text_anchor=anchor, class_=class_)
+
+
+def hint(text: object) -> str:
+    """What is shown when a pointer rests on the element that holds it."""
+    return f"<title>{text_of(text)}</title>"
+
+
+def drawing(width: float, height: float, content: str, *, name: str, class_: str = "chart") -> str:
+    """A whole drawing that grows and shrinks with its place."""
+    box = f"0 0 {_short(width)} {_short(height)}"
+    opening = f'<svg viewBox="{box}" class="{class_}" role="img" aria-label="{text_of(name)}"'
+    return f'{opening} style="max-width:{_short(width)}px">{content}</svg>'
+
+
+def path(points: list[tuple[float, float]]) -> str:
+    """The `d` of a line through points."""
+    return "M" + "L".join(f"{_short(x)},{_short(y)}" for x, y in points) if points else ""
+
+
+def _short(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.1f}".removesuffix(".0")
+    return value

@@ -1,0 +1,52 @@
+"""Putting a report into a folder: the page and, beside it, the same as JSON."""
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, is_dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from runnel.pipelines.report.page import Page, render
+
+PAGE = "index.html"
+DATA = "report.json"
+
+
+def report_folder(job: str, now_ms: int, root: Path = Path(".runnel/reports")) -> Path:
+    """Where a report goes unless somebody says otherwise."""
+    return root / f"{job}-{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%d-%H%M%S}"
+
+
+def write_report(folder: Path, page: Page, data: object) -> Path:
+    """Write both files, each whole or not at all; returns where the page is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _write(folder / DATA, json.dumps(plain(data), indent=2, ensure_ascii=False) + "\n")
+    _write(folder / PAGE, render(page))
+    return folder / PAGE
+
+
+def plain(value: Any) -> Any:
+    """What JSON can say of a value: dataclasses become objects, bytes become text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode("utf-8", "replace")
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def _write(path: Path, text: str) -> None:
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
