@@ -1,6 +1,11 @@
 """What Spark loads for the format "runnel": topics as tables to read from and write to."""
 
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from runnel.pipelines.source.batch_reader import BatchReader
+from runnel.pipelines.source.options import read_options
+from runnel.pipelines.source.reading import full_schema
 
 
 class RunnelDataSource(DataSource):
@@ -9,3 +14,9 @@ class RunnelDataSource(DataSource):
     @classmethod
     def name(cls) -> str:
         return "runnel"
+
+    def schema(self) -> StructType:
+        return full_schema(read_options(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return BatchReader(read_options(self.options), schema)

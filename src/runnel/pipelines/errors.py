@@ -1,4 +1,15 @@
-"""What can be wrong around a pipeline, said so that its owner can mend it."""
+"""What can be wrong around a pipeline, said so that its owner can mend it.
+
+PipelineError
+├── NoJava            no Java runtime that Spark can use
+├── NoSpark           Spark is not installed, does not start, or cannot run with these settings
+├── BadOption         an option of the source or the sink that cannot be used
+├── BadCheckpoint     a checkpoint of another query, or one that is in use
+├── DataLost          records that should be read are not there any more
+├── BrokerUnreachable no broker answers at the addresses that were given
+├── UnknownTopic      a topic, or a partition of it, that does not exist
+└── DamagedRecords    records that are not as their writer made them
+"""
 
 
 class PipelineError(Exception):
@@ -9,9 +20,29 @@ class NoJava(PipelineError):
     """No Java runtime that Spark can use."""
 
 
+class NoSpark(PipelineError):
+    """Spark is not installed, does not start, or cannot run with these settings."""
+
+
 class BadOption(PipelineError):
     """An option of the source or the sink that cannot be used."""
 
 
+class BadCheckpoint(PipelineError):
+    """A checkpoint that belongs to another query, or that another process uses right now."""
+
+
 class DataLost(PipelineError):
     """Records that should be read are not there any more."""
+
+
+class BrokerUnreachable(PipelineError):
+    """No broker answers at the addresses that were given."""
+
+
+class UnknownTopic(PipelineError):
+    """A topic, or a partition of it, that does not exist."""
+
+
+class DamagedRecords(PipelineError):
+    """Records that came from the broker and are not as their writer made them."""

@@ -1,0 +1,174 @@
+"""A broker as pipelines see it from the driver: a few questions that wait for their answer.
+
+with BrokerView("127.0.0.1:9092") as broker:
+    ends = broker.latest_offsets(broker.partitions(["orders"]))
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TypeVar
+
+from runnel.client.admin import BROKER_DEFAULT, Admin
+from runnel.client.cluster import Cluster, TopicView
+from runnel.client.errors import BrokerRefused, ClientError, NoBroker
+from runnel.client.groups import Groups
+from runnel.client.loop_thread import LoopThread
+from runnel.client.offsets import NOT_FOUND, READ_UNCOMMITTED, end_offsets, list_offsets, start_offsets
+from runnel.model.configs import ResourceType
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.errors import BadOption, BrokerUnreachable, PipelineError, UnknownTopic
+
+T = TypeVar("T")
+
+Offsets = dict[TopicPartition, int]
+
+
+class BrokerView:
+    """A connected view of the brokers; use as `with`. Its errors are PipelineErrors."""
+
+    def __init__(self, bootstrap: str, *, client_id: str = "runnel", timeout_s: float = 30.0) -> None:
+        self.bootstrap = bootstrap
+        try:
+            cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+        except ValueError as error:
+            raise BadOption(f"kafka.bootstrap.servers: {error}") from None
+        self._cluster = cluster
+        self._thread = LoopThread("runnel broker view")
+        try:
+            self.run(lambda cluster: cluster.any_connection())
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "BrokerView":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connections."""
+        try:
+            self._thread.call(self._cluster.close())
+        finally:
+            self._thread.close()
+
+    def run(self, operation: Callable[[Cluster], Awaitable[T]]) -> T:
+        """Anything else: run an operation on the cluster and wait for its result."""
+
+        async def call() -> T:
+            return await operation(self._cluster)
+
+        try:
+            return self._thread.call(call())
+        except ClientError as error:
+            raise pipeline_error(error) from error
+
+    # Topics.
+
+    def topics(self) -> list[TopicView]:
+        """Every topic that is not the broker's own, as it is now."""
+        views = self.run(lambda cluster: cluster.topics())
+        return [view for view in views if not view.is_internal]
+
+    def topic(self, name: str) -> TopicView:
+        """One topic as it is now, newly added partitions included; UnknownTopic if it does not exist."""
+
+        async def ask(cluster: Cluster) -> TopicView:
+            cluster.forget_topic(name)
+            return await cluster.topic(name)
+
+        return self.run(ask)
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of these topics; UnknownTopic if one does not exist."""
+        return [
+            TopicPartition(name, view.partition) for name in topics for view in self.topic(name).partitions
+        ]
+
+    def create_topic(
+        self, name: str, *, partitions: int = BROKER_DEFAULT, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic."""
+        self.run(lambda cluster: Admin(cluster).create_topic(name, partitions=partitions, settings=settings))
+
+    def ensure_topic(
+        self, name: str, *, partitions: int = BROKER_DEFAULT, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """Make a topic unless it is there."""
+
+        async def ask(cluster: Cluster) -> None:
+            try:
+                await Admin(cluster).create_topic(name, partitions=partitions, settings=settings)
+            except BrokerRefused as error:
+                if error.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+
+        self.run(ask)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Give a topic more partitions, so that it has `total`."""
+        self.run(lambda cluster: Admin(cluster).add_partitions(name, total))
+
+    def topic_settings(self, name: str) -> dict[str, str | None]:
+        """What is set for a topic, by Kafka's names, defaults included."""
+        settings = self.run(lambda cluster: Admin(cluster).settings(ResourceType.TOPIC, name))
+        return {setting.name: setting.value for setting in settings}
+
+    # Offsets.
+
+    def earliest_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """The first offset that is still there."""
+        wanted = list(partitions)
+        return self.run(lambda cluster: start_offsets(cluster, wanted)) if wanted else {}
+
+    def latest_offsets(
+        self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
+    ) -> Offsets:
+        """One past the last record that a reader may see; with READ_COMMITTED, the last stable offset."""
+        wanted = list(partitions)
+        return self.run(lambda cluster: end_offsets(cluster, wanted, isolation=isolation)) if wanted else {}
+
+    def offsets_at(
+        self, moments: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a timestamp in ms, or None where there is none.
+
+        `runnel.client.offsets.EARLIEST` and `LATEST` are moments, too.
+        """
+        if not moments:
+            return {}
+        found = self.run(lambda cluster: list_offsets(cluster, moments, isolation=isolation))
+        return {
+            partition: None if place.offset == NOT_FOUND else place.offset
+            for partition, place in found.items()
+        }
+
+    # Groups.
+
+    def group_offsets(self, group_id: str) -> Offsets:
+        """How far a group has read, in every partition it ever committed."""
+        commits = self.run(lambda cluster: Groups(cluster).committed(group_id))
+        return {partition: commit.offset for partition, commit in commits.items()}
+
+    def commit_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit from outside of a group, which must have no members."""
+        if offsets:
+            self.run(lambda cluster: Groups(cluster).commit(group_id, offsets))
+
+    def groups(self) -> list[str]:
+        """The names of all consumer groups."""
+        listings = self.run(lambda cluster: Groups(cluster).list())
+        return [listing.group_id for listing in listings]
+
+
+def pipeline_error(error: ClientError) -> PipelineError:
+    """What a client's error means to a pipeline's owner."""
+    if isinstance(error, NoBroker):
+        return BrokerUnreachable(str(error))
+    if isinstance(error, BrokerRefused) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return UnknownTopic(str(error))
+    return PipelineError(str(error))

@@ -1,0 +1,35 @@
+"""A topic as a table that is read once."""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.source.options import SourceOptions
+from runnel.pipelines.source.planning import split_ranges
+from runnel.pipelines.source.reading import RangePartition, check_schema, full_schema, read_range
+from runnel.pipelines.source.resolving import batch_ranges
+
+
+class BatchReader(DataSourceReader):
+    """Reads the offsets that there are when the query is planned. Commits nothing to any group."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_schema(schema, full_schema(options))
+        self._options = options
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        with BrokerView(options.bootstrap_servers, client_id=options.client_id) as broker:
+            ranges = batch_ranges(broker, options)
+        pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Spark makes up a partition without a value where there is nothing to read.
+        if not isinstance(partition, RangePartition):
+            return iter(())
+        return read_range(self._options, self._schema, partition.range)

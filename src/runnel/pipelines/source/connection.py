@@ -1,0 +1,102 @@
+"""One blocking connection to a broker: what a Spark task fetches through."""
+
+import socket
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeVar, cast
+
+from runnel.client.conversation import ANSWER_BYTES_MAX, Conversation
+from runnel.client.errors import ConnectionLost, NoBroker, NotKafka, TimedOut, check
+from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from runnel.model.errors import ErrorCode
+from runnel.wire import Request, Response
+
+CONNECT_TIMEOUT_S = 5.0
+RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
+"""Room for the next answer to arrive in while the one before is being decoded."""
+
+A = TypeVar("A", bound=Response)
+
+
+class BlockingConnection:
+    """An open connection whose versions are agreed; use as `with`. Answers come in the order of questions."""
+
+    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+        self.address = f"{host}:{port}"
+        self._timeout_s = timeout_s
+        self._conversation = Conversation(client_id)
+        try:
+            self._socket = socket.create_connection((host, port), timeout=min(CONNECT_TIMEOUT_S, timeout_s))
+        except TimeoutError:
+            raise NoBroker(self.address, "it does not accept connections in time") from None
+        except OSError as error:
+            raise NoBroker(self.address, (error.strerror or str(error)).lower()) from error
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            self._socket.settimeout(timeout_s)
+            self._agree()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> "BlockingConnection":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        self._socket.close()
+
+    def ask(self, request: Request, answer: type[A]) -> A:
+        """Ask and wait for the answer."""
+        self.send(request, answer)
+        return cast(A, self.receive())
+
+    def send(self, request: Request, answer: type[A]) -> None:
+        """Ask now; `receive` gives the answer later."""
+        _, buffers = self._conversation.ask(request, answer)
+        self._guarded(lambda: self._socket.sendall(b"".join(bytes(buffer) for buffer in buffers)))
+
+    def receive(self) -> Response:
+        """The answer to the oldest question."""
+        prefix = bytearray(4)
+        self._fill(memoryview(prefix))
+        length = int.from_bytes(prefix, "big", signed=True)
+        if not 4 <= length <= ANSWER_BYTES_MAX:
+            raise NotKafka(
+                f"an answer of {length} bytes is impossible: is {self.address} really a Kafka port?"
+            )
+        frame = bytearray(4 + length)
+        frame[:4] = prefix
+        self._fill(memoryview(frame)[4:])
+        ((_, answer),) = self._conversation.received(cast(bytes, frame))
+        return answer
+
+    def _fill(self, view: memoryview) -> None:
+        while view:
+            count = self._guarded(lambda view=view: self._socket.recv_into(view))
+            if not count:
+                raise ConnectionLost(f"{self.address} closed the connection")
+            view = view[count:]
+
+    def _guarded(self, operation: Callable[[], int | None]) -> int | None:
+        try:
+            return operation()
+        except TimeoutError:
+            raise TimedOut(f"{self.address} did not answer in {self._timeout_s:g} s") from None
+        except OSError as error:
+            raise ConnectionLost(f"the connection to {self.address} broke: {error}") from error
+
+    def _agree(self) -> None:
+        ours = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
+        answer = self.ask(ours, ApiVersionsResponse)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION.code:
+            self._conversation.learn(answer)
+            answer = self.ask(ours, ApiVersionsResponse)
+        check(answer.error_code, f"agreeing on versions with {self.address}")
+        self._conversation.learn(answer)

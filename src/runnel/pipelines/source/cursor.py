@@ -1,0 +1,147 @@
+"""How far a range of one partition is read, and what each answer of the broker means for it. No I/O.
+
+    answered(view) -> Chunk · Wait · Finished · Gone · LargerFetch
+
+A range ends when the offset behind the last batch reaches its end, whatever stands in that batch: a record, a
+transaction's marker, something aborted. Where nothing stands any more, as compaction leaves it, an empty answer
+says so.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runnel.batch.control import read_end_marker
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import BatchHeader, crc_is_valid, walk_headers
+from runnel.client.errors import check
+from runnel.client.offsets import READ_COMMITTED
+from runnel.messages.fetch import AbortedTransaction, PartitionData
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.source.decode import Packed, packed
+
+EMPTY_ANSWERS_TO_BELIEVE = 2
+"""A broker may answer with nothing once though there is something, as when it throttles or has just begun."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Batches to decode, of which offsets in [from, to) were asked for."""
+
+    batches: list[Packed]
+    from_offset: int
+    to_offset: int
+
+
+@dataclass(slots=True)
+class Wait:
+    """Nothing yet; ask again."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Finished:
+    """Nothing stands in the rest of the range."""
+
+
+@dataclass(slots=True)
+class Gone:
+    """The log does not have the offset asked for: it begins later, or ends before."""
+
+
+@dataclass(slots=True)
+class LargerFetch:
+    """Not even one batch fits into what was asked for."""
+
+
+Meaning = Chunk | Wait | Finished | Gone | LargerFetch
+
+
+@dataclass(slots=True)
+class Cursor:
+    """One range while it is read: [position, end)."""
+
+    partition: TopicPartition
+    position: int
+    end: int
+    isolation: int
+    empty_answers: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.position >= self.end
+
+    def answered(self, view: PartitionData, throttled: bool) -> Meaning:
+        """The broker answered a fetch at `position`."""
+        if view.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code:
+            return Gone()
+        check(view.error_code, f"reading {self.partition} from offset {self.position}")
+        records = view.records if isinstance(view.records, memoryview) else memoryview(view.records or b"")
+        if not len(records):
+            return self._answered_nothing(view, throttled)
+        batches, next_offset = visible_batches(
+            records, view.aborted_transactions or (), self.position, self.end, self.isolation
+        )
+        if next_offset <= self.position:
+            return LargerFetch()
+        chunk = Chunk(batches, self.position, self.end)
+        self.position = next_offset
+        self.empty_answers = 0
+        return chunk
+
+    def resumed(self, position: int) -> None:
+        """What stood before `position` is given up."""
+        self.position = max(self.position, position)
+        self.empty_answers = 0
+
+    def _answered_nothing(self, view: PartitionData, throttled: bool) -> Meaning:
+        readable = view.last_stable_offset if self.isolation == READ_COMMITTED else view.high_watermark
+        if readable < self.end:
+            # A leader that has just been elected may not know yet how far its followers are.
+            return Wait(f"it ends at offset {readable} for readers, before {self.end}")
+        if throttled:
+            return Wait("the broker throttles this client")
+        self.empty_answers += 1
+        if self.empty_answers < EMPTY_ANSWERS_TO_BELIEVE:
+            return Wait("the broker sends nothing")
+        self.position = self.end
+        return Finished()
+
+
+def visible_batches(
+    records: memoryview,
+    aborted: Sequence[AbortedTransaction],
+    from_offset: int,
+    to_offset: int,
+    isolation: int,
+) -> tuple[list[Packed], int]:
+    """The batches with records for the reader, each checked against its sum; and one past the last offset."""
+    ahead = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
+    aborted_producers: set[int] = set()
+    visible: list[Packed] = []
+    next_offset = from_offset
+    for position, header in walk_headers(records):
+        if not crc_is_valid(records, position, header):
+            raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not match")
+        next_offset = max(next_offset, header.next_offset)
+        while ahead and ahead[-1].first_offset <= header.last_offset:
+            aborted_producers.add(ahead.pop().producer_id)
+        batch = records[position : position + header.size_bytes]
+        if header.is_control:
+            if header.producer_id in aborted_producers and read_end_marker(batch) is not None:
+                aborted_producers.discard(header.producer_id)
+            continue
+        if _is_wanted(header, from_offset, to_offset) and not (
+            isolation == READ_COMMITTED
+            and header.is_transactional
+            and header.producer_id in aborted_producers
+        ):
+            visible.append(packed(batch, header))
+        if header.base_offset >= to_offset:
+            break
+    return visible, next_offset
+
+
+def _is_wanted(header: BatchHeader, from_offset: int, to_offset: int) -> bool:
+    return header.record_count > 0 and header.next_offset > from_offset and header.base_offset < to_offset

@@ -1,0 +1,198 @@
+"""Fetched batches as Arrow columns, a whole fetch at a time.
+
+Only the lengths of records are walked one by one. All else is done for all records of the fetch at once: numpy
+reads the numbers, and Arrow gathers keys, values and headers out of the one run of bytes in which they stand.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from runnel.batch.compression import decompress
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import HEADER_BYTES, BatchHeader
+from runnel.batch.records import RECORD_BYTES_MIN
+from runnel.pipelines.source.varints import Bytes, Positions, read_varints
+
+MICROSECONDS_MAX = (2**63 - 1) // 1000
+"""Timestamps are milliseconds on the wire; beyond this one, they cannot be told in microseconds."""
+
+
+@dataclass(slots=True)
+class Packed:
+    """One batch whose records a reader may see."""
+
+    header: BatchHeader
+    payload: memoryview
+    """The records as they came, compressed or not."""
+
+
+@dataclass(slots=True)
+class Spans:
+    """Where the fields of all records stand in `data`; one entry per record, lengths of -1 are null."""
+
+    data: bytes
+    offsets: Positions
+    timestamps_ms: Positions
+    timestamp_types: NDArray[np.int32]
+    key_starts: Positions
+    key_lengths: Positions
+    value_starts: Positions
+    value_lengths: Positions
+    header_starts: Positions
+    """Where the number of headers stands, right behind the value."""
+    ends: Positions
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def select(self, chosen: NDArray[np.bool_]) -> "Spans":
+        """Only some of the records."""
+        return Spans(
+            self.data,
+            self.offsets[chosen],
+            self.timestamps_ms[chosen],
+            self.timestamp_types[chosen],
+            self.key_starts[chosen],
+            self.key_lengths[chosen],
+            self.value_starts[chosen],
+            self.value_lengths[chosen],
+            self.header_starts[chosen],
+            self.ends[chosen],
+        )
+
+
+def packed(batch: memoryview, header: BatchHeader) -> Packed:
+    """A batch that stands in a buffer."""
+    return Packed(header, batch[HEADER_BYTES : header.size_bytes])
+
+
+def read_spans(batches: Sequence[Packed], from_offset: int, to_offset: int) -> Spans:
+    """The records of these batches with offsets in [from, to); CorruptBatch if they are malformed."""
+    payloads = [decompress(batch.payload, batch.header.compression) for batch in batches]
+    data = b"".join(payloads)
+    starts = _walk(data, [len(payload) for payload in payloads], [batch.header for batch in batches])
+    spans = _spans(data, starts, [batch.header for batch in batches])
+    wanted = (spans.offsets >= from_offset) & (spans.offsets < to_offset)
+    return spans if wanted.all() else spans.select(wanted)
+
+
+def _walk(data: bytes, sizes: Sequence[int], headers: Sequence[BatchHeader]) -> Positions:
+    """Where each record begins, its length first."""
+    starts: list[int] = []
+    append = starts.append
+    position = 0
+    for size, header in zip(sizes, headers, strict=True):
+        end = position + size
+        known = len(starts)
+        try:
+            while position < end:
+                append(position)
+                low = data[position]
+                if low < 0x80:
+                    position += 1 + (low >> 1)
+                else:
+                    high = data[position + 1]
+                    if high < 0x80:
+                        # Zigzag halves the number, and lengths are never negative.
+                        position += 2 + ((low & 0x7F | high << 7) >> 1)
+                    else:
+                        position = _skip_long(data, position)
+        except IndexError:
+            raise CorruptBatch(f"a record of the batch at {header.base_offset} has no end") from None
+        if position != end or len(starts) - known != header.record_count:
+            raise CorruptBatch(
+                f"the batch at {header.base_offset} does not hold {header.record_count} whole records"
+            )
+    return np.array(starts, dtype=np.int64)
+
+
+def _skip_long(data: bytes, position: int) -> int:
+    zigzag = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        zigzag |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return position + (zigzag >> 1)
+        shift += 7
+        if shift > 35:
+            raise CorruptBatch("the length of a record is longer than five bytes")
+
+
+def _spans(data: bytes, starts: Positions, headers: Sequence[BatchHeader]) -> Spans:
+    view: Bytes = np.frombuffer(data, dtype=np.uint8)
+    lengths, bodies = read_varints(view, starts)
+    ends = bodies + lengths
+    if starts.size and lengths.min() < RECORD_BYTES_MIN - 1:
+        raise CorruptBatch(f"a record of {lengths.min()} bytes is impossible")
+    timestamp_deltas, behind = read_varints(view, bodies + 1)
+    offset_deltas, behind = read_varints(view, behind)
+    key_lengths, key_starts = read_varints(view, behind)
+    key_ends = _ends_of_field(key_starts, key_lengths, ends)
+    value_lengths, value_starts = read_varints(view, key_ends)
+    value_ends = _ends_of_field(value_starts, value_lengths, ends)
+    if (value_ends >= ends).any():
+        raise CorruptBatch("a record ends before its number of headers")
+    offsets, timestamps_ms, timestamp_types = _placed(headers, offset_deltas, timestamp_deltas)
+    return Spans(
+        data,
+        offsets,
+        timestamps_ms,
+        timestamp_types,
+        key_starts,
+        key_lengths,
+        value_starts,
+        value_lengths,
+        value_ends,
+        ends,
+    )
+
+
+def _ends_of_field(starts: Positions, lengths: Positions, ends: Positions) -> Positions:
+    """Where keys or values end. Checked here: what Arrow is told to gather, it gathers unseen."""
+    if ((lengths < -1) | (lengths > ends - starts)).any():
+        raise CorruptBatch("a key or a value is longer than its record")
+    return starts + np.maximum(lengths, 0)
+
+
+def _placed(
+    headers: Sequence[BatchHeader], offset_deltas: Positions, timestamp_deltas: Positions
+) -> tuple[Positions, Positions, NDArray[np.int32]]:
+    """Offsets, timestamps and their types, from what the batches say and what the records add."""
+    counts = [header.record_count for header in headers]
+    table = np.array(
+        [
+            (
+                header.base_offset,
+                header.max_timestamp if header.uses_log_append_time else header.base_timestamp,
+                header.uses_log_append_time,
+            )
+            for header in headers
+        ],
+        dtype=np.int64,
+    ).reshape(-1, 3)
+    base_offsets, base_timestamps, types = np.repeat(table, counts, axis=0).T
+    timestamps_ms = np.where(types == 1, base_timestamps, base_timestamps + timestamp_deltas)
+    return base_offsets + offset_deltas, timestamps_ms, types.astype(np.int32)
+
+
+def binary_column(data: bytes, starts: Positions, lengths: Positions) -> pa.BinaryArray:
+    """The fields at these places, which stand in this order, as one Arrow column; a length of -1 is null."""
+    count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
+    # Arrow sees all bytes as one column in which fields and what lies between them take turns …
+    bounds = np.empty((count, 2), dtype=np.int32)
+    bounds[:, 0] = starts
+    np.add(starts, np.maximum(lengths, 0), out=bounds[:, 1], casting="same_kind")
+    everything = pa.Array.from_buffers(
+        pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
+    )
+    # … and takes every other one.
+    null = lengths < 0
+    indices = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=null if null.any() else None)
+    return everything.take(indices)

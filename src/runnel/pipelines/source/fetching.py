@@ -1,0 +1,265 @@
+"""Fetching a range of one partition from whoever leads it, with patience for brokers that come and go."""
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import cast
+
+from runnel.batch.errors import CorruptBatch
+from runnel.client.cluster import parse_addresses
+from runnel.client.errors import BrokerRefused, ClientError, NoBroker, check
+from runnel.client.offsets import EARLIEST, LATEST
+from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from runnel.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from runnel.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import NO_ID, TopicPartition
+from runnel.pipelines.errors import BrokerUnreachable, DamagedRecords, DataLost, PipelineError
+from runnel.pipelines.source.connection import BlockingConnection
+from runnel.pipelines.source.cursor import Chunk, Cursor, Finished, Gone, LargerFetch, Wait
+
+ANSWER_TIMEOUT_S = 30.0
+FETCH_WAIT_MS = 500
+PAUSE_S = 0.2
+FETCH_BYTES_MAX = 256 * 1024 * 1024
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How a task reaches the brokers and asks them."""
+
+    bootstrap_servers: str
+    client_id: str
+    isolation: int
+    timeout_s: float
+    """How long brokers may be away, or behind, until the task fails."""
+    max_bytes: int
+    fail_on_data_loss: bool
+
+
+class RangeFetcher:
+    """Reads one range once. The next fetch is under way while the caller works on the one before."""
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        partition: TopicPartition,
+        start: int,
+        end: int,
+        topic_id: bytes = NO_ID,
+    ) -> None:
+        """A `topic_id` that is known lets a topic be told from another of the same name, made later."""
+        self._settings = settings
+        self._partition = partition
+        self._topic_id = topic_id
+        self._cursor = Cursor(partition, start, end, settings.isolation)
+        self._max_bytes = settings.max_bytes
+        self._connection: BlockingConnection | None = None
+        self._asked = False
+        self._deadline = 0.0
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The batches of the range, in order."""
+        self._be_patient()
+        try:
+            while not self._cursor.is_done:
+                try:
+                    chunk = self._next_chunk()
+                except ClientError as error:
+                    self._failed(error)
+                    continue
+                except CorruptBatch as error:
+                    raise DamagedRecords(f"{self._partition}: {error}") from error
+                if chunk is not None:
+                    self._be_patient()
+                    yield chunk
+        finally:
+            self._disconnect()
+
+    def _next_chunk(self) -> Chunk | None:
+        view, throttled = self._fetch()
+        match self._cursor.answered(view, throttled):
+            case Chunk() as chunk:
+                if not self._cursor.is_done:
+                    self._ask()
+                return chunk
+            case Wait(reason):
+                self._waited(reason)
+            case Gone():
+                self._lost()
+            case LargerFetch():
+                self._ask_for_more()
+            case Finished():
+                pass
+        return None
+
+    def _fetch(self) -> tuple[PartitionData, bool]:
+        if not self._asked:
+            self._ask()
+        self._asked = False
+        answer = cast(FetchResponse, self._connected().receive())
+        check(answer.error_code, f"fetching {self._partition}")
+        if not answer.responses or not answer.responses[0].partitions:
+            raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
+        return answer.responses[0].partitions[0], answer.throttle_time_ms > 0
+
+    def _ask(self) -> None:
+        topic, number = self._partition
+        wanted = FetchPartition(
+            partition=number, fetch_offset=self._cursor.position, partition_max_bytes=self._max_bytes
+        )
+        self._connected().send(
+            FetchRequest(
+                max_wait_ms=FETCH_WAIT_MS,
+                min_bytes=1,
+                max_bytes=self._max_bytes,
+                isolation_level=self._settings.isolation,
+                topics=[FetchTopic(topic=topic, partitions=[wanted])],
+            ),
+            FetchResponse,
+        )
+        self._asked = True
+
+    def _ask_for_more(self) -> None:
+        if self._max_bytes >= FETCH_BYTES_MAX:
+            raise PipelineError(
+                f"{self._partition}: the batch at offset {self._cursor.position} is larger than "
+                f"{FETCH_BYTES_MAX} bytes"
+            )
+        self._max_bytes = min(4 * self._max_bytes, FETCH_BYTES_MAX)
+
+    # When something is not as planned.
+
+    def _lost(self) -> None:
+        """The offset asked for is not in the log."""
+        cursor = self._cursor
+        first, end = self._bounds()
+        missing = f"{self._partition}: offsets {cursor.position} to {cursor.end - 1}"
+        if first <= cursor.position <= end:
+            # Both are true a moment later: the log grew, or its leader changed.
+            self._waited(f"offset {cursor.position} is out of range")
+            return
+        found = f"the log now holds offsets {first} to {end - 1}" if end > first else "the log is empty"
+        if self._settings.fail_on_data_loss:
+            raise DataLost(f"{missing} were to be read, but {found}. {WHAT_TO_DO}")
+        logger.warning("%s are gone, at least in part, and passed over: %s", missing, found)
+        cursor.resumed(first if first > cursor.position else cursor.end)
+
+    def _bounds(self) -> tuple[int, int]:
+        """The first offset that the leader has, and one past its last."""
+        found: list[int] = []
+        for moment in (EARLIEST, LATEST):
+            wanted = ListOffsetsPartition(partition_index=self._partition.partition, timestamp=moment)
+            topic = ListOffsetsTopic(name=self._partition.topic, partitions=[wanted])
+            answer = self._connected().ask(
+                ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse
+            )
+            view = answer.topics[0].partitions[0]
+            check(view.error_code, f"asking for the offsets of {self._partition}")
+            found.append(view.offset)
+        return found[0], found[1]
+
+    def _waited(self, reason: str) -> None:
+        if time.monotonic() < self._deadline:
+            time.sleep(PAUSE_S if self._cursor.empty_answers == 0 else 0)
+            return
+        cursor = self._cursor
+        rest = f"{self._partition}: offsets {cursor.position} to {cursor.end - 1}"
+        if self._settings.fail_on_data_loss:
+            raise DataLost(f"{rest} did not come in {self._settings.timeout_s:g} s: {reason}. {WHAT_TO_DO}")
+        logger.warning("%s did not come and are passed over: %s", rest, reason)
+        cursor.resumed(cursor.end)
+
+    def _failed(self, error: ClientError) -> None:
+        """A broker went away, or does not lead any more: another try, until patience ends."""
+        self._disconnect()
+        if not error.retriable:
+            raise PipelineError(f"{self._partition}: {error}") from error
+        if time.monotonic() >= self._deadline:
+            kind = BrokerUnreachable if isinstance(error, NoBroker) else PipelineError
+            raise kind(f"{self._partition}: gave up after {self._settings.timeout_s:g} s: {error}") from error
+        time.sleep(PAUSE_S)
+
+    def _be_patient(self) -> None:
+        self._deadline = time.monotonic() + self._settings.timeout_s
+
+    # Finding the leader.
+
+    def _connected(self) -> BlockingConnection:
+        if self._connection is None:
+            self._connection = self._connect_to_leader()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+        self._asked = False
+
+    def _connect_to_leader(self) -> BlockingConnection:
+        anyone = self._connect_to_anyone()
+        try:
+            answer = anyone.ask(
+                MetadataRequest(
+                    topics=[MetadataRequestTopic(name=self._partition.topic)], allow_auto_topic_creation=False
+                ),
+                MetadataResponse,
+            )
+            leader = self._view_of(answer).leader_id
+            addresses = {node.node_id: (node.host, node.port) for node in answer.brokers}
+            if leader not in addresses:
+                raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, str(self._partition))
+        except BaseException:
+            anyone.close()
+            raise
+        host, port = addresses[leader]
+        if anyone.address == f"{host}:{port}":
+            return anyone
+        anyone.close()
+        return self._connect(host, port)
+
+    def _view_of(self, answer: MetadataResponse) -> MetadataResponsePartition:
+        check(answer.error_code, "asking for metadata")
+        topic = answer.topics[0]
+        check(topic.error_code, f"topic {self._partition.topic}")
+        if NO_ID not in (self._topic_id, topic.topic_id) and topic.topic_id != self._topic_id:
+            raise DataLost(
+                f"topic {self._partition.topic} was deleted and made anew while it was read. {WHAT_TO_DO}"
+            )
+        for view in topic.partitions:
+            if view.partition_index == self._partition.partition:
+                return view
+        raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
+
+    def _connect_to_anyone(self) -> BlockingConnection:
+        addresses = parse_addresses(self._settings.bootstrap_servers)
+        for host, port in addresses[:-1]:
+            try:
+                return self._connect(host, port)
+            except NoBroker:
+                continue
+        return self._connect(*addresses[-1])
+
+    def _connect(self, host: str, port: int) -> BlockingConnection:
+        return BlockingConnection(
+            host,
+            port,
+            client_id=self._settings.client_id,
+            timeout_s=min(ANSWER_TIMEOUT_S, self._settings.timeout_s),
+        )
+
+
+WHAT_TO_DO = "To go on without what is gone, set the option failOnDataLoss to false."

@@ -1,0 +1,314 @@
+"""The options of the source, by the names that Spark's Kafka connector uses."""
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from runnel.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.errors import BadOption
+
+T = TypeVar("T")
+
+READ_OPTIONS = (
+    "kafka.bootstrap.servers",
+    "bootstrap.servers",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "includeHeaders",
+    "valueFormat",
+    "valueSchema",
+    "fetchTimeoutMs",
+    "kafka.isolation.level",
+    "kafka.group.id",
+    "kafka.client.id",
+    "kafka.security.protocol",
+    "kafka.max.partition.fetch.bytes",
+)
+STRANGERS_OPTIONS = frozenset(
+    (
+        "kafkaconsumer.polltimeoutms",
+        "fetchoffset.numretries",
+        "fetchoffset.retryintervalms",
+        "minoffsetspertrigger",
+        "maxtriggerdelay",
+        "groupidprefix",
+        "kafka.fetch.max.bytes",
+        "kafka.fetch.min.bytes",
+        "kafka.fetch.max.wait.ms",
+        "kafka.group.instance.id",
+        "kafka.group.protocol",
+        "kafka.client.rack",
+        "kafka.client.dns.lookup",
+        "kafka.security.providers",
+        "path",
+        "paths",
+        "topic",
+    )
+)
+"""Of Kafka's consumer, its connector, or Spark itself: near to a name of ours, but not meant to be it."""
+CLOSE = 0.84
+"""How much alike two names must be for one to be a misspelling of the other."""
+VALUE_FORMATS = ("bytes", "string", "json", "avro")
+FETCH_BYTES = 4 * 1024 * 1024
+FETCH_TIMEOUT_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to begin or to end: a moment for every partition, or moments and offsets of single ones.
+
+    Moments are timestamps in ms, or EARLIEST and LATEST.
+    """
+
+    moment: int | None = None
+    moments: Mapping[TopicPartition, int] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def is_for_all(self) -> bool:
+        return self.moment is not None
+
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        return self.moments.keys() | self.offsets.keys()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions to read: those of named topics, of topics whose name matches, or single ones."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: tuple[TopicPartition, ...] = ()
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return self.pattern
+        names = self.topics or dict.fromkeys(partition.topic for partition in self.assigned)
+        return ",".join(names)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What was asked of the source, read and checked."""
+
+    bootstrap_servers: str
+    subscription: Subscription
+    starting: Bound | None
+    ending: Bound | None
+    without_match: str
+    """Where to begin if no record is as late as the starting timestamp: `error` or `latest`."""
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    include_headers: bool
+    value_format: str
+    value_schema: str | None
+    isolation: int
+    group_id: str
+    client_id: str
+    fetch_timeout_ms: int
+    fetch_bytes: int
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options as one value; BadOption, with what would be right, if one cannot be used."""
+    options = {name.lower(): value for name, value in given.items()}
+    check_names(options, READ_OPTIONS)
+    _check_security(options)
+    subscription = _subscription(options)
+    return SourceOptions(
+        bootstrap_servers=_bootstrap_servers(options),
+        subscription=subscription,
+        starting=_bound(options, "starting"),
+        ending=_bound(options, "ending"),
+        without_match=_one_of(options, "startingOffsetsByTimestampStrategy", ("error", "latest")),
+        fail_on_data_loss=_boolean(options, "failOnDataLoss", True),
+        min_partitions=_positive(options, "minPartitions"),
+        max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
+        include_headers=_boolean(options, "includeHeaders", True),
+        value_format=_one_of(options, "valueFormat", VALUE_FORMATS),
+        value_schema=options.get("valueschema"),
+        isolation=_isolation(options),
+        group_id=options.get("kafka.group.id") or f"spark-{subscription}",
+        client_id=options.get("kafka.client.id") or "runnel-spark",
+        fetch_timeout_ms=_positive(options, "fetchTimeoutMs") or FETCH_TIMEOUT_MS,
+        fetch_bytes=_positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES,
+    )
+
+
+def check_names(given: Iterable[str], known: Iterable[str]) -> None:
+    """BadOption for a name that looks like a misspelling of a known one; other unknown names pass."""
+    names = {name.lower(): name for name in known}
+    for name in given:
+        lowered = name.lower()
+        if lowered in names or lowered in STRANGERS_OPTIONS:
+            continue
+        close = difflib.get_close_matches(lowered, names, n=1, cutoff=CLOSE)
+        if close:
+            raise BadOption(f"there is no option {name!r}; did you mean {names[close[0]]!r}?")
+
+
+def _check_security(options: Mapping[str, str]) -> None:
+    protocol = options.get("kafka.security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise BadOption(
+            f"kafka.security.protocol={protocol} is not supported yet: this source speaks PLAINTEXT only. "
+            "Spark's own connector, format kafka, can do TLS and SASL"
+        )
+
+
+def _bootstrap_servers(options: Mapping[str, str]) -> str:
+    servers = options.get("kafka.bootstrap.servers") or options.get("bootstrap.servers")
+    if not servers:
+        raise BadOption("the option kafka.bootstrap.servers is missing; it looks like 127.0.0.1:9092")
+    return servers
+
+
+def _subscription(options: Mapping[str, str]) -> Subscription:
+    chosen = [name for name in ("subscribe", "subscribePattern", "assign") if options.get(name.lower())]
+    if len(chosen) != 1:
+        told = " and ".join(chosen) if chosen else "none of them"
+        raise BadOption(f"give one of the options subscribe, subscribePattern and assign, not {told}")
+    text = options[chosen[0].lower()]
+    match chosen[0]:
+        case "subscribe":
+            topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+            if not topics:
+                raise BadOption(f"subscribe={text!r} names no topic")
+            return Subscription(topics=topics)
+        case "subscribePattern":
+            return Subscription(pattern=text.strip())
+        case _:
+            return Subscription(assigned=_assigned(text))
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    example = '{"orders": [0, 1]}'
+    table = _json(text, "assign", example)
+    partitions: list[TopicPartition] = []
+    for topic, numbers in table.items():
+        if not isinstance(numbers, list) or not all(_is_count(number) for number in numbers):
+            raise BadOption(f"assign must look like {example}: {topic!r} has {numbers!r}")
+        partitions += [TopicPartition(topic, number) for number in numbers]
+    if not partitions:
+        raise BadOption(f"assign names no partition; it looks like {example}")
+    return tuple(dict.fromkeys(partitions))
+
+
+# Where to begin and to end.
+
+
+def _bound(options: Mapping[str, str], side: str) -> Bound | None:
+    """The strongest of three options wins, in the order of Spark's connector."""
+    timestamp = options.get(f"{side}timestamp")
+    if timestamp is not None:
+        return Bound(moment=_number(timestamp, f"{side}Timestamp"))
+    by_timestamp = options.get(f"{side}offsetsbytimestamp")
+    if by_timestamp is not None:
+        name = f"{side}OffsetsByTimestamp"
+        return Bound(moments=_by_partition(by_timestamp, name, '{"orders": {"0": 1700000000000}}', 0))
+    offsets = options.get(f"{side}offsets")
+    return None if offsets is None else _offsets_bound(offsets, f"{side}Offsets")
+
+
+def _offsets_bound(text: str, name: str) -> Bound:
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return Bound(moment=EARLIEST if word == "earliest" else LATEST)
+    if not word.startswith("{"):
+        raise BadOption(f"{name}={text!r} is neither earliest, latest nor JSON")
+    offsets = _by_partition(text, name, '{"orders": {"0": 23, "1": -2}}', EARLIEST)
+    return Bound(
+        moments={partition: offset for partition, offset in offsets.items() if offset < 0},
+        offsets={partition: offset for partition, offset in offsets.items() if offset >= 0},
+    )
+
+
+def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for topic, numbers in _json(text, name, example).items():
+        if not isinstance(numbers, dict):
+            raise BadOption(f"{name} must look like {example}: {topic!r} has {numbers!r}")
+        for number, offset in numbers.items():
+            if not number.isdecimal() or type(offset) is not int or offset < least:
+                raise BadOption(f"{name} must look like {example}: {topic!r} has {number!r}: {offset!r}")
+            found[TopicPartition(topic, int(number))] = offset
+    return found
+
+
+# One option at a time.
+
+
+def _json(text: str, name: str, example: str) -> dict[str, object]:
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise BadOption(f"{name} is not JSON ({error}); it looks like {example}") from None
+    if not isinstance(table, dict):
+        raise BadOption(f"{name} must look like {example}, not {text!r}")
+    return table
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _number(text: str, name: str) -> int:
+    return _parsed(text, name, int, lambda number: number >= 0, "a whole number, 0 or more")
+
+
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    return _parsed(text, name, int, lambda number: number > 0, "a whole number above 0")
+
+
+def _parsed(text: str, name: str, parse: Callable[[str], T], is_right: Callable[[T], bool], what: str) -> T:
+    try:
+        value = parse(text.strip())
+    except ValueError:
+        value = None
+    if value is None or not is_right(value):
+        raise BadOption(f"{name}={text!r} is not {what}")
+    return value
+
+
+def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise BadOption(f"{name}={text!r} is neither true nor false")
+    return text.strip().lower() == "true"
+
+
+def _one_of(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """One of these words; the first if none is given."""
+    text = options.get(name.lower(), words[0]).strip().lower()
+    if text not in words:
+        raise BadOption(f"{name}={text!r} is not one of {', '.join(words)}")
+    return text
+
+
+def _isolation(options: Mapping[str, str]) -> int:
+    levels = {"read_committed": READ_COMMITTED, "read_uncommitted": READ_UNCOMMITTED}
+    return levels[_one_of(options, "kafka.isolation.level", tuple(levels))]
