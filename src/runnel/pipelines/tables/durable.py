@@ -1,0 +1,90 @@
+"""Files of this machine that are on the disk before anything refers to them."""
+
+import os
+from collections.abc import Iterable
+from io import FileIO as RawFile
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.io import OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+
+SCHEME = "file"
+
+
+def local_path(location: str) -> str | None:
+    """The path of a file of this machine, or None if the address is elsewhere."""
+    scheme, separator, path = location.partition(":")
+    if not separator:
+        return location
+    # Hadoop writes file:/path, everybody else file:///path.
+    return "/" + path.lstrip("/") if scheme == SCHEME else None
+
+
+def make_durable(locations: Iterable[str]) -> None:
+    """Bring files of this machine, and the folders that name them, to the disk."""
+    folders: set[Path] = set()
+    for location in locations:
+        path = local_path(location)
+        if path is not None:
+            _sync(path)
+            folders.update(list(Path(path).parents)[:3])
+    for folder in folders:
+        if folder != folder.parent:
+            _sync(folder)
+
+
+def _sync(path: str | Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class DurableFileIO(PyArrowFileIO):
+    """Iceberg's access to files, where a file that was closed survives a power cut."""
+
+    def new_output(self, location: str) -> Any:
+        path = local_path(location)
+        return super().new_output(location) if path is None else DurableFile(location, path, self)
+
+
+class DurableFile(OutputFile):
+    """A file of this machine that is about to be written."""
+
+    def __init__(self, location: str, path: str, files: DurableFileIO) -> None:
+        super().__init__(location)
+        self._path = path
+        self._files = files
+
+    def __len__(self) -> int:
+        return os.stat(self._path).st_size
+
+    def exists(self) -> bool:
+        return os.path.exists(self._path)
+
+    def to_input_file(self) -> Any:
+        return self._files.new_input(self.location)
+
+    def create(self, overwrite: bool = False) -> Any:
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        return _SyncedFile(self._path, "wb" if overwrite else "xb")
+
+
+class _SyncedFile(RawFile):
+    """A file that is brought to the disk when it is closed, its name included."""
+
+    def write(self, data: Any) -> int:
+        # A raw file may take less than it is given.
+        view = memoryview(data).cast("B")
+        written = 0
+        while written < len(view):
+            written += super().write(view[written:])
+        return written
+
+    def close(self) -> None:
+        if not self.closed:
+            os.fsync(self.fileno())
+            super().close()
+            _sync(os.path.dirname(str(self.name)))

@@ -1,0 +1,120 @@
+"""Files that Spark has written and that no snapshot names yet."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pyarrow.fs as arrow_files
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from runnel.pipelines.tables.durable import make_durable
+from runnel.pipelines.tables.errors import TableError
+
+DATA_FOLDER = "data"
+_COPY = "__partition_"
+_WRITE_OPTIONS = {
+    # Nobody looks for Spark's own sign of success: the snapshot is ours.
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "compression": "zstd",
+}
+
+
+@dataclass(slots=True)
+class Staged:
+    """The files of one attempt to write rows."""
+
+    attempt: str
+    folder: str
+    paths: list[str]
+    columns: StructType
+
+
+@dataclass(slots=True)
+class Listed:
+    """A file that is there, whoever put it."""
+
+    location: str
+    modified_ms: int
+    size_bytes: int
+
+
+def write_files(
+    frame: DataFrame, table: Table, partition_by: Sequence[str], sort_by: Sequence[str], label: str
+) -> Staged:
+    """Write rows to a new folder within the table's data, each file with one value per partition column."""
+    attempt, columns = uuid4().hex, frame.schema
+    folder = f"{table.location()}/{DATA_FOLDER}/{label}-{attempt}"
+    # Spark leaves the columns that it partitions by out of the files, and Iceberg reads their values from the
+    # files: so Spark partitions by copies.
+    copies = [f"{_COPY}{name}" for name in partition_by]
+    for name, copy in zip(partition_by, copies, strict=True):
+        frame = frame.withColumn(copy, F.col(f"`{name}`"))
+    if copies or sort_by:
+        frame = frame.sortWithinPartitions(*copies, *(f"`{name}`" for name in sort_by))
+    writer = frame.write.options(**_WRITE_OPTIONS)
+    if copies:
+        writer = writer.partitionBy(*copies)
+    writer.parquet(folder)
+    paths = [file.location for file in list_files(table.io, folder) if is_data_file(file.location)]
+    make_durable(paths)
+    return Staged(attempt, folder, sorted(paths), columns)
+
+
+def discard(files: FileIO, staged: Staged) -> None:
+    """Remove the files of an attempt that came to nothing."""
+    file_system, path, _ = _file_system(files, staged.folder)
+    if file_system.get_file_info(path).type == arrow_files.FileType.Directory:
+        file_system.delete_dir(path)
+
+
+def list_files(files: FileIO, folder: str) -> Iterable[Listed]:
+    """Every file below a folder, none if there is no such folder."""
+    file_system, path, prefix = _file_system(files, folder)
+    selector = arrow_files.FileSelector(path, recursive=True, allow_not_found=True)
+    for info in file_system.get_file_info(selector):
+        if info.type == arrow_files.FileType.File:
+            modified_ms = (info.mtime_ns or 0) // 1_000_000
+            yield Listed(f"{prefix}{info.path}", modified_ms, info.size)
+
+
+def is_data_file(location: str) -> bool:
+    """Is it a file of rows, rather than a checksum or a sign of Spark's?"""
+    name = location.rpartition("/")[2]
+    return name.endswith(".parquet") and not name.startswith((".", "_"))
+
+
+def remove_empty_folders(files: FileIO, folder: str) -> None:
+    """Remove the folders below this one in which nothing is left; object stores have none."""
+    file_system, path, _ = _file_system(files, folder)
+    if not isinstance(file_system, arrow_files.LocalFileSystem):
+        return
+    selector = arrow_files.FileSelector(path, recursive=True, allow_not_found=True)
+    infos = file_system.get_file_info(selector)
+    full = {
+        parent for info in infos if info.type == arrow_files.FileType.File for parent in _parents(info.path)
+    }
+    empty = [
+        info.path for info in infos if info.type == arrow_files.FileType.Directory and info.path not in full
+    ]
+    for path in sorted(empty, key=len, reverse=True):
+        file_system.delete_dir(path)
+
+
+def _parents(path: str) -> Iterable[str]:
+    while (path := path.rpartition("/")[0]) != "":
+        yield path
+
+
+def _file_system(files: FileIO, location: str) -> tuple[Any, str, str]:
+    """The file system of a location, its path there, and what stands before paths in addresses."""
+    if not isinstance(files, PyArrowFileIO):
+        raise TableError(f"the catalog reads files by {type(files).__name__}: set py-io-impl to Arrow's")
+    scheme, host, path = files.parse_location(location, files.properties)
+    prefix = location.removesuffix(path)
+    return files.fs_by_scheme(scheme, host), path, prefix

@@ -1,0 +1,276 @@
+"""An Iceberg table that Spark's rows go into, each batch once."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, Transaction
+from pyiceberg.transforms import IdentityTransform
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from runnel.pipelines.tables.catalog import ensure_namespace
+from runnel.pipelines.tables.commit import ATTEMPT, Ending, Marker, commit, load
+from runnel.pipelines.tables.errors import TableError
+from runnel.pipelines.tables.schema import arrow_schema, fitted, merged, spark_schema
+from runnel.pipelines.tables.staging import Staged, discard, write_files
+
+SORT_BY = "runnel.sort-by"
+"""The table property that says how rows are sorted within a file."""
+_NAME_MAPPING = "schema.name-mapping.default"
+_PROPERTIES = {
+    "format-version": "2",
+    # A commit writes all snapshots and reads all manifests anew: keep both few.
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+}
+
+
+@dataclass(slots=True)
+class Written:
+    """What became of a batch."""
+
+    is_new: bool
+    """False if the table had the batch already: nothing was added."""
+    rows: int
+    files: int
+    size_bytes: int
+
+
+class SparkTable:
+    """A table by its name in a catalog, as Spark's writer and reader."""
+
+    def __init__(self, catalog: Catalog, name: str) -> None:
+        """The table must be there: see `ensure_table`."""
+        self.catalog = catalog
+        self.name = name
+        self.latest()
+
+    def latest(self) -> Table:
+        """The table as it is now, as pyiceberg knows it."""
+        return load(self.catalog, self.name)
+
+    def columns(self) -> StructType:
+        """The table's columns, as Spark names them."""
+        return spark_schema(self.latest().schema())
+
+    def properties(self) -> dict[str, str]:
+        """The table's properties, the markers of batches among them."""
+        return dict(self.latest().properties)
+
+    # Writing.
+
+    def append(
+        self, frame: DataFrame, marker: Marker | None = None, properties: Mapping[str, str] | None = None
+    ) -> Written:
+        """Add rows as one snapshot, together with its marker; a batch that the table has is not written."""
+        if marker is not None and marker.is_in(self.latest()):
+            return Written(False, 0, 0, 0)
+        return self.commit(self.stage(frame), marker, properties=properties)
+
+    def replace(
+        self, frame: DataFrame, marker: Marker | None = None, properties: Mapping[str, str] | None = None
+    ) -> Written:
+        """Put these rows in place of all there are, in one snapshot."""
+        if marker is not None and marker.is_in(self.latest()):
+            return Written(False, 0, 0, 0)
+        return self.commit(self.stage(frame), marker, properties=properties, is_replacing=True)
+
+    def stage(self, frame: DataFrame) -> Staged:
+        """Write rows to files that no snapshot names yet; columns it lacks come with the commit."""
+        table = self.latest()
+        columns = merged(spark_schema(table.schema()), frame.schema)
+        return write_files(
+            fitted(frame, columns), table, partition_columns(table), sort_columns(table), "batch"
+        )
+
+    def commit(
+        self,
+        staged: Staged,
+        marker: Marker | None = None,
+        *,
+        properties: Mapping[str, str] | None = None,
+        expected: Mapping[str, str | None] | None = None,
+        is_replacing: bool = False,
+    ) -> Written:
+        """Make staged files part of the table, in one snapshot with the marker and the properties.
+
+        With `expected`, only if these properties of the table still have these values: TableError otherwise.
+        """
+        change = _Addition(staged, marker, dict(properties or {}), is_replacing)
+
+        def is_needless(table: Table) -> bool:
+            if marker is not None and marker.is_in(table):
+                return True
+            _check_expected(table, expected or {})
+            return False
+
+        try:
+            ending, table = commit(self.catalog, self.name, staged.attempt, change, is_needless)
+        except ValueError as error:
+            raise TableError(f"the files for table {self.name} do not fit it: {error}") from error
+        if ending is Ending.DONE:
+            return change.written()
+        if ending is Ending.NOT_NEEDED:
+            discard(table.io, staged)
+        return Written(False, 0, 0, 0)
+
+    def discard(self, staged: Staged) -> None:
+        """Remove staged files that will not be committed."""
+        discard(self.latest().io, staged)
+
+    # Reading.
+
+    def files(self, where: BooleanExpression | None = None) -> list[DataFile]:
+        """The files of the newest snapshot, those left out that can have no row of `where`."""
+        tasks = list(self.latest().scan(row_filter=where or AlwaysTrue()).plan_files())
+        if any(task.delete_files for task in tasks):
+            raise TableError(
+                f"table {self.name} has delete files: compact it with the engine that wrote them"
+            )
+        return [task.file for task in tasks]
+
+    def read(self, session: SparkSession, where: BooleanExpression | None = None) -> DataFrame:
+        """The rows of the newest snapshot. `where` leaves whole files out, not rows: filter these as well."""
+        return read_files(session, self.columns(), self.files(where))
+
+
+def ensure_table(
+    catalog: Catalog,
+    name: str,
+    columns: StructType,
+    *,
+    partition_by: Sequence[str] = (),
+    sort_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> SparkTable:
+    """The table `namespace.name`, made with these columns if it is not there."""
+    namespace, _, last = name.rpartition(".")
+    if not namespace or not last:
+        raise TableError(f"a table's name has two parts, as in archive.orders: {name} does not")
+    known = {field.name for field in columns.fields}
+    for column in (*partition_by, *sort_by):
+        if column not in known:
+            raise TableError(
+                f"table {name} should be partitioned or sorted by {column}, which it does not have"
+            )
+    if not catalog.table_exists(name):
+        ensure_namespace(catalog, namespace)
+        # If another process is quicker, it is theirs that we open.
+        with suppress(TableAlreadyExistsError, CommitFailedException):
+            _create(catalog, name, columns, partition_by, sort_by, dict(properties or {}))
+    return SparkTable(catalog, name)
+
+
+def partition_columns(table: Table) -> list[str]:
+    """The columns that the table is partitioned by, one value per file."""
+    spec = table.spec()
+    for field in spec.fields:
+        if not isinstance(field.transform, IdentityTransform):
+            raise TableError(
+                f"table {'.'.join(table.name())} is partitioned by {field.transform}({field.name}): only "
+                "plain columns can be written"
+            )
+    return [table.schema().find_column_name(field.source_id) or field.name for field in spec.fields]
+
+
+def sort_columns(table: Table) -> list[str]:
+    """The columns that rows are sorted by within a file."""
+    return [name for name in table.properties.get(SORT_BY, "").split(",") if name]
+
+
+def read_files(session: SparkSession, columns: StructType, files: Sequence[DataFile]) -> DataFrame:
+    """The rows of files, columns that an older file lacks being null."""
+    if not files:
+        return session.createDataFrame([], columns)
+    return session.read.schema(columns).parquet(*(file.file_path for file in files))
+
+
+def data_files(transaction: Transaction, paths: Sequence[str]) -> list[DataFile]:
+    """Files as manifests describe them, from what stands in the files."""
+    io, metadata = transaction._table.io, transaction.table_metadata
+    return [parquet_file_to_data_file(io, metadata, path) for path in paths]
+
+
+class _Addition:
+    """The change that makes staged files part of a table."""
+
+    def __init__(
+        self, staged: Staged, marker: Marker | None, properties: dict[str, str], is_replacing: bool
+    ) -> None:
+        self._staged = staged
+        self._marker = marker
+        self._properties = properties
+        self._is_replacing = is_replacing
+        self._added: list[DataFile] = []
+
+    def __call__(self, transaction: Transaction) -> None:
+        properties = dict(self._properties)
+        if self._marker is not None:
+            properties[self._marker.name] = str(self._marker.batch_id)
+        if properties:
+            transaction.set_properties(properties)
+        self._evolve(transaction)
+        self._added = data_files(transaction, self._staged.paths)
+        update = transaction.update_snapshot(snapshot_properties={ATTEMPT: self._staged.attempt})
+        producer: Any = update.overwrite() if self._is_replacing else update.merge_append()
+        with producer as snapshot:
+            if self._is_replacing:
+                for task in transaction._table.scan().plan_files():
+                    snapshot.delete_data_file(task.file)
+            for file in self._added:
+                snapshot.append_data_file(file)
+
+    def _evolve(self, transaction: Transaction) -> None:
+        """Give the table the columns that the files have and it lacks."""
+        if not self._staged.paths:
+            return
+        before = spark_schema(transaction.table_metadata.schema())
+        after = merged(before, self._staged.columns)
+        if after != before:
+            with transaction.update_schema() as update:
+                update.union_by_name(arrow_schema(after))
+
+    def written(self) -> Written:
+        sizes = [file.file_size_in_bytes for file in self._added]
+        return Written(True, sum(file.record_count for file in self._added), len(self._added), sum(sizes))
+
+
+def _check_expected(table: Table, expected: Mapping[str, str | None]) -> None:
+    for name, value in expected.items():
+        if table.properties.get(name) != value:
+            raise TableError(
+                f"another writer has moved {name} of table {'.'.join(table.name())} from {value} to "
+                f"{table.properties.get(name)}: this one is out of date"
+            )
+
+
+def _create(
+    catalog: Catalog,
+    name: str,
+    columns: StructType,
+    partition_by: Sequence[str],
+    sort_by: Sequence[str],
+    properties: dict[str, str],
+) -> None:
+    chosen = {**_PROPERTIES, **properties}
+    if sort_by:
+        chosen[SORT_BY] = ",".join(sort_by)
+    # One commit, so that nobody sees the table without its partitioning.
+    with catalog.create_table_transaction(name, arrow_schema(columns), properties=chosen) as transaction:
+        transaction.set_properties(
+            {_NAME_MAPPING: transaction.table_metadata.schema().name_mapping.model_dump_json()}
+        )
+        if partition_by:
+            with transaction.update_spec() as update:
+                for column in partition_by:
+                    update.add_identity(column)
