@@ -1,0 +1,132 @@
+"""How sources, steps and sinks hang together: order, cycles, names that are not there, joins without end."""
+
+from collections.abc import Iterator, Mapping
+
+from runnel.pipelines.declared.declaration import Declaration, Reference, Source, Step
+from runnel.pipelines.declared.findings import Findings, did_you_mean
+
+
+def check_graph(declaration: Declaration, findings: Findings) -> None:
+    """Everything that can be said without looking into queries."""
+    known = known_names(declaration)
+    for step in declaration.steps.values():
+        for reference in step.inputs:
+            _check_reference(reference, known, f"step {step.name!r}", findings)
+    for name, reference in declaration.sink_inputs.items():
+        _check_reference(reference, known, f"sink {name!r}", findings)
+    for cycle in cycles(declaration.steps):
+        first = declaration.steps[cycle[0]]
+        way = " → ".join([*cycle, cycle[0]])
+        findings.error(first.place, f"steps that wait for each other: {way}")
+    _check_joins(declaration, findings)
+    _check_unused(declaration, findings)
+
+
+def known_names(declaration: Declaration) -> dict[str, str]:
+    """Everything that rows can come from, by its name in lower case, as Spark compares them."""
+    names = [*declaration.sources, *declaration.steps, *declaration.broken]
+    return {name.lower(): name for name in names}
+
+
+def _check_reference(reference: Reference, known: Mapping[str, str], what: str, findings: Findings) -> None:
+    if reference.name.lower() in known:
+        return
+    close = did_you_mean(reference.name, known.values())
+    names = f"; there are {', '.join(known.values())}" if known else ""
+    findings.error(
+        reference.place, f"{what} reads {reference.name!r}, which is no source or step{close or names}"
+    )
+
+
+def inputs_of(step: Step, steps: Mapping[str, Step]) -> list[str]:
+    """The steps that this one needs, by their own names."""
+    by_lower = {name.lower(): name for name in steps}
+    found = [
+        by_lower[reference.name.lower()] for reference in step.inputs if reference.name.lower() in by_lower
+    ]
+    return list(dict.fromkeys(found))
+
+
+def in_order(steps: Mapping[str, Step]) -> list[Step]:
+    """Steps after what they need; those of a cycle are left out."""
+    done: dict[str, Step] = {}
+    waiting = dict(steps)
+    while ready := [
+        step for step in waiting.values() if all(name in done for name in inputs_of(step, steps))
+    ]:
+        for step in ready:
+            done[step.name] = waiting.pop(step.name)
+    return list(done.values())
+
+
+def cycles(steps: Mapping[str, Step]) -> Iterator[list[str]]:
+    """Each ring of steps once, beginning with the one that stands first in the file."""
+    order = {step.name for step in in_order(steps)}
+    rest = {name: step for name, step in steps.items() if name not in order}
+    told: set[str] = set()
+    for name in rest:
+        path: list[str] = []
+        at: str | None = name
+        while at is not None and at not in path and at not in told:
+            path.append(at)
+            at = next((need for need in inputs_of(rest[at], steps) if need in rest), None)
+        if at is not None and at in path:
+            ring = path[path.index(at) :]
+            first = next(
+                index for index, member in enumerate(ring) if member == min(ring, key=list(steps).index)
+            )
+            yield ring[first:] + ring[:first]
+        told.update(path)
+
+
+def sources_of(name: str, declaration: Declaration) -> list[Source]:
+    """The sources whose rows end up under this name."""
+    by_lower = known_names(declaration)
+    found: dict[str, Source] = {}
+    seen: set[str] = set()
+    waiting = [name]
+    while waiting:
+        at = by_lower.get(waiting.pop(0).lower(), "")
+        if at in seen:
+            continue
+        seen.add(at)
+        if at in declaration.sources:
+            found[at] = declaration.sources[at]
+        elif at in declaration.steps:
+            waiting += [reference.name for reference in declaration.steps[at].inputs]
+    return list(found.values())
+
+
+def _check_joins(declaration: Declaration, findings: Findings) -> None:
+    for step in declaration.steps.values():
+        if not step.joins or len(step.inputs) < 2:
+            continue
+        for reference in step.inputs:
+            for source in sources_of(reference.name, declaration):
+                if source.watermark is None and not source.keeps_all:
+                    findings.error(
+                        source.place,
+                        f"step {step.name!r} joins rows of source {source.name!r}, which has no watermark, "
+                        "so every row would be kept for ever: give it one, as "
+                        "watermark: {column: at, delay: 10 minutes}, or say watermark: none if that is meant",
+                    )
+
+
+def _check_unused(declaration: Declaration, findings: Findings) -> None:
+    used: set[str] = set()
+    waiting = [sink.input.name for sink in declaration.sinks.values()]
+    by_lower = known_names(declaration)
+    while waiting:
+        at = by_lower.get(waiting.pop().lower(), "")
+        if at in declaration.steps and at not in used:
+            waiting += [reference.name for reference in declaration.steps[at].inputs]
+        used.add(at)
+    # While something could not be read, it may well be what uses them.
+    if findings.has_errors:
+        return
+    for step in declaration.steps.values():
+        if step.name not in used:
+            findings.warn(step.place, f"step {step.name!r} ends in no sink, so it never runs")
+    for source in declaration.sources.values():
+        if source.name not in used:
+            findings.warn(source.place, f"source {source.name!r} ends in no sink, so it is never read")

@@ -1,0 +1,271 @@
+"""The sections of a pipeline's file, one by one: which keys they have, and what stands under them."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from runnel.pipelines.declared import values
+from runnel.pipelines.declared.avro_text import read_avro_schema
+from runnel.pipelines.declared.declaration import (
+    FORMATS,
+    METADATA,
+    ON_MALFORMED,
+    PythonFunction,
+    Reference,
+    Schema,
+    Source,
+    Step,
+    Watermark,
+)
+from runnel.pipelines.declared.findings import Findings, Place, did_you_mean, listed
+from runnel.pipelines.declared.schema_text import TIME_TYPES, read_schema
+from runnel.pipelines.declared.sql_text import query_tables
+from runnel.pipelines.declared.tree import Node, Scalar
+from runnel.pipelines.declared.values import Key, Section
+
+TOPIC_NAME = values.matching(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a topic's name (letters, digits, . _ -)")
+
+TOPICS = ("topic", "topics", "pattern")
+
+WATERMARK_KEYS = {
+    "column": Key(values.text("the name of a column"), is_required=True),
+    "delay": Key(values.duration("how late a row may come"), is_required=True),
+}
+
+
+def _watermark(node: Node, findings: Findings) -> Watermark | str | None:
+    if isinstance(node, Scalar) and node.text == "none":
+        return "none"
+    section = values.read_section(node, WATERMARK_KEYS, "a watermark", findings)
+    if section is None or not section.is_whole:
+        return None
+    return Watermark(section.get("column"), section.get("delay"), section.place_of("column"))
+
+
+def _as_is(node: Node, findings: Findings) -> Node:
+    return node
+
+
+SOURCE_KEYS = {
+    "topic": Key(TOPIC_NAME),
+    "topics": Key(values.texts("names of topics")),
+    "pattern": Key(values.text("a regular expression over the names of topics")),
+    "format": Key(values.choice(*FORMATS)),
+    "schema": Key(_as_is),
+    "watermark": Key(_watermark),
+    "start": Key(values.moment("where to begin", "earliest", "latest")),
+    "on-malformed": Key(values.choice(*ON_MALFORMED)),
+    "dead-letter-topic": Key(TOPIC_NAME),
+    "tombstones": Key(values.choice("skip", "keep")),
+    "metadata": Key(values.texts("names of what a record has beside its value")),
+    "records-per-batch": Key(values.count("how many records a batch takes at most")),
+    "fail-on-data-loss": Key(values.flag("end if records are gone before they were read")),
+    "options": Key(values.settings("options of the format runnel, by their names")),
+}
+
+
+def read_source(name: str, place: Place, node: Node, folder: Path, findings: Findings) -> Source | None:
+    """One source; None where it could not be read."""
+    what = f"source {name!r}"
+    section = values.read_section(node, SOURCE_KEYS, what, findings)
+    if section is None:
+        return None
+    named = [key for key in TOPICS if key in section.places]
+    if len(named) != 1 and not section.misspelt & {*TOPICS}:
+        said = f"has {listed(named, 'and')}" if named else "says not what to read"
+        findings.error(place, f"{what} {said}: it takes one of topic, topics or pattern")
+        section.is_whole = False
+    schema = _schema_of(section, what, folder, findings)
+    metadata = _metadata_of(section, findings)
+    watermark = section.get("watermark")
+    source = Source(
+        name=name,
+        place=place,
+        topics=_topics_of(section, findings),
+        pattern=section.get("pattern"),
+        format=section.get("format", "json"),
+        schema=schema,
+        watermark=watermark if isinstance(watermark, Watermark) else None,
+        keeps_all=watermark == "none",
+        start=section.get("start", "earliest"),
+        on_malformed=section.get("on-malformed", "dead-letter"),
+        dead_letter_topic=section.get("dead-letter-topic"),
+        keeps_tombstones=section.get("tombstones", "skip") == "keep",
+        metadata=metadata,
+        records_per_batch=section.get("records-per-batch"),
+        fails_on_data_loss=section.get("fail-on-data-loss", True),
+        options=section.get("options", {}),
+    )
+    _check_source(source, section, findings)
+    return source if section.is_whole else None
+
+
+def _topics_of(section: Section, findings: Findings) -> tuple[str, ...]:
+    if "topic" in section.values:
+        return (section.get("topic"),)
+    found = [TOPIC_NAME(item, findings) for item in section.get("topics", values.NO_TEXTS)]
+    if not all(found):
+        section.is_whole = False
+    return tuple(topic for topic in found if topic)
+
+
+def _schema_of(section: Section, what: str, folder: Path, findings: Findings) -> Schema | None:
+    value_format = section.get("format", "json")
+    node = section.get("schema")
+    if value_format in ("string", "bytes"):
+        if node is not None:
+            findings.error(
+                section.place_of("schema"),
+                f"{what} has format {value_format}, whose only column is value: leave the schema out",
+            )
+            section.is_whole = False
+        return None
+    if node is None:
+        format_is_wrong = "format" in section.places and "format" not in section.values
+        if "schema" not in section.places and not format_is_wrong:
+            findings.error(
+                section.place,
+                f'{what} is of format {value_format} and lacks a schema, as "id string, at timestamp"',
+            )
+        section.is_whole = False
+        return None
+    schema = (
+        read_avro_schema(node, folder, findings) if value_format == "avro" else read_schema(node, findings)
+    )
+    if schema is None:
+        section.is_whole = False
+    return schema
+
+
+def _metadata_of(section: Section, findings: Findings) -> tuple[str, ...]:
+    found = []
+    for item in section.get("metadata", values.NO_TEXTS):
+        if item.text in METADATA:
+            found.append(item.text)
+        else:
+            close = did_you_mean(item.text, METADATA) or f"; it has {listed(METADATA, 'and')}"
+            findings.error(item.place, f"a record has no {item.text!r}{close}")
+            section.is_whole = False
+    return tuple(dict.fromkeys(found))
+
+
+def _check_source(source: Source, section: Section, findings: Findings) -> None:
+    if source.pattern is not None:
+        try:
+            re.compile(source.pattern)
+        except re.error as error:
+            findings.error(section.place_of("pattern"), f"the pattern is no regular expression: {error}")
+            section.is_whole = False
+    if source.dead_letter_topic and source.on_malformed != "dead-letter":
+        findings.error(
+            section.place_of("dead-letter-topic"),
+            f"nothing goes to a dead-letter topic with on-malformed: {source.on_malformed}",
+        )
+        section.is_whole = False
+    if source.dead_letter_topic in source.topics:
+        findings.error(
+            section.place_of("dead-letter-topic"), "dead letters cannot go back where they came from"
+        )
+        section.is_whole = False
+    if section.is_whole:
+        _check_columns(source, section, findings)
+
+
+def _check_columns(source: Source, section: Section, findings: Findings) -> None:
+    columns = {column.name: column for column in (source.schema.columns if source.schema else ())}
+    for name in source.metadata:
+        if f"_{name}" in columns:
+            findings.error(columns[f"_{name}"].place, f"the column '_{name}' is that of metadata: {name}")
+            section.is_whole = False
+    watermark = source.watermark
+    if watermark is None:
+        return
+    if watermark.column not in source.column_names:
+        close = did_you_mean(watermark.column, source.column_names)
+        known = f"; its columns are {listed(source.column_names, 'and')}"
+        findings.error(
+            watermark.place, f"source {source.name!r} has no column {watermark.column!r}{close or known}"
+        )
+        section.is_whole = False
+        return
+    column = columns.get(watermark.column)
+    word = column.type_text.split()[0].lower() if column else "timestamp"
+    if (source.format == "json" and word not in TIME_TYPES) or watermark.column in ("value", "_key"):
+        findings.error(
+            watermark.place,
+            f"a watermark follows a column of type timestamp, and {watermark.column!r} is {word}; "
+            "declare it as timestamp, or take metadata: [timestamp] and its column _timestamp",
+        )
+        section.is_whole = False
+
+
+STEP_KEYS = {
+    "sql": Key(values.scalar("a query, as SELECT * FROM orders")),
+    "python": Key(
+        values.matching(r".+\.py:[A-Za-z_][A-Za-z0-9_]*", "a function in a file, as steps.py:with_total")
+    ),
+    "inputs": Key(values.texts("names of sources or steps")),
+}
+
+
+def read_step(name: str, place: Place, node: Node, folder: Path, findings: Findings) -> Step | None:
+    """One step; None where it could not be read."""
+    what = f"step {name!r}"
+    section = values.read_section(node, STEP_KEYS, what, findings)
+    if section is None:
+        return None
+    kinds = [key for key in ("sql", "python") if key in section.places]
+    if len(kinds) != 1:
+        findings.error(
+            place, f"{what} has {'both' if kinds else 'neither'} sql {'and' if kinds else 'nor'} python"
+        )
+        return None
+    if kinds == ["sql"] and "inputs" in section.places:
+        findings.error(
+            section.place_of("inputs"), f"{what} is a query, which names its inputs itself: leave inputs out"
+        )
+        return None
+    if kinds == ["python"] and "inputs" not in section.places:
+        findings.error(place, f"{what} lacks its inputs, as inputs: [orders]")
+        return None
+    if not section.is_whole:
+        return None
+    return _query(name, place, section) if kinds == ["sql"] else _function(name, place, section, folder)
+
+
+def _query(name: str, place: Place, section: Section) -> Step:
+    sql: Scalar = section.get("sql")
+    tables = query_tables(sql.text)
+    inputs = tuple(Reference(table.name, sql.place_of(table.index)) for table in tables.names)
+    return Step(name, place, sql, None, inputs, tables.joins)
+
+
+def _function(name: str, place: Place, section: Section, folder: Path) -> Step:
+    file, _, function = section.get("python").rpartition(":")
+    python = PythonFunction(folder / file, function, section.place_of("python"))
+    inputs = tuple(Reference(item.text, item.place) for item in section.get("inputs"))
+    return Step(name, place, None, python, inputs)
+
+
+def checked_names(
+    entries: Mapping[str, Any], what: str, findings: Findings, taken: dict[str, Place]
+) -> list[str]:
+    """The names that can be tables in a query. Spark takes Orders and orders for the same."""
+    good = []
+    for name, entry in entries.items():
+        place = entry.key.place
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            fixed = re.sub(r"^(?=\d)", "_", re.sub(r"\W", "_", name))
+            findings.error(
+                place,
+                f"a {what}'s name is a table's in queries: letters, digits and _, as {fixed or 'orders'!r}",
+            )
+        elif name.lower() in taken:
+            findings.error(
+                place, f"the name {name!r} is taken at line {taken[name.lower()].line}, as queries see names"
+            )
+        else:
+            taken[name.lower()] = place
+            good.append(name)
+    return good
