@@ -62,6 +62,8 @@ def load(catalog: Catalog, name: str) -> Table:
         table = catalog.load_table(name)
     except NoSuchTableError as error:
         raise NoSuchTable(f"there is no table {name} in catalog {catalog.name}") from error
+    except OperationalError as error:
+        raise CatalogBusy(f"catalog {catalog.name} does not answer: {error}") from error
     # Iceberg's own retries put a change on top of whatever others did, without a look at the marker.
     table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
     return table
@@ -71,7 +73,7 @@ def commit(
     catalog: Catalog,
     name: str,
     attempt: str,
-    change: Callable[[Transaction], None],
+    change: Callable[[Table, Transaction], None],
     is_needless: Callable[[Table], bool] = lambda table: False,
 ) -> tuple[Ending, Table]:
     """Apply a change to the newest state, with the check and the change in one transaction.
@@ -89,7 +91,7 @@ def commit(
             return (Ending.MAYBE_NOT_NEEDED if is_unsure else Ending.NOT_NEEDED), table
         try:
             with table.transaction() as transaction:
-                change(transaction)
+                change(table, transaction)
             return Ending.DONE, table
         except CommitFailedException as failure:
             error = failure

@@ -89,28 +89,6 @@ def is_data_file(location: str) -> bool:
     return name.endswith(".parquet") and not name.startswith((".", "_"))
 
 
-def remove_empty_folders(files: FileIO, folder: str) -> None:
-    """Remove the folders below this one in which nothing is left; object stores have none."""
-    file_system, path, _ = _file_system(files, folder)
-    if not isinstance(file_system, arrow_files.LocalFileSystem):
-        return
-    selector = arrow_files.FileSelector(path, recursive=True, allow_not_found=True)
-    infos = file_system.get_file_info(selector)
-    full = {
-        parent for info in infos if info.type == arrow_files.FileType.File for parent in _parents(info.path)
-    }
-    empty = [
-        info.path for info in infos if info.type == arrow_files.FileType.Directory and info.path not in full
-    ]
-    for path in sorted(empty, key=len, reverse=True):
-        file_system.delete_dir(path)
-
-
-def _parents(path: str) -> Iterable[str]:
-    while (path := path.rpartition("/")[0]) != "":
-        yield path
-
-
 def _file_system(files: FileIO, location: str) -> tuple[Any, str, str]:
     """The file system of a location, its path there, and what stands before paths in addresses."""
     if not isinstance(files, PyArrowFileIO):

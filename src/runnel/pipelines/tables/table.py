@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
@@ -124,6 +125,28 @@ class SparkTable:
             discard(table.io, staged)
         return Written(False, 0, 0, 0)
 
+    def remove(self, where: BooleanExpression) -> int:
+        """Remove the rows of `where` in one snapshot, and return how many; cheapest by partition columns."""
+        if not self.files(where):
+            return 0
+        attempt = uuid4().hex
+        commit(
+            self.catalog,
+            self.name,
+            attempt,
+            lambda _, transaction: transaction.delete(where, snapshot_properties={ATTEMPT: attempt}),
+            lambda table: not list(table.scan(row_filter=where).plan_files()),
+        )
+        return self._removed_by(attempt)
+
+    def _removed_by(self, attempt: str) -> int:
+        removed = 0
+        for snapshot in self.latest().snapshots():
+            summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+            if summary.get(ATTEMPT) == attempt:
+                removed += int(summary.get("deleted-records", 0)) - int(summary.get("added-records", 0))
+        return removed
+
     def discard(self, staged: Staged) -> None:
         """Remove staged files that will not be committed."""
         discard(self.latest().io, staged)
@@ -195,10 +218,10 @@ def read_files(session: SparkSession, columns: StructType, files: Sequence[DataF
     return session.read.schema(columns).parquet(*(file.file_path for file in files))
 
 
-def data_files(transaction: Transaction, paths: Sequence[str]) -> list[DataFile]:
+def data_files(table: Table, transaction: Transaction, paths: Sequence[str]) -> list[DataFile]:
     """Files as manifests describe them, from what stands in the files."""
-    io, metadata = transaction._table.io, transaction.table_metadata
-    return [parquet_file_to_data_file(io, metadata, path) for path in paths]
+    metadata = transaction.table_metadata
+    return [parquet_file_to_data_file(table.io, metadata, path) for path in paths]
 
 
 class _Addition:
@@ -213,19 +236,19 @@ class _Addition:
         self._is_replacing = is_replacing
         self._added: list[DataFile] = []
 
-    def __call__(self, transaction: Transaction) -> None:
+    def __call__(self, table: Table, transaction: Transaction) -> None:
         properties = dict(self._properties)
         if self._marker is not None:
             properties[self._marker.name] = str(self._marker.batch_id)
         if properties:
             transaction.set_properties(properties)
         self._evolve(transaction)
-        self._added = data_files(transaction, self._staged.paths)
+        self._added = data_files(table, transaction, self._staged.paths)
         update = transaction.update_snapshot(snapshot_properties={ATTEMPT: self._staged.attempt})
         producer: Any = update.overwrite() if self._is_replacing else update.merge_append()
         with producer as snapshot:
             if self._is_replacing:
-                for task in transaction._table.scan().plan_files():
+                for task in table.scan().plan_files():
                     snapshot.delete_data_file(task.file)
             for file in self._added:
                 snapshot.append_data_file(file)

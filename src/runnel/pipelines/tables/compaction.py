@@ -1,0 +1,142 @@
+"""Rewriting many small files into few large ones: at no moment a row is missing, or there twice."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.manifest import DataFile
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.types import PrimitiveType
+from pyspark.sql import SparkSession
+
+from runnel.pipelines.tables.commit import ATTEMPT, Ending, commit
+from runnel.pipelines.tables.errors import TableError
+from runnel.pipelines.tables.schema import fitted, spark_schema
+from runnel.pipelines.tables.staging import Staged, discard, write_files
+from runnel.pipelines.tables.table import (
+    SparkTable,
+    data_files,
+    partition_columns,
+    read_files,
+    sort_columns,
+)
+
+TARGET_BYTES = 128 * 2**20
+_SMALL = 0.75
+"""A file of at least this part of the target is left as it is."""
+
+
+@dataclass(slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    files_before: int = 0
+    files_after: int = 0
+    rows: int = 0
+
+
+def compact(session: SparkSession, table: SparkTable, *, target_bytes: int = TARGET_BYTES) -> Compacted:
+    """Merge the small files of each partition of the table, one snapshot per partition."""
+    result = Compacted()
+    metadata = table.latest()
+    for bins in plan(table.files(), metadata.schema(), sort_columns(metadata), target_bytes):
+        done = _compact_partition(session, table, bins)
+        result.files_before += done.files_before
+        result.files_after += done.files_after
+        result.rows += done.rows
+    return result
+
+
+def plan(
+    files: Iterable[DataFile], schema: Schema, sort_by: Sequence[str], target_bytes: int
+) -> Iterator[list[list[DataFile]]]:
+    """Per partition that has something to gain: the groups of files that become one file each."""
+
+    def partition_of(file: DataFile) -> str:
+        return f"{file.spec_id} {file.partition}"
+
+    small = [file for file in files if file.file_size_in_bytes < target_bytes * _SMALL]
+    for _, same in groupby(sorted(small, key=partition_of), key=partition_of):
+        # Neighbours by what rows are sorted by last, which for an archive is the offset, come together.
+        in_order = sorted(same, key=lambda file: _first_value(file, schema, sort_by))
+        bins = [group for group in _packed(in_order, target_bytes) if len(group) > 1]
+        if bins:
+            yield bins
+
+
+def _packed(files: Iterable[DataFile], target_bytes: int) -> Iterator[list[DataFile]]:
+    group: list[DataFile] = []
+    size_bytes = 0
+    for file in files:
+        if group and size_bytes + file.file_size_in_bytes > target_bytes:
+            yield group
+            group, size_bytes = [], 0
+        group.append(file)
+        size_bytes += file.file_size_in_bytes
+    if group:
+        yield group
+
+
+def _first_value(file: DataFile, schema: Schema, sort_by: Sequence[str]) -> tuple[bool, Any, str]:
+    if sort_by:
+        field = schema.find_field(sort_by[-1])
+        bound = (file.lower_bounds or {}).get(field.field_id)
+        if bound is not None and isinstance(field.field_type, PrimitiveType):
+            return True, from_bytes(field.field_type, bound), file.file_path
+    return False, 0, file.file_path
+
+
+def _compact_partition(
+    session: SparkSession, table: SparkTable, bins: Sequence[Sequence[DataFile]]
+) -> Compacted:
+    # If this dies before the commit, or in it, a later sweep finds whether any snapshot names the new files.
+    staged = [_rewrite(session, table, group) for group in bins]
+    change = _Exchange(staged, bins)
+    try:
+        ending, _ = commit(table.catalog, table.name, staged[0].attempt, change)
+    except ValidationException:
+        # Somebody removed or rewrote some of these files meanwhile: there is nothing left to gain.
+        for attempt in staged:
+            table.discard(attempt)
+        return Compacted()
+    assert ending is Ending.DONE
+    return change.done
+
+
+def _rewrite(session: SparkSession, table: SparkTable, group: Sequence[DataFile]) -> Staged:
+    latest = table.latest()
+    columns = spark_schema(latest.schema())
+    frame = fitted(read_files(session, columns, group), columns).coalesce(1)
+    return write_files(frame, latest, partition_columns(latest), sort_columns(latest), "compaction")
+
+
+class _Exchange:
+    """The change that puts rewritten files in the place of those they were made of."""
+
+    def __init__(self, staged: Sequence[Staged], bins: Sequence[Sequence[DataFile]]) -> None:
+        self._staged = staged
+        self._old = [file for group in bins for file in group]
+        self.done = Compacted()
+
+    def __call__(self, table: Table, transaction: Transaction) -> None:
+        paths = [path for attempt in self._staged for path in attempt.paths]
+        new = data_files(table, transaction, paths)
+        rows, rows_before = (sum(file.record_count for file in files) for files in (new, self._old))
+        if rows != rows_before:
+            for attempt in self._staged:
+                discard(table.io, attempt)
+            raise TableError(
+                f"{len(self._old)} files of table {'.'.join(table.name())} have {rows_before} rows, and "
+                f"{rows} came out when they were read: nothing was changed"
+            )
+        properties = {ATTEMPT: self._staged[0].attempt}
+        with transaction.update_snapshot(snapshot_properties=properties).overwrite() as snapshot:
+            for file in self._old:
+                snapshot.delete_data_file(file)
+            for file in new:
+                snapshot.append_data_file(file)
+        self.done = Compacted(len(self._old), len(new), rows)
