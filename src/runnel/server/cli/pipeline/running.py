@@ -1,6 +1,7 @@
 """From a job's command to Spark and back: session, progress, what came out, and the code to end with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 Outcome = TypeVar("Outcome")
 
+_KILLED_BY_SIGINT = 130
+
 
 def run_job(
     name: str,
@@ -24,16 +27,80 @@ def run_job(
     is_fine: Callable[[Outcome], bool] = lambda outcome: True,
 ) -> None:
     """Run a job, print its outcome as asked for, and end with 1 unless that is fine."""
-    from runnel.pipelines.progress import Progress
-    from runnel.pipelines.session import spark_session
+    from runnel.pipelines.failures import explained, is_of_spark
     from runnel.server.cli.output import print_json
 
-    progress = Progress()
-    with spark_session(f"runnel {name}", master=options.master, settings=options.settings) as session:
-        outcome = work(session, progress)
+    progress = _progress(name, options)
+    is_well = False
+    try:
+        with _terminated_as_interrupted():
+            outcome = _run(name, options, work, progress)
+        is_well = is_fine(outcome)
+    except KeyboardInterrupt:
+        raise typer.Exit(_KILLED_BY_SIGINT) from None
+    except Exception as error:
+        if is_of_spark(error):
+            raise explained(error) from error
+        raise
+    finally:
+        progress.end(is_well)
     print_json(as_document(outcome)) if options.as_json else show(outcome)
-    if not is_fine(outcome):
+    if not is_well:
         raise typer.Exit(1)
+
+
+def _run(
+    name: str,
+    options: JobOptions,
+    work: "Callable[[SparkSession, Progress], Outcome]",
+    progress: "Progress",
+) -> Outcome:
+    from contextlib import ExitStack
+
+    from runnel.pipelines.session import spark_session
+
+    with ExitStack() as at_end:
+        with progress.stage("starting Spark"):
+            session = at_end.enter_context(
+                spark_session(
+                    f"runnel {name}", master=options.master, settings=options.settings, say=progress.say
+                )
+            )
+        return work(session, progress)
+
+
+def _progress(name: str, options: JobOptions) -> "Progress":
+    from pathlib import Path
+
+    from runnel.pipelines.metrics_file import MetricsFile
+    from runnel.pipelines.progress import Progress, View
+    from runnel.pipelines.terminal import terminal_view
+
+    views: list[View] = []
+    if options.metrics is not None:
+        views.append(MetricsFile(Path(options.metrics), name))
+    if not (options.is_quiet or options.as_json):
+        views.append(terminal_view())
+    return Progress(*views)
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let SIGTERM end a job as Ctrl-C does: with everything put away."""
+    import signal
+    import threading
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def as_document(outcome: object) -> Any:

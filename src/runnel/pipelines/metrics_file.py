@@ -1,0 +1,152 @@
+"""A job's figures in a file, in Prometheus' text format, for the node exporter's textfile collector."""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnel.pipelines.errors import PipelineError
+from runnel.pipelines.progress import Stage, StreamBatch
+
+_READABLE_BY_ALL = 0o644
+
+_QUERY_METRICS = (
+    ("batches_total", "counter", "Micro-batches finished since this run began."),
+    ("records_total", "counter", "Records read since this run began."),
+    ("last_batch_id", "gauge", "Id of the micro-batch finished last."),
+    ("last_batch_seconds", "gauge", "How long the micro-batch finished last took."),
+    ("last_batch_timestamp_seconds", "gauge", "When a micro-batch was last finished."),
+    ("records_per_second", "gauge", "Records per second in the micro-batch finished last."),
+    ("lag_records", "gauge", "Records that wait in the source."),
+)
+_STAGE_METRICS = (
+    ("stage_done", "gauge", "How much of a stage is done."),
+    ("stage_total", "gauge", "How much a stage has to do, where that is known."),
+    ("stage_seconds", "gauge", "How long a stage took, once it has ended."),
+)
+
+
+@dataclass(slots=True)
+class _Query:
+    latest: StreamBatch
+    ended_s: float
+    batches: int = 0
+    records: int = 0
+
+
+class MetricsFile:
+    """A view that keeps a file up to date: readers see the old figures or the new ones, never half."""
+
+    def __init__(self, path: Path, pipeline: str, now_s: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._pipeline = pipeline
+        self._now_s = now_s
+        self._queries: dict[str, _Query] = {}
+        self._stages: dict[str, Stage] = {}
+        self._is_up = True
+        self._is_fine: bool | None = None
+        try:
+            self._replace()
+        except OSError as error:
+            raise PipelineError(f"cannot write metrics to {path}: {error.strerror}") from error
+
+    def stage_began(self, stage: Stage) -> None:
+        self._stages[stage.name] = stage
+        self._write()
+
+    def stage_advanced(self, stage: Stage) -> None:
+        """Written with the next batch or stage: this may come often."""
+
+    def stage_ended(self, stage: Stage) -> None:
+        self._write()
+
+    def batch_ended(self, batch: StreamBatch) -> None:
+        query = self._queries.setdefault(batch.query, _Query(batch, 0.0))
+        query.latest, query.ended_s = batch, self._now_s()
+        query.batches += 1
+        query.records += batch.records
+        self._write()
+
+    def said(self, text: str) -> None:
+        """Sentences are no figures."""
+
+    def ended(self, is_fine: bool) -> None:
+        self._is_up, self._is_fine = False, is_fine
+        self._write()
+
+    def text(self) -> str:
+        """The file as it should be now."""
+        return "".join(f"{line}\n" for line in self._lines())
+
+    def _write(self) -> None:
+        # A full disk beside it must not stop a pipeline; old figures show by their timestamp.
+        with suppress(OSError):
+            self._replace()
+
+    def _replace(self) -> None:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=self._path.parent, prefix=f".{self._path.name}-", delete=False
+        ) as new:
+            try:
+                new.write(self.text())
+                new.flush()
+                os.fchmod(new.fileno(), _READABLE_BY_ALL)
+                os.replace(new.name, self._path)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(new.name)
+                raise
+
+    def _lines(self) -> Iterator[str]:
+        yield from self._metric("up", "gauge", "Whether the pipeline is running.", [({}, self._is_up)])
+        about = "Whether this run ended well."
+        yield from self._metric("ended_well", "gauge", about, [({}, self._is_fine)])
+        for name, kind, about in _QUERY_METRICS:
+            rows = [({"query": query}, _query_value(name, values)) for query, values in self._queries.items()]
+            yield from self._metric(name, kind, about, rows)
+        for name, kind, about in _STAGE_METRICS:
+            stages = [
+                ({"stage": stage.name, "unit": stage.unit}, _stage_value(name, stage))
+                for stage in self._stages.values()
+            ]
+            yield from self._metric(name, kind, about, stages)
+
+    def _metric(
+        self, name: str, kind: str, about: str, rows: Sequence[tuple[dict[str, str], float | None]]
+    ) -> Iterator[str]:
+        known = [(labels, value) for labels, value in rows if value is not None]
+        if not known:
+            return
+        yield f"# HELP runnel_pipeline_{name} {about}"
+        yield f"# TYPE runnel_pipeline_{name} {kind}"
+        for labels, value in known:
+            pairs = {"pipeline": self._pipeline, **labels}
+            text = ",".join(f'{label}="{_escaped(of)}"' for label, of in pairs.items())
+            yield f"runnel_pipeline_{name}{{{text}}} {float(value):.15g}"
+
+
+def _query_value(name: str, query: _Query) -> float | None:
+    return {
+        "batches_total": query.batches,
+        "records_total": query.records,
+        "last_batch_id": query.latest.batch_id,
+        "last_batch_seconds": query.latest.duration_ms / 1000,
+        "last_batch_timestamp_seconds": query.ended_s,
+        "records_per_second": query.latest.records_per_s,
+        "lag_records": query.latest.lag,
+    }[name]
+
+
+def _stage_value(name: str, stage: Stage) -> float | None:
+    return {
+        "stage_done": stage.done,
+        "stage_total": stage.total,
+        "stage_seconds": None if stage.ended_s is None else stage.ended_s - stage.began_s,
+    }[name]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
