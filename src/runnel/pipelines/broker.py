@@ -4,7 +4,7 @@ with BrokerView("127.0.0.1:9092") as broker:
     ends = broker.latest_offsets(broker.partitions(["orders"]))
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
@@ -76,17 +76,33 @@ class BrokerView:
 
     def topic(self, name: str) -> TopicView:
         """One topic as it is now, newly added partitions included; UnknownTopic if it does not exist."""
+        return self.named_topics([name])[0]
 
-        async def ask(cluster: Cluster) -> TopicView:
-            cluster.forget_topic(name)
-            return await cluster.topic(name)
+    def named_topics(self, names: Iterable[str], *, may_miss: Container[str] = ()) -> list[TopicView]:
+        """These topics as they are now; UnknownTopic if one does not exist, unless it `may_miss`."""
+        wanted = list(names)
+
+        async def ask(cluster: Cluster) -> list[TopicView]:
+            for name in wanted:
+                cluster.forget_topic(name)
+            await cluster.retrying(lambda: cluster.refresh(wanted))
+            views: list[TopicView] = []
+            for name in wanted:
+                try:
+                    views.append(await cluster.topic(name))
+                except BrokerRefused as error:
+                    if name not in may_miss or error.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                        raise
+            return views
 
         return self.run(ask)
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of these topics; UnknownTopic if one does not exist."""
         return [
-            TopicPartition(name, view.partition) for name in topics for view in self.topic(name).partitions
+            TopicPartition(topic.name, view.partition)
+            for topic in self.named_topics(topics)
+            for view in topic.partitions
         ]
 
     def create_topic(

@@ -1,11 +1,12 @@
 """What Spark loads for the format "runnel": topics as tables to read from and write to."""
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from runnel.pipelines.source.batch_reader import BatchReader
 from runnel.pipelines.source.options import read_options
 from runnel.pipelines.source.reading import full_schema
+from runnel.pipelines.source.stream_reader import StreamReader
 
 
 class RunnelDataSource(DataSource):
@@ -20,3 +21,6 @@ class RunnelDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(read_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return StreamReader(read_options(self.options), schema)

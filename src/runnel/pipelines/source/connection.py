@@ -1,7 +1,8 @@
 """One blocking connection to a broker: what a Spark task fetches through."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar, cast
 
@@ -60,7 +61,8 @@ class BlockingConnection:
     def send(self, request: Request, answer: type[A]) -> None:
         """Ask now; `receive` gives the answer later."""
         _, buffers = self._conversation.ask(request, answer)
-        self._guarded(lambda: self._socket.sendall(b"".join(bytes(buffer) for buffer in buffers)))
+        with self._guarded():
+            self._socket.sendall(b"".join(buffers))
 
     def receive(self) -> Response:
         """The answer to the oldest question."""
@@ -79,14 +81,16 @@ class BlockingConnection:
 
     def _fill(self, view: memoryview) -> None:
         while view:
-            count = self._guarded(lambda view=view: self._socket.recv_into(view))
+            with self._guarded():
+                count = self._socket.recv_into(view)
             if not count:
                 raise ConnectionLost(f"{self.address} closed the connection")
             view = view[count:]
 
-    def _guarded(self, operation: Callable[[], int | None]) -> int | None:
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         try:
-            return operation()
+            yield
         except TimeoutError:
             raise TimedOut(f"{self.address} did not answer in {self._timeout_s:g} s") from None
         except OSError as error:

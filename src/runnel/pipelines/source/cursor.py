@@ -2,9 +2,9 @@
 
     answered(view) -> Chunk · Wait · Finished · Gone · LargerFetch
 
-A range ends when the offset behind the last batch reaches its end, whatever stands in that batch: a record, a
-transaction's marker, something aborted. Where nothing stands any more, as compaction leaves it, an empty answer
-says so.
+A range ends when the offset behind the last batch reaches its end, whatever stands in that batch: a record,
+a transaction's marker, something aborted. Where nothing stands any more, as compaction leaves it, an empty
+answer says so.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Fetched batches as Arrow columns, a whole fetch at a time.
 
-Only the lengths of records are walked one by one. All else is done for all records of the fetch at once: numpy
-reads the numbers, and Arrow gathers keys, values and headers out of the one run of bytes in which they stand.
+Only the lengths of records are walked one by one. All else is done for all records of the fetch at once:
+numpy reads the numbers, and Arrow gathers keys, values and headers out of the one run of bytes in which they
+stand.
 """
 
 from collections.abc import Sequence

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from runnel.model.ids import NO_ID, TopicPartition
 
@@ -33,7 +34,7 @@ def split_ranges(ranges: Sequence[Range], min_partitions: int | None, max_record
 
 
 def _shares(ranges: Sequence[Range], total: int | None) -> list[int]:
-    """Into how many pieces each range falls, so that there are `total` and none is much longer than others."""
+    """Into how many pieces each range falls, so that there are `total` of about the same length."""
     counts = [1] * len(ranges)
     if total is None or not ranges:
         return counts
@@ -51,14 +52,11 @@ def _shares(ranges: Sequence[Range], total: int | None) -> list[int]:
 def _pieces(whole: Range, count: int) -> list[Range]:
     size = len(whole)
     bounds = [whole.start + size * index // count for index in range(count + 1)]
-    return [
-        Range(whole.partition, start, end, whole.topic_id)
-        for start, end in zip(bounds, bounds[1:], strict=False)
-    ]
+    return [Range(whole.partition, start, end, whole.topic_id) for start, end in pairwise(bounds)]
 
 
 def limited(starts: Offsets, ends: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
-    """Where to stop so that about `offsets_max` offsets are read, of each partition in proportion to its rest.
+    """Where to stop so that about `offsets_max` offsets are read, of each partition by what it has left.
 
     Every partition with something to read gets at least one: none waits for ever behind a busier one.
     """
@@ -70,6 +68,25 @@ def limited(starts: Offsets, ends: Offsets, offsets_max: int) -> dict[TopicParti
         partition: end - rest + max(offsets_max * rest // total, 1) if (rest := rests[partition]) else end
         for partition, end in ends.items()
     }
+
+
+@dataclass(slots=True)
+class Changes:
+    """How the partitions of a stream differ from those it knew."""
+
+    new: list[TopicPartition]
+    gone: list[TopicPartition]
+    went_back: list[TopicPartition]
+    """Their logs end before what was read: they are other logs than before."""
+
+
+def stream_changes(starts: Offsets, ends: Offsets) -> Changes:
+    """What became of the partitions between two moments."""
+    return Changes(
+        [partition for partition in ends if partition not in starts],
+        [partition for partition in starts if partition not in ends],
+        [partition for partition, end in ends.items() if end < starts.get(partition, 0)],
+    )
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:

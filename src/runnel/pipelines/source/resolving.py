@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from runnel.client.cluster import TopicView
 from runnel.client.offsets import EARLIEST, LATEST
@@ -19,19 +19,26 @@ Topics = dict[TopicPartition, bytes]
 logger = logging.getLogger(__name__)
 
 
-def subscribed(broker: BrokerView, subscription: Subscription) -> Topics:
-    """The partitions that are there now; UnknownTopic for one that was named and is not."""
+def subscribed(broker: BrokerView, subscription: Subscription, seen_before: Container[str] = ()) -> Topics:
+    """The partitions that are there now.
+
+    UnknownTopic for one that was named and is not, unless its topic was `seen_before`: then it has gone.
+    """
     if subscription.pattern is not None:
         matches = _pattern(subscription.pattern)
         return _partitions([view for view in broker.topics() if matches(view.name)])
+    names = subscription.topics or dict.fromkeys(partition.topic for partition in subscription.assigned)
+    known = _partitions(broker.named_topics(names, may_miss=seen_before))
     if subscription.topics:
-        return _partitions([broker.topic(name) for name in subscription.topics])
-    names = dict.fromkeys(partition.topic for partition in subscription.assigned)
-    known = _partitions([broker.topic(name) for name in names])
-    missing = [partition for partition in subscription.assigned if partition not in known]
+        return known
+    missing = [
+        partition
+        for partition in subscription.assigned
+        if partition not in known and partition.topic not in seen_before
+    ]
     if missing:
         raise UnknownTopic(f"there is no partition {told(missing)}")
-    return {partition: known[partition] for partition in subscription.assigned}
+    return {partition: known[partition] for partition in subscription.assigned if partition in known}
 
 
 def batch_ranges(broker: BrokerView, options: SourceOptions) -> list[Range]:

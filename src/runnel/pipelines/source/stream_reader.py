@@ -1,0 +1,182 @@
+"""A topic as a table that grows: what Spark asks of a streaming source.
+
+Spark keeps the offsets of each batch in its checkpoint, and asks for the same ranges again after a failure.
+All that is decided here is how far the next batch goes. Progress is told to the broker as a consumer group,
+for tools that watch lag; nothing is ever read back from there.
+"""
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from runnel.client.offsets import LATEST
+from runnel.model.ids import NO_ID, TopicPartition
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.errors import BadOption, DataLost, PipelineError
+from runnel.pipelines.source.options import Bound, SourceOptions
+from runnel.pipelines.source.planning import (
+    Range,
+    from_json,
+    limited,
+    split_ranges,
+    stream_changes,
+    to_json,
+    told,
+)
+from runnel.pipelines.source.reading import RangePartition, check_schema, full_schema, read_range
+from runnel.pipelines.source.resolving import Topics, starting_offsets, subscribed
+
+Offsets = dict[TopicPartition, int]
+Table = dict[str, dict[str, int]]
+
+LOOKS_AGAIN = 5
+LOOK_AGAIN_S = 0.2
+"""A leader that was elected a moment ago may tell an end that lies before what was already read."""
+
+logger = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is new, batch by batch."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_schema(schema, full_schema(options))
+        if options.ending is not None:
+            raise BadOption("a stream has no end: leave out the options that begin with ending")
+        self._options = options
+        self._schema = schema
+        self._broker: BrokerView | None = None
+        self._topic_ids: dict[str, bytes] = {}
+        self._target: Offsets | None = None
+        self._seen: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy; connections stay here.
+        return {**self.__dict__, "_broker": None}
+
+    # How far to read.
+
+    def initialOffset(self) -> Table:
+        broker = self._connected()
+        topics = self._topics(broker)
+        bound = self._options.starting or Bound(moment=LATEST)
+        first = broker.earliest_offsets(topics)
+        last = broker.latest_offsets(topics, isolation=self._options.isolation)
+        return to_json(starting_offsets(broker, self._options, bound, first, last))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._latest({})
+
+    def latestOffset(self, start: Table, limit: ReadLimit) -> Table:
+        starts = from_json(start)
+        ends = self._latest(starts) if self._target is None else self._up_to_target(starts, self._target)
+        if isinstance(limit, ReadMaxRows):
+            broker = self._connected()
+            new = [partition for partition in ends if partition not in starts]
+            ends = limited(starts | broker.earliest_offsets(new), ends, limit.max_rows)
+        return to_json(ends)
+
+    def reportLatestOffset(self) -> Table | None:
+        return None if self._seen is None else to_json(self._seen)
+
+    def _up_to_target(self, starts: Offsets, target: Offsets) -> Offsets:
+        """The target, unless the logs that it was taken from are not those that were read before."""
+        changes = stream_changes(starts, target)
+        if changes.went_back or changes.gone:
+            now = self._latest(starts)
+            for partition in changes.went_back:
+                target[partition] = min(starts[partition], now.get(partition, target[partition]))
+        return target
+
+    def _latest(self, starts: Offsets) -> Offsets:
+        """Where the partitions end now, for readers. Nothing that was read may have gone."""
+        broker = self._connected()
+        topics = self._topics(broker)
+        for _ in range(LOOKS_AGAIN):
+            ends = broker.latest_offsets(topics, isolation=self._options.isolation)
+            changes = stream_changes(starts, ends)
+            if not changes.went_back:
+                break
+            time.sleep(LOOK_AGAIN_S)
+        if changes.gone:
+            self._data_lost(f"{told(changes.gone)} of this stream do not exist any more")
+        if changes.went_back:
+            self._data_lost(
+                f"{told(changes.went_back)} end before the offset that this stream has reached: "
+                "was the topic deleted and made anew?"
+            )
+        self._seen = ends
+        return ends
+
+    # What tasks read.
+
+    def partitions(self, start: Table, end: Table) -> list[InputPartition]:
+        starts, ends = from_json(start), from_json(end)
+        broker = self._connected()
+        changes = stream_changes(starts, ends)
+        # A new partition is read from its beginning, and so is one that was made anew.
+        begins = starts | broker.earliest_offsets([*changes.new, *changes.went_back])
+        missed = [partition for partition in changes.new if begins[partition] > 0]
+        if missed:
+            self._data_lost(f"the first records of {told(missed)}, which are new, are gone already")
+        ranges = [
+            Range(partition, begins[partition], offset, self._topic_ids.get(partition.topic, NO_ID))
+            for partition, offset in ends.items()
+        ]
+        options = self._options
+        pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
+        return [RangePartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return read_range(self._options, self._schema, partition.range)
+
+    # Telling the progress.
+
+    def commit(self, end: Table) -> None:
+        group_id = self._options.group_id
+        try:
+            self._connected().commit_group_offsets(group_id, from_json(end))
+        except PipelineError as error:
+            # The checkpoint is what counts: a query does not fail because nobody can watch it.
+            logger.warning("the progress could not be told as group %s: %s", group_id, error)
+
+    def stop(self) -> None:
+        if self._broker is not None:
+            self._broker.close()
+            self._broker = None
+
+    def _connected(self) -> BrokerView:
+        if self._broker is None:
+            self._broker = BrokerView(self._options.bootstrap_servers, client_id=self._options.client_id)
+        return self._broker
+
+    def _topics(self, broker: BrokerView) -> Topics:
+        """The partitions there are; a topic of another id than before has lost what it held."""
+        topics = subscribed(broker, self._options.subscription, self._topic_ids)
+        ids = {partition.topic: topic_id for partition, topic_id in topics.items()}
+        remade = [name for name, topic_id in ids.items() if self._topic_ids.get(name, topic_id) != topic_id]
+        self._topic_ids |= ids
+        if remade:
+            self._data_lost(f"topic {', '.join(remade)} was deleted and made anew")
+        return topics
+
+    def _data_lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLost(f"{what}. To go on without what is gone, set the option failOnDataLoss to false.")
+        logger.warning("%s; what is gone is passed over", what)
