@@ -1,0 +1,83 @@
+"""Arrow columns of bytes, taken apart into numbers and put together from them."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NULL_LENGTH = -1
+_EMPTY = pa.scalar(b"", pa.binary())
+
+
+def spans(column: Any) -> tuple[Bytes, Numbers, Numbers]:
+    """The bytes of a binary column, and where each value begins and how long it is; nulls have none."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
+    # A slice shares the bytes of the whole: only its own are looked at.
+    starts = (offsets[:-1] - offsets[0]).astype(np.int64)
+    lengths = np.diff(offsets).astype(np.int64)
+    data = np.zeros(0, np.uint8)
+    if data_buffer is not None:
+        data = np.frombuffer(data_buffer, np.uint8)[offsets[0] : offsets[-1]]
+    if column.null_count:
+        lengths[nulls(column)] = 0
+    return data, starts, lengths
+
+
+def nulls(column: Any) -> Mask:
+    """Which values of a column are null."""
+    found: Mask = column.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def lengths_of(column: Any) -> Numbers:
+    """How long each value is; NULL_LENGTH for null."""
+    _, _, lengths = spans(column)
+    if column.null_count:
+        lengths[nulls(column)] = NULL_LENGTH
+    return lengths
+
+
+def varints(values: Numbers) -> tuple[Bytes, Mask]:
+    """Each number as a zigzag varint in a row of bytes, and which of them count."""
+    zigzag = (values.astype(np.int64) << 1 ^ values.astype(np.int64) >> 63).view(np.uint64)
+    largest = int(zigzag.max()) if len(zigzag) else 0
+    width = max(1, -(-largest.bit_length() // 7))
+    table = np.empty((len(values), width), np.uint8)
+    mask = np.empty((len(values), width), np.bool_)
+    mask[:, 0] = True
+    for column in range(width):
+        rest = zigzag >> np.uint64(7)
+        table[:, column] = (zigzag & np.uint64(0x7F)) | (np.uint64(0x80) * (rest != 0))
+        if column + 1 < width:
+            mask[:, column + 1] = rest != 0
+        zigzag = rest
+    return table, mask
+
+
+def packed(tables: list[tuple[Bytes, Mask]]) -> Any:
+    """Tables of bytes side by side as one Arrow binary column of the bytes that count."""
+    table = np.concatenate([table for table, _ in tables], axis=1)
+    mask = np.concatenate([mask for _, mask in tables], axis=1)
+    offsets = np.zeros(len(table) + 1, np.int32)
+    np.cumsum(mask.sum(axis=1), out=offsets[1:])
+    data = table[mask]
+    return pa.Array.from_buffers(pa.binary(), len(table), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def join(columns: list[Any]) -> Any:
+    """The columns strung together row by row; a null adds nothing."""
+    return pc.binary_join_element_wise(*columns, _EMPTY, null_handling="replace", null_replacement=b"")
+
+
+def content(column: Any) -> tuple[memoryview, Numbers]:
+    """All bytes of a column that is no slice, and where each value begins (and the last one ends)."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[: len(column) + 1].astype(np.int64)
+    return memoryview(data_buffer) if data_buffer is not None else memoryview(b""), offsets

@@ -1,0 +1,74 @@
+"""Which columns of a DataFrame make a record, and of which types they may be."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    ByteType,
+    DataType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from runnel.pipelines.errors import BadOption
+
+_NUMBERS = (ByteType, ShortType, IntegerType, LongType)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Where in a row the parts of a record stand; None where there is no such column."""
+
+    value: int
+    key: int | None
+    topic: int | None
+    partition: int | None
+    headers: int | None
+    timestamp: int | None
+
+
+def record_columns(schema: StructType, topic: str | None) -> Columns:
+    """The columns of a record; BadOption if they cannot be written. Columns of other names are left out."""
+    places = {field.name.lower(): index for index, field in enumerate(schema.fields)}
+    if "value" not in places:
+        found = ", ".join(schema.fieldNames()) or "no columns"
+        raise BadOption(f"a column `value` is needed, string or binary; there are: {found}")
+    if topic is None and "topic" not in places:
+        raise BadOption("to which topic? give the option topic, or a column `topic`")
+    types = {name: schema.fields[index].dataType for name, index in places.items()}
+    for name in ("value", "key"):
+        _check(types, name, "string or binary", StringType, BinaryType)
+    _check(types, "topic", "string", StringType)
+    _check(types, "partition", "int", *_NUMBERS)
+    _check(types, "timestamp", "timestamp", TimestampType)
+    if "headers" in types and not _is_headers(types["headers"]):
+        shown = types["headers"].simpleString()
+        raise BadOption(f"column `headers` must be array<struct<key:string,value:binary>>, not {shown}")
+    return Columns(
+        places["value"],
+        *(places.get(name) for name in ("key", "topic", "partition", "headers", "timestamp")),
+    )
+
+
+def _check(types: Mapping[str, DataType], name: str, shown: str, *right: type[DataType]) -> None:
+    found = types.get(name)
+    if found is not None and not isinstance(found, right):
+        hint = "cast it, or make JSON of it with to_json"
+        raise BadOption(f"column `{name}` must be {shown}, not {found.simpleString()}: {hint}")
+
+
+def _is_headers(found: DataType) -> bool:
+    if not isinstance(found, ArrayType) or not isinstance(found.elementType, StructType):
+        return False
+    fields = found.elementType.fields
+    return (
+        [field.name.lower() for field in fields] == ["key", "value"]
+        and isinstance(fields[0].dataType, StringType)
+        and isinstance(fields[1].dataType, (BinaryType, StringType))
+    )

@@ -1,0 +1,118 @@
+"""The options of the sink, by the names that Spark's Kafka connector uses where it has one."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runnel.batch.compression import Compression
+from runnel.pipelines.errors import BadOption
+from runnel.pipelines.source.options import check_names
+
+EXACTLY_ONCE = "exactly-once"
+AT_LEAST_ONCE = "at-least-once"
+FAIL = "fail"
+WRITE = "write"
+SKIP = "skip"
+WRITE_OPTIONS = (
+    "kafka.bootstrap.servers",
+    "bootstrap.servers",
+    "topic",
+    "delivery",
+    "inDoubt",
+    "transactionTimeoutMs",
+    "transactionalIdPrefix",
+    "txnAppId",
+    "txnVersion",
+    "kafka.compression.type",
+    "kafka.batch.size",
+    "kafka.delivery.timeout.ms",
+    "kafka.client.id",
+    "kafka.security.protocol",
+)
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The longest that brokers allow unless told otherwise: a batch must be decided by then."""
+BATCH_BYTES = 512 * 1024
+"""Far below the megabyte that brokers take at most, and large enough that the cost of a batch is small."""
+DELIVERY_TIMEOUT_MS = 120_000
+PREFIX = "runnel-spark-"
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What was asked of the sink, read and checked."""
+
+    bootstrap_servers: str
+    topic: str | None
+    is_exactly_once: bool
+    in_doubt: str
+    """What to do with a batch of which nobody knows whether it was written: `fail`, `write` or `skip`."""
+    transaction_timeout_ms: int
+    prefix: str
+    application: str | None
+    """The name under which a program numbers its batch writes, as streaming queries do by themselves."""
+    version: int
+    compression: Compression
+    batch_bytes: int
+    delivery_timeout_s: float
+    client_id: str
+
+
+def write_options(given: Mapping[str, str]) -> SinkOptions:
+    """The options as one value; BadOption, with what would be right, if one cannot be used."""
+    options = {name.lower(): value.strip() for name, value in given.items()}
+    check_names(options, WRITE_OPTIONS)
+    protocol = options.get("kafka.security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise BadOption(f"kafka.security.protocol={protocol} is not supported yet: only PLAINTEXT is")
+    servers = options.get("kafka.bootstrap.servers") or options.get("bootstrap.servers")
+    if not servers:
+        raise BadOption("the option kafka.bootstrap.servers is missing; it looks like 127.0.0.1:9092")
+    application = _name(options, "txnAppId", None)
+    if (application is None) != ("txnversion" not in options):
+        raise BadOption("txnAppId and txnVersion go together: a name, and a number that grows with each")
+    return SinkOptions(
+        bootstrap_servers=servers,
+        topic=options.get("topic") or None,
+        is_exactly_once=_one_of(options, "delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE,
+        in_doubt=_one_of(options, "inDoubt", (FAIL, WRITE, SKIP)),
+        transaction_timeout_ms=_number(options, "transactionTimeoutMs", TRANSACTION_TIMEOUT_MS, least=10_000),
+        prefix=_name(options, "transactionalIdPrefix", PREFIX) or PREFIX,
+        application=application,
+        version=_number(options, "txnVersion", 0, least=0),
+        compression=_compression(options),
+        batch_bytes=_number(options, "kafka.batch.size", BATCH_BYTES, least=1),
+        delivery_timeout_s=_number(options, "kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS, least=1) / 1000,
+        client_id=options.get("kafka.client.id") or "runnel-spark",
+    )
+
+
+def _compression(options: Mapping[str, str]) -> Compression:
+    names = tuple(codec.name.lower() for codec in Compression)
+    return Compression.from_name(_one_of(options, "kafka.compression.type", names))
+
+
+def _one_of(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    """One of these words; the first if none is given."""
+    text = options.get(name.lower(), words[0]).lower()
+    if text not in words:
+        raise BadOption(f"{name}={text!r} is not one of {', '.join(words)}")
+    return text
+
+
+def _number(options: Mapping[str, str], name: str, default: int, *, least: int) -> int:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if not text.isdecimal() or not least <= int(text) < 2**31:
+        raise BadOption(f"{name}={text!r} is not a whole number from {least} on")
+    return int(text)
+
+
+def _name(options: Mapping[str, str], name: str, default: str | None) -> str | None:
+    text = options.get(name.lower())
+    if text is None:
+        return default
+    if not _NAME.fullmatch(text):
+        raise BadOption(f"{name}={text!r} is not a name of up to 200 letters, digits, '.', '_' and '-'")
+    return text
