@@ -9,16 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from runnel.client.accumulator import Identity
-from runnel.client.cluster import TRANSACTION_KEY, Cluster
+from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
-from runnel.client.errors import BrokerRefused, ClientError, check
+from runnel.client.errors import ClientError
 from runnel.client.producer import Producer
 from runnel.client.transactions import Transactions
-from runnel.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-)
 from runnel.model.ids import TopicPartition
 
 TIMEOUT_MS = 60_000
@@ -134,29 +129,6 @@ class TransactionalProducer(Producer):
         new = [partition for partition in partitions if partition not in self._announced]
         # Since version 2 of the feature (KIP-890), the first batch itself adds its partition.
         if new and leader.feature("transaction.version") < 2:
-            await self._add_partitions(new)
+            assert self._identity is not None
+            await self._transactions.add_partitions(self.transactional_id, self._identity, new)
         self._announced.update(new)
-
-    async def _add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
-        assert self._identity is not None
-        topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for partition in partitions:
-            topic = topics.setdefault(partition.topic, AddPartitionsToTxnTopic(partition.topic))
-            topic.partitions.append(partition.partition)
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self._identity.producer_id,
-            v3_and_below_producer_epoch=self._identity.producer_epoch,
-            v3_and_below_topics=list(topics.values()),
-        )
-        try:
-            answer = await self._cluster.ask_coordinator(
-                self.transactional_id, request, AddPartitionsToTxnResponse, kind=TRANSACTION_KEY
-            )
-            for result in answer.results_by_topic_v3_and_below:
-                for view in result.results_by_partition:
-                    where = TopicPartition(result.name, view.partition_index)
-                    check(view.partition_error_code, f"adding {where} to the transaction")
-        except BrokerRefused:
-            self._cluster.forget_coordinator(self.transactional_id, TRANSACTION_KEY)
-            raise

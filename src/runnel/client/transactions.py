@@ -8,7 +8,12 @@ from typing import TypeVar
 
 from runnel.client.accumulator import Identity
 from runnel.client.cluster import TRANSACTION_KEY, Cluster
-from runnel.client.errors import BrokerRefused, NotSpoken, check
+from runnel.client.errors import BrokerRefused, ClientError, NotSpoken, check
+from runnel.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
 from runnel.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -160,6 +165,37 @@ class Transactions:
             )
 
         return await self._retrying(transactional_id, ask)
+
+    # Taking part.
+
+    async def add_partitions(
+        self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Say that a transaction is about to write to these partitions. Asks once: who writes, tries again.
+
+        Since version 2 of the feature `transaction.version` (KIP-890), the first batch itself says so.
+        """
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for partition in partitions:
+            topic = topics.setdefault(partition.topic, AddPartitionsToTxnTopic(partition.topic))
+            topic.partitions.append(partition.partition)
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=transactional_id,
+            v3_and_below_producer_id=identity.producer_id,
+            v3_and_below_producer_epoch=identity.producer_epoch,
+            v3_and_below_topics=list(topics.values()),
+        )
+        try:
+            answer = await self._cluster.ask_coordinator(
+                transactional_id, request, AddPartitionsToTxnResponse, kind=TRANSACTION_KEY
+            )
+            for result in answer.results_by_topic_v3_and_below:
+                for view in result.results_by_partition:
+                    where = TopicPartition(result.name, view.partition_index)
+                    check(view.partition_error_code, f"adding {where} to the transaction")
+        except ClientError:
+            self._cluster.forget_coordinator(transactional_id, TRANSACTION_KEY)
+            raise
 
     # Ending.
 
