@@ -33,7 +33,9 @@ def _parsed(function: PythonFunction, findings: Findings) -> ast.Module | None:
     if not function.file.is_file():
         folder = function.file.parent
         files = [path.stem for path in folder.glob("*.py")] if folder.is_dir() else []
-        close = did_you_mean(function.file.stem, files) or "; files are looked for beside the pipeline's own"
+        # By stems: that all end in .py makes them no more alike.
+        close = did_you_mean(function.file.stem, files).replace("'?", ".py'?")
+        close = close or "; files are looked for beside the pipeline's own"
         findings.error(function.place, f"there is no file {function.file}{close}")
         return None
     try:

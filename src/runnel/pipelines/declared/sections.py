@@ -216,6 +216,8 @@ def read_step(name: str, place: Place, node: Node, folder: Path, findings: Findi
     if section is None:
         return None
     kinds = [key for key in ("sql", "python") if key in section.places]
+    if len(kinds) != 1 and section.misspelt & {"sql", "python"}:
+        return None
     if len(kinds) != 1:
         findings.error(
             place, f"{what} has {'both' if kinds else 'neither'} sql {'and' if kinds else 'nor'} python"
@@ -226,7 +228,7 @@ def read_step(name: str, place: Place, node: Node, folder: Path, findings: Findi
             section.place_of("inputs"), f"{what} is a query, which names its inputs itself: leave inputs out"
         )
         return None
-    if kinds == ["python"] and "inputs" not in section.places:
+    if kinds == ["python"] and "inputs" not in section.places and "inputs" not in section.misspelt:
         findings.error(place, f"{what} lacks its inputs, as inputs: [orders]")
         return None
     if not section.is_whole:

@@ -60,6 +60,7 @@ CONSOLE_KEYS = {
     "rows": Key(values.count("how many rows to print")),
 }
 KINDS = {"topic": TOPIC_KEYS, "table": TABLE_KEYS, "parquet": PARQUET_KEYS, "console": CONSOLE_KEYS}
+_CALLED = {"table": "tables", "parquet": "Parquet files"}
 MODES_OF_KINDS = {
     "topic": ("append", "update", "complete"),
     "table": ("append",),
@@ -96,8 +97,8 @@ def read_sink(name: str, place: Place, node: Node, folder: Path, findings: Findi
     if mode not in MODES_OF_KINDS[kind]:
         findings.error(
             section.place_of("mode"),
-            f"a {kind} takes rows that are final, so its mode is append: a row that changes later, as with "
-            f"{mode}, would be in it twice",
+            f"{_CALLED[kind]} take rows that are final, so the mode is append: a row that changes later, "
+            f"as with {mode}, would be there twice",
         )
         return None
     if kind == "console" and not section.get("console"):

@@ -5,7 +5,7 @@ from typing import Any
 
 from runnel.pipelines.declared.findings import START, Place
 
-# (what the parser says was wrong, while doing what, in plain words); {opened} is where that began.
+# (what the parser says was wrong, while doing what, in plain words); {line} is where it stopped.
 _PHRASES: tuple[tuple[str, str, str], ...] = (
     (r"found character '\\t'", "", "a tab: YAML indents with spaces only"),
     (
@@ -13,9 +13,9 @@ _PHRASES: tuple[tuple[str, str, str], ...] = (
         "",
         "a ':' that fits nothing here: put the value in quotes, or check the indentation of this line",
     ),
-    ("end of stream", "quoted scalar", "the quotes opened at {opened} are never closed"),
-    ("", "flow sequence", "the list opened at {opened} goes on without ',' and is never closed with ']'"),
-    ("", "flow mapping", "the braces opened at {opened} go on without ',' and are never closed with '}}'"),
+    ("end of stream", "quoted scalar", "quotes that are never closed"),
+    ("", "flow sequence", "a list that is not closed with ']', or lacks a ',' before line {line}"),
+    ("", "flow mapping", "braces that are not closed with '}}', or lack a ',' before line {line}"),
     ("unknown escape", "", "a \\ in double quotes that means nothing: write \\\\, or take single quotes"),
     ("expected <block end>", "", "the indentation of this line fits nothing above it"),
     ("could not find expected ':'", "", "a key without ':' after it"),
@@ -36,11 +36,12 @@ def in_plain_words(error: Any, text: str) -> tuple[Place, str]:
         return _place_of_index(text, getattr(error, "position", None)), _bad_character(error)
     place = Place(mark.line + 1, mark.column + 1)
     problem, context = error.problem or "", error.context or ""
-    opened_mark = error.context_mark or mark
-    opened = f"line {opened_mark.line + 1}, column {opened_mark.column + 1}"
     for wrong, doing, phrase in _PHRASES:
         if re.search(wrong, problem if wrong else "") and doing in context:
-            return place, phrase.format(opened=opened)
+            # What is left open is mended where it begins.
+            began = error.context_mark if doing else None
+            at = Place(began.line + 1, began.column + 1) if began else place
+            return at, phrase.format(line=place.line)
     return place, f"this is no YAML: {problem or context}"
 
 

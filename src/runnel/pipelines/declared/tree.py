@@ -155,7 +155,11 @@ class _Planting:
                     key.place, f"the key {key.text!r} is here twice, first at line {first}: keep one"
                 )
             else:
-                entries[key.text] = Entry(key, self.node(value_node))
+                value = self.node(value_node)
+                if isinstance(value, Scalar) and value.kind == "nothing" and not value.text:
+                    # The parser only notices at whatever comes next.
+                    value = Scalar("", key.place, "nothing")
+                entries[key.text] = Entry(key, value)
         return Mapping(entries, place)
 
     def _scalar(self, node: ScalarNode, place: Place) -> Scalar:

@@ -45,7 +45,9 @@ class Section:
 def read_section(node: Node, keys: Mapping[str, Key], what: str, findings: Findings) -> Section | None:
     """Read all keys of a section; None if it is none."""
     if not isinstance(node, MappingNode):
-        findings.error(node.place, f"{what} should have keys ({listed(keys)}), found {described(node)}")
+        findings.error(
+            node.place, f"{what} should have keys ({listed(keys, 'and')}), found {described(node)}"
+        )
         return None
     section = Section(node.place)
     for name, entry in node.entries.items():
@@ -78,9 +80,8 @@ def scalar(expected: str) -> Read:
         if isinstance(node, Scalar) and node.kind == "text" and node.text.strip():
             return node
         if isinstance(node, Scalar) and node.kind in ("a number", "a truth value"):
-            return _wrong(
-                node, findings, f'{expected}; if the text is meant, put it in quotes: "{node.text}"'
-            )
+            quoted = f'; if the text is meant, put it in quotes: "{node.text}"'
+            return _wrong(node, findings, expected, quoted)
         return _wrong(node, findings, expected)
 
     return read
