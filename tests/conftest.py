@@ -10,9 +10,18 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("RUNNEL_HYPOTHESIS", "suite"))
 
+SLOW_TIMEOUT_S = 600
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the expected half of all transcripts anew")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes a minute takes many when others keep the machine busy: the common limit is for others."""
+    for item in items:
+        if item.get_closest_marker("slow") or item.get_closest_marker("java"):
+            item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def tool(name: str, *arguments: str, stdin: str = "", exit_code: int = 0) -> str
     """What one tool prints, errors included."""
     assert JAVA is not None
     command = [JAVA, *FLAGS, "-cp", f"{JARS[-1].parent}/*", name, *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=90)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300)
     assert done.returncode == exit_code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

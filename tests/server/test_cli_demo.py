@@ -16,7 +16,7 @@ def test_the_story_ends_well(tmp_path):
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=500,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""

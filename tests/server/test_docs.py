@@ -30,7 +30,7 @@ def test_the_page_of_the_command_line_runs_from_top_to_bottom(tmp_path):
             env={**os.environ, "RUNNEL_BOOTSTRAP": broker.bootstrap_servers},
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=500,
         )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from runnel.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tools.broker_process import BrokerProcess
 from tools.twin.comparison import Twin, Twins, differences, plain
@@ -39,6 +41,7 @@ def test_missing_items_are_a_difference() -> None:
     assert list(differences("the connection is closed", {"items": [1]})) != []
 
 
+@pytest.mark.slow
 def test_two_of_a_kind_answer_every_question_alike(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "one", SETTINGS) as one, BrokerProcess(tmp_path / "two", SETTINGS) as two:
         questions = interview(one.port, two.port, settle_s=0)
