@@ -24,6 +24,9 @@ from runnel.pipelines.tables.staging import Staged, discard, write_files
 
 SORT_BY = "runnel.sort-by"
 """The table property that says how rows are sorted within a file."""
+Where = str | BooleanExpression
+"""Which rows, as Iceberg says it: an expression, or a text such as day < '2026-05-01'."""
+EVERYTHING = AlwaysTrue()
 _NAME_MAPPING = "schema.name-mapping.default"
 _PROPERTIES = {
     "format-version": "2",
@@ -125,7 +128,7 @@ class SparkTable:
             discard(table.io, staged)
         return Written(False, 0, 0, 0)
 
-    def remove(self, where: BooleanExpression) -> int:
+    def remove(self, where: Where) -> int:
         """Remove the rows of `where` in one snapshot, and return how many; cheapest by partition columns."""
         if not self.files(where):
             return 0
@@ -153,16 +156,16 @@ class SparkTable:
 
     # Reading.
 
-    def files(self, where: BooleanExpression | None = None) -> list[DataFile]:
+    def files(self, where: Where = EVERYTHING) -> list[DataFile]:
         """The files of the newest snapshot, those left out that can have no row of `where`."""
-        tasks = list(self.latest().scan(row_filter=where or AlwaysTrue()).plan_files())
+        tasks = list(self.latest().scan(row_filter=where).plan_files())
         if any(task.delete_files for task in tasks):
             raise TableError(
                 f"table {self.name} has delete files: compact it with the engine that wrote them"
             )
         return [task.file for task in tasks]
 
-    def read(self, session: SparkSession, where: BooleanExpression | None = None) -> DataFrame:
+    def read(self, session: SparkSession, where: Where = EVERYTHING) -> DataFrame:
         """The rows of the newest snapshot. `where` leaves whole files out, not rows: filter these as well."""
         return read_files(session, self.columns(), self.files(where))
 
