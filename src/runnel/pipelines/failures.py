@@ -80,7 +80,7 @@ def _raised_in_python(text: str) -> tuple[type[PipelineError] | None, str] | Non
         ours = getattr(errors, kind.rpartition(".")[2], None)
         if isinstance(ours, type) and issubclass(ours, PipelineError):
             return ours, said
-        if kind.startswith("runnel.client."):
+        if kind.startswith("runnel."):
             return PipelineError, said
         other = f"{kind}: {said}" if said else kind
         if place is not None:

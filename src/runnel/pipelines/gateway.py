@@ -46,6 +46,11 @@ class Chatter:
         if timeout_s is not None:
             self._thread.join(timeout_s)
 
+    def last_words(self) -> str:
+        """The last line that says something; Spark's launcher stumbles over what Java printed before it."""
+        said = [line for line in self.last_lines if line.strip() and b"/spark-class: line " not in line]
+        return said[-1].decode(errors="replace").strip() if said else ""
+
     def _pass_on(self, lines: BinaryIO) -> None:
         with lines:
             for line in lines:
@@ -69,10 +74,7 @@ def start_gateway(conf: "SparkConf") -> Any:
         gateway = cast(Any, launch_gateway)(conf, popen_kwargs={"stderr": chatter.write_end})
     except (PySparkRuntimeError, OSError) as error:
         chatter.close(timeout_s=5)
-        said = b"".join(chatter.last_lines).decode(errors="replace").strip()
-        raise NoSpark(
-            f"Spark's Java process did not start: {said.splitlines()[-1] if said else error}"
-        ) from error
+        raise NoSpark(f"Spark's Java process did not start: {chatter.last_words() or error}") from error
     except BaseException:
         chatter.close()
         raise
