@@ -8,7 +8,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
@@ -59,6 +59,10 @@ class StreamBatch:
     duration_ms: int
     lag: int | None = None
     """Records of the source that wait to be read, where the source tells."""
+    late: int = 0
+    """Rows that came after the watermark had passed them, and were left out."""
+    observed: Mapping[str, int] = field(default_factory=dict)
+    """What the query counts by itself: the column `count` of each observation, by its name."""
 
 
 class View(Protocol):

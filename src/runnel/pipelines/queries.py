@@ -126,7 +126,14 @@ def stream_batch(name: str, progress: Mapping[str, Any]) -> StreamBatch:
         records_per_s=progress.get("processedRowsPerSecond") or 0.0,
         duration_ms=progress["durationMs"].get("triggerExecution", 0),
         lag=sum(lags) if lags else None,
+        late=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in progress["stateOperators"]),
+        observed={name: row["count"] for name, row in _observations(progress) if "count" in row},
     )
+
+
+def _observations(progress: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, row in (progress.get("observedMetrics") or {}).items():
+        yield name, row if isinstance(row, Mapping) else row.asDict()
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
