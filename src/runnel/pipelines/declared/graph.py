@@ -1,6 +1,7 @@
 """How sources, steps and sinks hang together: order, cycles, names that are not there, joins without end."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from runnel.pipelines.declared.declaration import Declaration, Reference, Source, Step
 from runnel.pipelines.declared.findings import Findings, did_you_mean
@@ -79,22 +80,26 @@ def cycles(steps: Mapping[str, Step]) -> Iterator[list[str]]:
         told.update(path)
 
 
-def sources_of(name: str, declaration: Declaration) -> list[Source]:
-    """The sources whose rows end up under this name."""
+def needed_for(name: str, declaration: Declaration) -> Declaration:
+    """The pipeline with only what ends up under this name."""
     by_lower = known_names(declaration)
-    found: dict[str, Source] = {}
-    seen: set[str] = set()
+    needed: set[str] = set()
     waiting = [name]
     while waiting:
-        at = by_lower.get(waiting.pop(0).lower(), "")
-        if at in seen:
-            continue
-        seen.add(at)
-        if at in declaration.sources:
-            found[at] = declaration.sources[at]
-        elif at in declaration.steps:
+        at = by_lower.get(waiting.pop().lower(), "")
+        if at in declaration.steps and at not in needed:
             waiting += [reference.name for reference in declaration.steps[at].inputs]
-    return list(found.values())
+        needed.add(at)
+    return replace(
+        declaration,
+        sources={key: source for key, source in declaration.sources.items() if key in needed},
+        steps={key: step for key, step in declaration.steps.items() if key in needed},
+    )
+
+
+def sources_of(name: str, declaration: Declaration) -> list[Source]:
+    """The sources whose rows end up under this name."""
+    return list(needed_for(name, declaration).sources.values())
 
 
 def _check_joins(declaration: Declaration, findings: Findings) -> None:
@@ -113,20 +118,13 @@ def _check_joins(declaration: Declaration, findings: Findings) -> None:
 
 
 def _check_unused(declaration: Declaration, findings: Findings) -> None:
-    used: set[str] = set()
-    waiting = [sink.input.name for sink in declaration.sinks.values()]
-    by_lower = known_names(declaration)
-    while waiting:
-        at = by_lower.get(waiting.pop().lower(), "")
-        if at in declaration.steps and at not in used:
-            waiting += [reference.name for reference in declaration.steps[at].inputs]
-        used.add(at)
     # While something could not be read, it may well be what uses them.
     if findings.has_errors:
         return
+    needed = [needed_for(sink.input.name, declaration) for sink in declaration.sinks.values()]
     for step in declaration.steps.values():
-        if step.name not in used:
+        if not any(step.name in part.steps for part in needed):
             findings.warn(step.place, f"step {step.name!r} ends in no sink, so it never runs")
     for source in declaration.sources.values():
-        if source.name not in used:
+        if not any(source.name in part.sources for part in needed):
             findings.warn(source.place, f"source {source.name!r} ends in no sink, so it is never read")

@@ -1,30 +1,164 @@
 """Sources as Spark's frames: values and metadata as columns, and what becomes of malformed ones."""
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from runnel.pipelines.declared.declaration import Source
+from runnel.pipelines.declared.declaration import Declaration, Source
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+DEAD_LETTERS = ".dead-letters"
+"""What a dead-letter topic's name ends with, after that of the topic."""
+_HEADERS = "array<struct<key:string,value:binary>>"
+_DEAD = "runnel.dead-letter."
+
+
+def read_options_of(
+    source: Source, declaration: Declaration, query: str, starts: Mapping[str, Mapping[str, int]] | None
+) -> dict[str, str]:
+    """The options of the format runnel that read this source for one query."""
+    options = {
+        "kafka.bootstrap.servers": declaration.broker,
+        "kafka.group.id": f"{declaration.name}.{query}",
+        "kafka.client.id": f"runnel-{declaration.name}",
+        "failOnDataLoss": str(source.fails_on_data_loss).lower(),
+        "valueFormat": source.format,
+        **start_options(source, starts),
+    }
+    if source.pattern is not None:
+        options["subscribePattern"] = source.pattern
+    else:
+        options["subscribe"] = ",".join(source.topics)
+    if source.schema is not None:
+        options["valueSchema"] = source.schema.text
+    if source.records_per_batch is not None:
+        options["maxOffsetsPerTrigger"] = str(source.records_per_batch)
+    return {**options, **source.options}
+
+
+def start_options(source: Source, starts: Mapping[str, Mapping[str, int]] | None) -> dict[str, str]:
+    """Where to begin: at offsets that were looked up before, or as the file says."""
+    if starts is not None:
+        return {"startingOffsets": json.dumps(starts)}
+    if source.start.isdecimal():
+        return {"startingTimestamp": source.start, "startingOffsetsByTimestampStrategy": "latest"}
+    return {"startingOffsets": source.start}
 
 
 def source_columns(source: Source) -> "StructType":
     """The columns that steps see."""
-    from pyspark.sql.types import BinaryType, StringType, StructType
+    from pyspark.sql.types import StructField, StructType
 
     from runnel.pipelines.source.columns import TYPES
+    from runnel.pipelines.source.options import read_options
+    from runnel.pipelines.source.reading import full_schema
 
-    columns = StructType()
-    match source.format:
-        case "string":
-            columns.add("value", StringType())
-        case "bytes":
-            columns.add("value", BinaryType())
-        case _:
-            assert source.schema is not None
-            fields = StructType.fromDDL(source.schema.text)
-            assert isinstance(fields, StructType)
-            columns = fields
-    for name in source.metadata:
-        columns = columns.add(f"_{name}", TYPES[name])
-    return columns
+    asked = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any", "valueFormat": source.format}
+    if source.schema is not None:
+        asked["valueSchema"] = source.schema.text
+    value = full_schema(read_options(asked))["value"].dataType
+    fields = list(value.fields) if isinstance(value, StructType) else [StructField("value", value)]
+    return StructType([*fields, *(StructField(f"_{name}", TYPES[name]) for name in source.metadata)])
+
+
+def _raw(session: "SparkSession", options: Mapping[str, str], columns: tuple[str, ...]) -> "DataFrame":
+    """The stream with these columns only: what is not asked for need not be decoded."""
+    from pyspark.sql.types import StructType
+
+    from runnel.pipelines.source.options import read_options
+    from runnel.pipelines.source.reading import full_schema
+
+    full = full_schema(read_options(options))
+    chosen = StructType([field for field in full.fields if field.name in columns])
+    return session.readStream.format("runnel").schema(chosen).options(**options).load()
+
+
+def topic_frame(session: "SparkSession", source: Source, options: Mapping[str, str]) -> "DataFrame":
+    """The rows of a source as steps see them."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    where = ("topic", "partition", "offset") if source.on_malformed == "fail" else ()
+    raw = _raw(session, options, ("value", "valueError", *where, *source.metadata))
+    if "valueError" in raw.columns:
+        raw = _checked(raw, source)
+    if not source.keeps_tombstones:
+        raw = raw.where(F.col("value").isNotNull())
+    value_type = raw.schema["value"].dataType
+    names = value_type.fieldNames() if isinstance(value_type, StructType) else None
+    values = [F.col("value")] if names is None else [_field(name) for name in names]
+    return raw.select(*values, *(F.col(name).alias(f"_{name}") for name in source.metadata))
+
+
+def _field(name: str) -> "Column":
+    from pyspark.sql import functions as F
+
+    return F.col("value").getField(name).alias(name)
+
+
+def _checked(raw: "DataFrame", source: Source) -> "DataFrame":
+    from pyspark.sql import functions as F
+
+    error = F.col("valueError")
+    if source.on_malformed != "fail":
+        if source.on_malformed == "skip":
+            raw = raw.observe(malformed_name(source), F.count(error).alias("count"))
+        return raw.where(error.isNull())
+    sentence = F.concat(
+        F.lit("malformed value in "),
+        F.col("topic"),
+        F.lit("-"),
+        F.col("partition").cast("string"),
+        F.lit(" at offset "),
+        F.col("offset").cast("string"),
+        F.lit(": "),
+        error,
+    )
+    return raw.where(F.when(error.isNull(), F.lit(True)).otherwise(F.raise_error(sentence).cast("boolean")))
+
+
+def malformed_name(source: Source) -> str:
+    """Under which name Spark counts the malformed values of a source."""
+    return f"malformed {source.name}"
+
+
+def has_malformed(source: Source) -> bool:
+    """Can a value of this source be malformed at all? Bytes are bytes."""
+    return source.format != "bytes"
+
+
+def dead_letter_frame(
+    session: "SparkSession", source: Source, pipeline: str, options: Mapping[str, str]
+) -> "DataFrame":
+    """The malformed values of a source as records for its dead-letter topic."""
+    from pyspark.sql import functions as F
+
+    columns = ("key", "rawValue", "valueError", "topic", "partition", "offset", "timestamp", "headers")
+    raw = _raw(session, {**options, "includeHeaders": "true"}, columns)
+    error = F.col("valueError")
+    counted = raw.observe(malformed_name(source), F.count(error).alias("count"))
+    told = {
+        "reason": error,
+        "topic": F.col("topic"),
+        "partition": F.col("partition").cast("string"),
+        "offset": F.col("offset").cast("string"),
+        "timestamp": F.unix_millis("timestamp").cast("string"),
+        "pipeline": F.lit(pipeline),
+    }
+    added = F.array(
+        *(
+            F.struct(F.lit(f"{_DEAD}{name}").alias("key"), text.cast("binary").alias("value"))
+            for name, text in told.items()
+        )
+    )
+    own = source.dead_letter_topic
+    topic = F.concat("topic", F.lit(DEAD_LETTERS)) if own is None else F.lit(own)
+    return counted.where(error.isNotNull()).select(
+        F.col("key"),
+        F.col("rawValue").alias("value"),
+        F.concat(F.coalesce("headers", F.array().cast(_HEADERS)), added).alias("headers"),
+        topic.alias("topic"),
+    )

@@ -1,0 +1,156 @@
+"""Sinks as streaming queries, each with a checkpoint of its own, exactly once unless told otherwise."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, assert_never
+
+from runnel.pipelines.declared.declaration import (
+    ConsoleTarget,
+    Declaration,
+    ParquetTarget,
+    Sink,
+    TableTarget,
+    TopicTarget,
+    Trigger,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql.types import DataType
+
+BATCHES_PER_UPKEEP = 50
+"""Each batch is a snapshot of a table, and each snapshot makes the next one dearer."""
+
+
+def start_query(
+    declaration: Declaration, sink: Sink, frame: "DataFrame", trigger: Trigger, checkpoint: str
+) -> "StreamingQuery":
+    """Begin to write a frame into a sink."""
+    match sink.target:
+        case TopicTarget() as target:
+            rows = record_frame(frame, target)
+            writer = topic_writer(rows, declaration.broker, target.delivery, sink.mode, target.topic)
+        case TableTarget() as target:
+            writer = frame.writeStream.foreachBatch(table_batches(frame, target))
+        case ParquetTarget() as target:
+            writer = frame.writeStream.format("parquet").option("path", target.path)
+            if target.partition_by:
+                writer = writer.partitionBy(*target.partition_by)
+        case ConsoleTarget() as target:
+            writer = frame.writeStream.foreachBatch(console_batches(sink.name, target))
+        case _:
+            assert_never(sink.target)
+    return started(writer.outputMode(sink.mode), sink.name, trigger, checkpoint)
+
+
+def started(writer: "DataStreamWriter", name: str, trigger: Trigger, checkpoint: str) -> "StreamingQuery":
+    """Start a query under its name, with its trigger and its checkpoint."""
+    named = writer.queryName(name).option("checkpointLocation", checkpoint)
+    if trigger.is_once:
+        return named.trigger(availableNow=True).start()
+    return named.trigger(processingTime=f"{trigger.interval_ms} milliseconds").start()
+
+
+# Topics.
+
+
+def topic_writer(
+    rows: "DataFrame", broker: str, delivery: str, mode: str, topic: str | None
+) -> "DataStreamWriter":
+    """Records into a topic, or into that of their column `topic`."""
+    options = {"kafka.bootstrap.servers": broker, "delivery": delivery}
+    if topic is not None:
+        options["topic"] = topic
+    if mode == "append":
+        return rows.writeStream.format("runnel").options(**options)
+    # Spark gives Python sinks rows of mode append only. Others go batch by batch, under the same guarantee.
+    return rows.writeStream.foreachBatch(_topic_batches(options))
+
+
+def _topic_batches(options: dict[str, str]) -> "Callable[[DataFrame, int], None]":
+    def write(batch: "DataFrame", batch_id: int) -> None:
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        marker = {"txnAppId": query_id or "", "txnVersion": str(batch_id)}
+        batch.write.format("runnel").mode("append").options(**options, **marker).save()
+
+    return write
+
+
+def record_frame(frame: "DataFrame", target: TopicTarget) -> "DataFrame":
+    """Rows as records: the key as text, the value as JSON unless a column is named."""
+    columns = [_value(frame, target).alias("value")]
+    if target.key is not None:
+        columns.append(as_text(_column(target.key), frame.schema[target.key].dataType).alias("key"))
+    for name in ("headers", "partition", "timestamp"):
+        chosen = getattr(target, name)
+        if chosen is not None:
+            columns.append(_column(chosen).alias(name))
+    return frame.select(*columns)
+
+
+def _value(frame: "DataFrame", target: TopicTarget) -> "Column":
+    from pyspark.sql import functions as F
+
+    if isinstance(target.value, str):
+        return _column(target.value)
+    names = target.value or tuple(frame.columns)
+    # A field that is absent and one that is null are different things to whoever reads it.
+    return F.to_json(F.struct(*(_column(name) for name in names)), {"ignoreNullFields": "false"})
+
+
+def _column(name: str) -> "Column":
+    from pyspark.sql import functions as F
+
+    escaped = name.replace("`", "``")
+    return F.col(f"`{escaped}`")
+
+
+def as_text(column: "Column", kind: "DataType") -> "Column":
+    """A column as bytes of a key: bytes and texts as they are, what has parts as JSON, the rest as text."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
+
+    if isinstance(kind, BinaryType | StringType):
+        return column
+    if isinstance(kind, StructType | ArrayType | MapType):
+        return F.to_json(column, {"ignoreNullFields": "false"})
+    return column.cast("string")
+
+
+# Tables.
+
+
+def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFrame, int], None]":
+    """Batches into an Iceberg table, which is made if it is not there."""
+    from runnel.pipelines.tables import ensure_table, marker_of, open_catalog
+    from runnel.pipelines.tables.compaction import compact
+    from runnel.pipelines.tables.expiry import sweep
+
+    catalog = open_catalog(target.warehouse, target.catalog)
+    table = ensure_table(catalog, target.table, frame.schema, partition_by=target.partition_by)
+
+    def write(batch: "DataFrame", batch_id: int) -> None:
+        table.append(batch, marker_of(batch, batch_id))
+        if batch_id % BATCHES_PER_UPKEEP == BATCHES_PER_UPKEEP - 1:
+            compact(batch.sparkSession, table)
+            sweep(table)
+
+    return write
+
+
+# People.
+
+
+def console_batches(name: str, target: ConsoleTarget) -> "Callable[[DataFrame, int], None]":
+    """Batches as tables on the terminal."""
+
+    def write(batch: "DataFrame", batch_id: int) -> None:
+        rows = batch.take(target.rows + 1)
+        if rows:
+            more = " and more" if len(rows) > target.rows else ""
+            print(f"{name}, batch {batch_id}{more}")
+            shown = batch.sparkSession.createDataFrame(rows[: target.rows], batch.schema)
+            shown.show(target.rows, truncate=False)
+
+    return write

@@ -1,0 +1,105 @@
+"""Where sources begin, decided once for all queries of a pipeline.
+
+Every sink reads the topics for itself, and so does the query that sends malformed values to the dead letters.
+If each looked up `latest` when it starts, a record could be seen by one and missed by another.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from runnel.client.offsets import EARLIEST
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.declared.declaration import Declaration, Source
+from runnel.pipelines.errors import BadCheckpoint
+
+FILE = "starts.json"
+
+Starts = dict[str, dict[str, int]]
+"""Offsets by topic and partition."""
+
+
+def pinned_starts(declaration: Declaration, broker: BrokerView, checkpoint: str) -> dict[str, Starts]:
+    """The offsets to begin at, by source; those that begin at the earliest record are left out."""
+    chosen = [source for source in declaration.sources.values() if source.start != "earliest"]
+    if not chosen or "://" in checkpoint:
+        return {}
+    file = Path(checkpoint) / FILE
+    kept = _kept(file)
+    new = {
+        source.name: _looked_up(source, declaration, broker) for source in chosen if source.name not in kept
+    }
+    if new:
+        _write(file, {**kept, **new})
+    return {
+        source.name: _with_new_partitions(source, {**kept, **new}[source.name], declaration, broker)
+        for source in chosen
+    }
+
+
+def _kept(file: Path) -> dict[str, Starts]:
+    try:
+        kept: dict[str, Starts] = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise BadCheckpoint(f"{file} does not say where sources began: {error}") from error
+    return kept
+
+
+def _looked_up(source: Source, declaration: Declaration, broker: BrokerView) -> Starts:
+    from runnel.client.offsets import LATEST
+    from runnel.pipelines.source.options import Bound
+    from runnel.pipelines.source.planning import to_json
+    from runnel.pipelines.source.resolving import starting_offsets, subscribed
+
+    options = _options(source, declaration)
+    partitions = subscribed(broker, options.subscription)
+    first = broker.earliest_offsets(partitions)
+    last = broker.latest_offsets(partitions, isolation=options.isolation)
+    bound = options.starting or Bound(moment=LATEST)
+    return to_json(starting_offsets(broker, options, bound, first, last))
+
+
+def _with_new_partitions(
+    source: Source, starts: Mapping[str, Mapping[str, int]], declaration: Declaration, broker: BrokerView
+) -> Starts:
+    """The same for all partitions there are by now: all of a newer one came after the start."""
+    from runnel.pipelines.source.resolving import subscribed
+
+    complete: Starts = {}
+    for partition in subscribed(broker, _options(source, declaration).subscription):
+        offset = starts.get(partition.topic, {}).get(str(partition.partition), EARLIEST)
+        complete.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return complete
+
+
+def _options(source: Source, declaration: Declaration) -> Any:
+    from runnel.pipelines.declared.topic_frames import read_options_of
+    from runnel.pipelines.source.options import read_options
+
+    return read_options(read_options_of(source, declaration, "starts", None))
+
+
+def _write(file: Path, starts: Mapping[str, Starts]) -> None:
+    # Whole and on the disk before any query begins by it: a start that is looked up again later is another.
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".starts-", delete=False) as new:
+        try:
+            json.dump(starts, new)
+            new.flush()
+            os.fsync(new.fileno())
+            os.replace(new.name, file)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(new.name)
+            raise
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
