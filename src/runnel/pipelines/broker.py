@@ -4,6 +4,7 @@ with BrokerView("127.0.0.1:9092") as broker:
     ends = broker.latest_offsets(broker.partitions(["orders"]))
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
@@ -66,6 +67,8 @@ class BrokerView:
             return self._thread.call(call())
         except ClientError as error:
             raise pipeline_error(error) from error
+        except TimeoutError as error:
+            raise PipelineError(f"{self.bootstrap} did not answer in time") from error
 
     # Topics.
 
@@ -170,10 +173,17 @@ class BrokerView:
         commits = self.run(lambda cluster: Groups(cluster).committed(group_id))
         return {partition: commit.offset for partition, commit in commits.items()}
 
-    def commit_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_group_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> None:
         """Commit from outside of a group, which must have no members."""
+
+        async def ask(cluster: Cluster) -> None:
+            async with asyncio.timeout(timeout_s):
+                await Groups(cluster).commit(group_id, offsets)
+
         if offsets:
-            self.run(lambda cluster: Groups(cluster).commit(group_id, offsets))
+            self.run(ask)
 
     def groups(self) -> list[str]:
         """The names of all consumer groups."""

@@ -4,8 +4,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from runnel.pipelines.source.batch_reader import BatchReader
+from runnel.pipelines.source.columns import table_schema
 from runnel.pipelines.source.options import read_options
-from runnel.pipelines.source.reading import full_schema
 from runnel.pipelines.source.stream_reader import StreamReader
 
 
@@ -16,8 +16,8 @@ class RunnelDataSource(DataSource):
     def name(cls) -> str:
         return "runnel"
 
-    def schema(self) -> StructType:
-        return full_schema(read_options(self.options))
+    def schema(self) -> StructType | str:
+        return table_schema(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return BatchReader(read_options(self.options), schema)

@@ -7,9 +7,10 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.source.columns import RowBuilder
 from runnel.pipelines.source.options import SourceOptions
 from runnel.pipelines.source.planning import split_ranges
-from runnel.pipelines.source.reading import RangePartition, check_schema, full_schema, read_range
+from runnel.pipelines.source.reading import RangePartition, read_range
 from runnel.pipelines.source.resolving import batch_ranges
 
 
@@ -17,7 +18,8 @@ class BatchReader(DataSourceReader):
     """Reads the offsets that there are when the query is planned. Commits nothing to any group."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema, full_schema(options))
+        # A schema that no task can fill is told now, not by all of them.
+        RowBuilder(options, schema)
         self._options = options
         self._schema = schema
 

@@ -1,9 +1,11 @@
-"""The columns that a topic has as a table."""
+"""The columns that a topic has as a table: names, types, and how a fetch becomes a batch of them."""
 
+import json
 from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -17,8 +19,13 @@ from pyspark.sql.types import (
 )
 
 from runnel.model.ids import TopicPartition
+from runnel.pipelines.errors import BadOption
+from runnel.pipelines.source.avro_values import AvroDecoder, spark_type
 from runnel.pipelines.source.decode import MICROSECONDS_MAX, Spans, binary_column
 from runnel.pipelines.source.headers import header_column
+from runnel.pipelines.source.json_values import JsonDecoder
+from runnel.pipelines.source.options import SourceOptions
+from runnel.pipelines.source.values import Decoded, decode_strings
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
@@ -33,6 +40,80 @@ TYPES: Mapping[str, DataType] = {
     "headers": HEADERS_TYPE,
 }
 """Names and types as Spark's Kafka connector has them, in its order."""
+MALFORMED_TYPES: Mapping[str, DataType] = {"valueError": StringType(), "rawValue": BinaryType()}
+"""What is added where values are decoded."""
+
+
+# What there is.
+
+
+def table_schema(options: SourceOptions) -> StructType | str:
+    """All columns that these options give; as text where only Spark can read the type of the values."""
+    value = value_type(options)
+    types: dict[str, DataType | str] = {**TYPES, "value": value}
+    if not options.include_headers:
+        del types["headers"]
+    if options.value_format != "bytes":
+        types |= MALFORMED_TYPES
+    if isinstance(value, DataType):
+        return StructType([StructField(name, kind) for name, kind in types.items()])  # type: ignore[arg-type]
+    return ", ".join(
+        f"`{name}` {kind.simpleString() if isinstance(kind, DataType) else kind}"
+        for name, kind in types.items()
+    )
+
+
+def value_type(options: SourceOptions) -> DataType | str:
+    """The type of the decoded values, or its text in SQL."""
+    text = options.value_schema
+    match options.value_format:
+        case "bytes":
+            return BinaryType()
+        case "string":
+            return StringType()
+        case "avro":
+            return spark_type(_needed(text, "avro"))
+        case _:
+            return _json_type(_needed(text, "json").strip())
+
+
+def _needed(text: str | None, value_format: str) -> str:
+    if not text:
+        raise BadOption(f"valueFormat={value_format} needs the option valueSchema")
+    return text
+
+
+def _json_type(text: str) -> DataType | str:
+    if text.startswith("{"):
+        try:
+            return StructType.fromJson(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadOption(f"valueSchema is not the JSON form of a Spark schema: {error!r}") from None
+    is_whole_type = text.upper().startswith(("STRUCT<", "ARRAY<", "MAP<")) or " " not in text
+    return text if is_whole_type else f"STRUCT<{text}>"
+
+
+def check_schema(chosen: StructType, options: SourceOptions) -> None:
+    """BadOption unless the columns chosen are among those there are: naming fewer saves work."""
+    full = table_schema(options)
+    value = value_type(options)
+    types = {**TYPES, **(MALFORMED_TYPES if options.value_format != "bytes" else {})}
+    for column in chosen:
+        expected = types.get(column.name) if column.name != "value" else value
+        if isinstance(expected, str):
+            continue
+        if expected != column.dataType:
+            raise BadOption(
+                f"there is no column {column.name} {column.dataType.simpleString()}; "
+                f"the columns are {full if isinstance(full, str) else full.simpleString()}"
+            )
+    names = set(chosen.fieldNames())
+    if names & MALFORMED_TYPES.keys() and "value" not in names:
+        raise BadOption("the columns valueError and rawValue come with the column value")
+
+
+# Making it.
+
 
 Column = Callable[[TopicPartition, Spans], pa.Array]
 
@@ -52,3 +133,40 @@ COLUMNS: Mapping[str, Column] = {
     "timestampType": lambda partition, spans: pa.array(spans.timestamp_types),
     "headers": lambda partition, spans: header_column(spans),
 }
+
+
+class RowBuilder:
+    """Makes Arrow batches with the columns of a schema."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        check_schema(schema, options)
+        self._names = schema.fieldNames()
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._decode = self._decoder(options) if "value" in self._names else None
+
+    def batch(self, partition: TopicPartition, spans: Spans) -> pa.RecordBatch:
+        """All records of a fetch."""
+        if self._decode is None:
+            columns = [COLUMNS[name](partition, spans) for name in self._names]
+        else:
+            decoded = self._decode(COLUMNS["value"](partition, spans))
+            made = {"value": decoded.values, "valueError": decoded.errors, "rawValue": decoded.raw}
+            columns = [
+                made[name] if name in made else COLUMNS[name](partition, spans) for name in self._names
+            ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _decoder(self, options: SourceOptions) -> Callable[[pa.BinaryArray], Decoded] | None:
+        kind = self._schema.field("value").type
+        match options.value_format:
+            case "string":
+                return decode_strings
+            case "json":
+                try:
+                    return JsonDecoder(kind).decode
+                except ValueError as error:
+                    raise BadOption(f"valueSchema: {error}") from None
+            case "avro":
+                return AvroDecoder(_needed(options.value_schema, "avro"), kind).decode
+            case _:
+                return None

@@ -2,8 +2,10 @@
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from runnel.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
@@ -145,7 +147,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
         include_headers=_boolean(options, "includeHeaders", True),
         value_format=_one_of(options, "valueFormat", VALUE_FORMATS),
-        value_schema=options.get("valueschema"),
+        value_schema=_value_schema(options),
         isolation=_isolation(options),
         group_id=options.get("kafka.group.id") or f"spark-{subscription}",
         client_id=options.get("kafka.client.id") or "runnel-spark",
@@ -307,6 +309,20 @@ def _one_of(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> st
     if text not in words:
         raise BadOption(f"{name}={text!r} is not one of {', '.join(words)}")
     return text
+
+
+def _value_schema(options: Mapping[str, str]) -> str | None:
+    """The text of the schema: tasks elsewhere do not have the file that may be named instead."""
+    text = options.get("valueschema")
+    if text is None or not _FILE_NAME.fullmatch(text.strip()):
+        return text
+    try:
+        return Path(text.strip()).read_text()
+    except OSError as error:
+        raise BadOption(f"valueSchema={text!r} cannot be read: {error.strerror}") from None
+
+
+_FILE_NAME = re.compile(r"[^{<(\n]*\.(json|avsc|ddl|sql|txt)")
 
 
 def _isolation(options: Mapping[str, str]) -> int:

@@ -24,6 +24,7 @@ from runnel.client.offsets import LATEST
 from runnel.model.ids import NO_ID, TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, DataLost, PipelineError
+from runnel.pipelines.source.columns import RowBuilder
 from runnel.pipelines.source.options import Bound, SourceOptions
 from runnel.pipelines.source.planning import (
     Range,
@@ -34,7 +35,7 @@ from runnel.pipelines.source.planning import (
     to_json,
     told,
 )
-from runnel.pipelines.source.reading import RangePartition, check_schema, full_schema, read_range
+from runnel.pipelines.source.reading import RangePartition, read_range
 from runnel.pipelines.source.resolving import Topics, starting_offsets, subscribed
 
 Offsets = dict[TopicPartition, int]
@@ -43,6 +44,7 @@ Table = dict[str, dict[str, int]]
 LOOKS_AGAIN = 5
 LOOK_AGAIN_S = 0.2
 """A leader that was elected a moment ago may tell an end that lies before what was already read."""
+COMMIT_TIMEOUT_S = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +53,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what is new, batch by batch."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        check_schema(schema, full_schema(options))
+        # A schema that no task can fill is told now, not by all of them.
+        RowBuilder(options, schema)
         if options.ending is not None:
             raise BadOption("a stream has no end: leave out the options that begin with ending")
         self._options = options
@@ -60,6 +63,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topic_ids: dict[str, bytes] = {}
         self._target: Offsets | None = None
         self._seen: Offsets | None = None
+        self._told: Offsets = {}
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy; connections stay here.
@@ -84,6 +88,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Table, limit: ReadLimit) -> Table:
         starts = from_json(start)
+        # Spark asks when the batch that ended here is done; `commit` tells of it only with the next one.
+        self._tell_progress(starts)
         ends = self._latest(starts) if self._target is None else self._up_to_target(starts, self._target)
         if isinstance(limit, ReadMaxRows):
             broker = self._connected()
@@ -149,12 +155,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Telling the progress.
 
     def commit(self, end: Table) -> None:
+        self._tell_progress(from_json(end))
+
+    def _tell_progress(self, offsets: Offsets) -> None:
+        if offsets == self._told:
+            return
         group_id = self._options.group_id
         try:
-            self._connected().commit_group_offsets(group_id, from_json(end))
+            self._connected().commit_group_offsets(group_id, offsets, timeout_s=COMMIT_TIMEOUT_S)
         except PipelineError as error:
             # The checkpoint is what counts: a query does not fail because nobody can watch it.
             logger.warning("the progress could not be told as group %s: %s", group_id, error)
+        self._told = offsets
 
     def stop(self) -> None:
         if self._broker is not None:

@@ -1,0 +1,247 @@
+"""JSON values by a schema: whole columns through Arrow's reader, single values where that finds a fault.
+
+Both read alike: fields that the schema does not name are passed over, missing ones are null, and a value of
+another type than the schema's is malformed.
+"""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from runnel.pipelines.source.values import Decoded, Malformed, all_fine, decode_each
+
+CHUNK_VALUES = 1024
+"""Where one value is malformed, so many are read one by one; the others keep the fast way."""
+
+Convert = Callable[[Any], Any]
+
+
+class JsonDecoder:
+    """Decodes JSON values into columns of one type."""
+
+    def __init__(self, kind: pa.DataType) -> None:
+        self._kind = kind
+        self._convert = _converter(kind, "value")
+        self._parse_options = (
+            pj.ParseOptions(explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore")
+            if pa.types.is_struct(kind) and _is_plain(kind)
+            else None
+        )
+
+    def decode(self, column: pa.BinaryArray) -> Decoded:
+        """The values, and what is wrong with those that are malformed."""
+        decoded = self._decode_whole(column)
+        if decoded is not None:
+            return decoded
+        parts: list[Decoded] = []
+        for start in range(0, len(column), CHUNK_VALUES):
+            chunk = column.slice(start, CHUNK_VALUES)
+            part = self._decode_whole(chunk) if len(column) > CHUNK_VALUES else None
+            parts.append(part or decode_each(chunk, self._kind, self._decode_one))
+        return Decoded(
+            *(
+                pa.concat_arrays([getattr(part, name) for part in parts])
+                for name in ("values", "errors", "raw")
+            )
+        )
+
+    def _decode_whole(self, column: pa.BinaryArray) -> Decoded | None:
+        """The values, if all of them are as the schema says."""
+        if self._parse_options is None or not len(column):
+            return None
+        try:
+            text = column.cast(pa.string())
+        except pa.ArrowInvalid:
+            return None
+        filled = pc.fill_null(text, "{}") if text.null_count else text
+        # Each begins with { and ends with }: then a value that is not whole makes the one behind it a mistake
+        # of syntax, and as many rows as values means one row for each of them.
+        if not (pc.all(pc.starts_with(filled, "{")).as_py() and pc.all(pc.ends_with(filled, "}")).as_py()):
+            return None
+        lines = pc.binary_join(_one_list(filled), "\n")[0].as_buffer()
+        try:
+            rows = pj.read_json(
+                pa.BufferReader(lines),
+                read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
+                parse_options=self._parse_options,
+            )
+        except pa.ArrowInvalid:
+            return None
+        if len(rows) != len(column):
+            return None
+        values = rows.to_struct_array().combine_chunks().cast(self._kind)
+        if text.null_count:
+            values = pc.if_else(pc.is_null(text), pa.scalar(None, self._kind), values)
+        return all_fine(values)
+
+    def _decode_one(self, text: bytes) -> Any:
+        try:
+            return self._convert(json.loads(text.decode("utf-8")))
+        except UnicodeDecodeError as error:
+            raise Malformed(f"not UTF-8: {error.reason} at byte {error.start}") from None
+        except json.JSONDecodeError as error:
+            raise Malformed(f"not JSON: {error}") from None
+        except RecursionError:
+            raise Malformed("not JSON that can be read: nested too deeply") from None
+
+
+def _one_list(column: pa.StringArray) -> pa.ListArray:
+    return pa.ListArray.from_arrays(np.array([0, len(column)], dtype=np.int32), column)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Does Arrow's reader take this type from JSON as we do?"""
+    if pa.types.is_struct(kind):
+        return kind.num_fields > 0 and all(_is_plain(field.type) for field in kind)
+    if pa.types.is_list(kind):
+        return _is_plain(kind.value_type)
+    return bool(
+        pa.types.is_boolean(kind)
+        or pa.types.is_signed_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_string(kind)
+    )
+
+
+# One value at a time.
+
+
+def _converter(kind: pa.DataType, path: str) -> Convert:
+    """What turns a parsed JSON value into one of this type, or raises Malformed; null stays null."""
+    convert = _converter_of_type(kind, path)
+
+    def of_nullable(value: Any) -> Any:
+        return None if value is None else convert(value)
+
+    return of_nullable
+
+
+def _converter_of_type(kind: pa.DataType, path: str) -> Convert:
+    if pa.types.is_struct(kind):
+        return _struct(kind, path)
+    if pa.types.is_map(kind):
+        return _map(kind, path)
+    if pa.types.is_list(kind):
+        item = _converter(kind.value_type, f"{path}[]")
+        items = _of_python_type(list, "an array", path)
+        return lambda value: [item(one) for one in items(value)]
+    for is_kind, make in _SCALARS:
+        if is_kind(kind):
+            return make(kind, path)
+    raise ValueError(f"{path}: JSON cannot be read as {kind}")
+
+
+def _struct(kind: pa.StructType, path: str) -> Convert:
+    fields = [(field.name, _converter(field.type, f"{path}.{field.name}")) for field in kind]
+    table = _of_python_type(dict, "an object", path)
+
+    def convert(value: Any) -> dict[str, Any]:
+        members = table(value)
+        return {name: of_field(members.get(name)) for name, of_field in fields}
+
+    return convert
+
+
+def _map(kind: pa.MapType, path: str) -> Convert:
+    if not pa.types.is_string(kind.key_type):
+        raise ValueError(f"{path}: the keys of a JSON object are strings, not {kind.key_type}")
+    item = _converter(kind.item_type, f"{path}{{}}")
+    table = _of_python_type(dict, "an object", path)
+    return lambda value: [(name, item(one)) for name, one in table(value).items()]
+
+
+def _of_python_type(expected: type, what: str, path: str) -> Convert:
+    def convert(value: Any) -> Any:
+        # Exactly this type: true is no number, though Python counts it as one.
+        if type(value) is not expected:
+            raise Malformed(f"{path} is {_told(value)}, not {what}")
+        return value
+
+    return convert
+
+
+def _integer(kind: pa.DataType, path: str) -> Convert:
+    number = _of_python_type(int, "a whole number", path)
+    limit = 1 << (kind.bit_width - 1)
+
+    def convert(value: Any) -> int:
+        checked: int = number(value)
+        if not -limit <= checked < limit:
+            raise Malformed(f"{path} is {checked}, too large for {kind.bit_width} bits")
+        return checked
+
+    return convert
+
+
+def _floating(kind: pa.DataType, path: str) -> Convert:
+    def convert(value: Any) -> float:
+        if type(value) is not float and type(value) is not int:
+            raise Malformed(f"{path} is {_told(value)}, not a number")
+        try:
+            return float(value)
+        except OverflowError:
+            raise Malformed(f"{path} is too large for a number of this type") from None
+
+    return convert
+
+
+def _decimal(kind: pa.Decimal128Type, path: str) -> Convert:
+    def convert(value: Any) -> Decimal:
+        if type(value) not in (int, float, str):
+            raise Malformed(f"{path} is {_told(value)}, not a decimal number")
+        try:
+            return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+        except InvalidOperation:
+            raise Malformed(f"{path} is {value!r}, not a decimal number that fits") from None
+
+    return convert
+
+
+def _timestamp(kind: pa.TimestampType, path: str) -> Convert:
+    text = _of_python_type(str, "a timestamp in ISO 8601", path)
+
+    def convert(value: Any) -> datetime:
+        try:
+            moment = datetime.fromisoformat(text(value))
+        except ValueError:
+            raise Malformed(f"{path} is {_told(value)}, not a timestamp in ISO 8601") from None
+        if kind.tz is None:
+            return moment.replace(tzinfo=None)
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+    return convert
+
+
+def _date(kind: pa.DataType, path: str) -> Convert:
+    text = _of_python_type(str, "a date in ISO 8601", path)
+
+    def convert(value: Any) -> date:
+        try:
+            return date.fromisoformat(text(value))
+        except ValueError:
+            raise Malformed(f"{path} is {_told(value)}, not a date in ISO 8601") from None
+
+    return convert
+
+
+def _told(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "…"
+
+
+_SCALARS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[Any, str], Convert]], ...] = (
+    (pa.types.is_boolean, lambda kind, path: _of_python_type(bool, "true or false", path)),
+    (pa.types.is_signed_integer, _integer),
+    (pa.types.is_floating, _floating),
+    (pa.types.is_string, lambda kind, path: _of_python_type(str, "a string", path)),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_timestamp, _timestamp),
+    (pa.types.is_date, _date),
+)

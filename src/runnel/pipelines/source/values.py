@@ -1,0 +1,82 @@
+"""Values as more than bytes: decoded by a format, with what could not be decoded set aside, never thrown.
+
+A value that is malformed becomes null, with the reason in `valueError` and its bytes in `rawValue`. A null
+value stays null, without an error.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+ERROR_CHARACTERS_MAX = 500
+
+DecodeOne = Callable[[bytes], Any]
+"""The Python value behind the bytes of one record; Malformed if there is none."""
+
+
+class Malformed(ValueError):
+    """A value that is not what its format and schema say."""
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A column of values, and beside it what could not be decoded."""
+
+    values: pa.Array
+    errors: pa.StringArray
+    raw: pa.BinaryArray
+
+
+def all_fine(values: pa.Array) -> Decoded:
+    """A column in which nothing is malformed."""
+    return Decoded(values, pa.nulls(len(values), pa.string()), pa.nulls(len(values), pa.binary()))
+
+
+def decode_each(column: pa.BinaryArray, kind: pa.DataType, decode_one: DecodeOne) -> Decoded:
+    """Value by value: slower than any whole column, but each for itself."""
+    values: list[Any] = []
+    errors: list[str | None] = []
+    texts = column.to_pylist()
+    for text in texts:
+        value, error = None, None
+        if text is not None:
+            try:
+                value = decode_one(text)
+            except Malformed as malformed:
+                error = str(malformed)[:ERROR_CHARACTERS_MAX]
+        values.append(value)
+        errors.append(error)
+    converted = _converted(values, errors, kind)
+    raw = [text if error is not None else None for text, error in zip(texts, errors, strict=True)]
+    return Decoded(converted, pa.array(errors, pa.string()), pa.array(raw, pa.binary()))
+
+
+def _converted(values: list[Any], errors: list[str | None], kind: pa.DataType) -> pa.Array:
+    """The values in Arrow's form; one that has none there, as half of a surrogate pair, is malformed, too."""
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        for index, value in enumerate(values):
+            try:
+                pa.array([value], kind)
+            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+                values[index] = None
+                errors[index] = f"cannot be stored as {kind}: {error}"[:ERROR_CHARACTERS_MAX]
+        return pa.array(values, kind)
+
+
+def decode_strings(column: pa.BinaryArray) -> Decoded:
+    """UTF-8 text."""
+    try:
+        return all_fine(column.cast(pa.string()))
+    except pa.ArrowInvalid:
+        return decode_each(column, pa.string(), _decode_string)
+
+
+def _decode_string(text: bytes) -> str:
+    try:
+        return text.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Malformed(f"not UTF-8: {error.reason} at byte {error.start}") from None
