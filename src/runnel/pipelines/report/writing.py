@@ -39,7 +39,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, Enum):
-        return value.name.lower()
+        return value.value
     if isinstance(value, Path):
         return str(value)
     return value

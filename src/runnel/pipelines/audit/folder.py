@@ -1,0 +1,126 @@
+"""The data folder of a broker that is not running: partitions, segments, and what they should hold."""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets
+from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest
+from runnel.log.names import CLEAN_UP_TO, LOG, LOG_STARTS, MANIFEST, offset_of, partition_of
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.audit.facts import BatchFact, Stretch, Tail, facts_of
+from runnel.pipelines.audit.judge import UNKNOWN, Terms
+from runnel.pipelines.audit.pieces import FilePiece
+from runnel.pipelines.errors import PipelineError
+
+KAFKA_CLEANED = "cleaner-offset-checkpoint"
+"""Where Kafka notes for all partitions how far it has compacted them; Runnel has a file in each folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPartition:
+    """One partition of a data folder: what to expect, and its segments in order."""
+
+    terms: Terms
+    segments: tuple[FilePiece, ...]
+
+
+def partitions_of(folder: Path, *, time_is_strict: bool = False) -> list[FolderPartition]:
+    """All partitions of a broker's data folder, by name."""
+    if not folder.is_dir():
+        raise PipelineError(f"there is no folder {folder}")
+    starts, cleaned = _offsets(folder / LOG_STARTS), _offsets(folder / KAFKA_CLEANED)
+    closed = _manifest(folder / MANIFEST)
+    found = []
+    for path in sorted(folder.iterdir()):
+        name = partition_of(path.name)
+        if name is None or not path.is_dir():
+            continue
+        cleaned_to = _cleaned_to(path, cleaned.get(name))
+        found.append(_partition(path, name, starts.get(name), closed.get(name), cleaned_to, time_is_strict))
+    # What was there when the broker stopped and is not any more is gone as a whole.
+    missing = closed.keys() - {TopicPartition(one.terms.topic, one.terms.partition) for one in found}
+    found.extend(
+        FolderPartition(_terms(name, None, closed[name], None, (), time_is_strict), ())
+        for name in sorted(missing)
+    )
+    if not found:
+        raise PipelineError(f"{folder} is not a broker's data folder: it has no partitions")
+    return found
+
+
+def _partition(
+    path: Path,
+    name: TopicPartition,
+    start: int | None,
+    closed: LogEntry | None,
+    cleaned_to: int | None,
+    time_is_strict: bool,
+) -> FolderPartition:
+    files = {offset_of(file.name, LOG): file for file in path.iterdir()}
+    bases = sorted(base for base in files if base is not None)
+    segments = tuple(
+        FilePiece(name.topic, name.partition, str(files[base]), base, base == bases[-1]) for base in bases
+    )
+    return FolderPartition(_terms(name, start, closed, cleaned_to, bases, time_is_strict), segments)
+
+
+def _terms(
+    name: TopicPartition,
+    start: int | None,
+    closed: LogEntry | None,
+    cleaned_to: int | None,
+    bases: "list[int] | tuple[()]",
+    time_is_strict: bool,
+) -> Terms:
+    first = bases[0] if bases else 0
+    if closed is not None:
+        start_offset = closed.log_start_offset
+        end_offset = closed.segments[-1].next_offset if closed.segments else start_offset
+    else:
+        start_offset, end_offset = first if start is None else start, UNKNOWN
+    return Terms(
+        name.topic,
+        name.partition,
+        start_offset,
+        end_offset,
+        is_compacted=cleaned_to is not None,
+        cleaned_to=cleaned_to,
+        time_is_strict=time_is_strict,
+    )
+
+
+def read_file_piece(piece: FilePiece, start_offset: int) -> Iterator[BatchFact]:
+    """The facts of all batches of a segment that reach the start of the log."""
+    with open(piece.path, "rb") as file:
+        file.seek(0, 2)
+        if not file.tell():
+            return
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            tail = Tail.ENDS if piece.is_last else Tail.CLOSED
+            stretch = Stretch(piece.topic, piece.partition, piece.base_offset, 0, view, tail)
+            for fact in facts_of(stretch, piece.base_offset):
+                if fact.last_offset >= start_offset or fact.problem is not None:
+                    yield fact
+
+
+def _manifest(path: Path) -> dict[TopicPartition, LogEntry]:
+    try:
+        return decode_manifest(path.read_bytes())
+    except (FileNotFoundError, DamagedManifest):
+        return {}
+
+
+def _offsets(path: Path) -> dict[TopicPartition, int]:
+    try:
+        return decode_offsets(path.read_bytes())
+    except (FileNotFoundError, DamagedCheckpoint):
+        return {}
+
+
+def _cleaned_to(folder: Path, known: int | None) -> int | None:
+    try:
+        return int((folder / CLEAN_UP_TO).read_text())
+    except (FileNotFoundError, ValueError):
+        return known

@@ -1,0 +1,201 @@
+"""An audit as a page."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from runnel.pipelines.audit.counts import OverTime
+from runnel.pipelines.audit.findings import Finding, Level, count_text
+from runnel.pipelines.audit.judge import PartitionVerdict
+from runnel.pipelines.report.charts import SERIES_MAX, LineChart, Series
+from runnel.pipelines.report.page import Block, Cell, Figure, Page, Section, Table, Verdict, Wide
+from runnel.pipelines.report.strips import Ribbon, Ribbons, Span, sparkline
+from runnel.pipelines.report.units import Unit, moment_text
+
+if TYPE_CHECKING:
+    from runnel.pipelines.audit.job import AuditOutcome
+
+RIBBONS_MAX = 40
+_SPARKS = 40
+_COLOURS = {Level.FAULT: "bad", Level.NOTICE: "warn", Level.EXPLAINED: "plain"}
+
+
+def audit_page(outcome: "AuditOutcome", began_ms: int) -> Page:
+    """The whole report."""
+    level = "bad" if outcome.faults else "good"
+    sections = [
+        *_found("What is wrong", outcome.faults, "bad"),
+        _log(outcome),
+        _over_time(outcome.partitions),
+        _partitions(outcome.partitions),
+        *_archive(outcome),
+        *_found("Worth knowing", outcome.notices, "warn"),
+        *_found("Looks like a loss, and is none", outcome.explained, "plain"),
+    ]
+    return Page(
+        "Runnel audit",
+        f"{outcome.source} · {moment_text(began_ms)} UTC",
+        Verdict(level, outcome.headline, _detail(outcome)),
+        _figures(outcome),
+        sections,
+        [("source", outcome.source), ("began", f"{moment_text(began_ms)} UTC"), ("data", "report.json")],
+    )
+
+
+def _detail(outcome: "AuditOutcome") -> str:
+    if outcome.faults:
+        places = [fault.where for fault in outcome.faults[:3]]
+        more = len(outcome.faults) - len(places)
+        return "; ".join(places) + (f" and {more:,} more" if more else "")
+    return "Offsets follow each other, checksums hold, and no producer's sequence stands twice."
+
+
+def _figures(outcome: "AuditOutcome") -> list[Figure]:
+    counts = outcome.counts
+    topics = len({verdict.topic for verdict in outcome.partitions})
+    spread = f"{count_text(topics, 'topic')}, {count_text(len(outcome.partitions), 'partition')}"
+
+    def judged(name: str, number: int, note: str) -> Figure:
+        return Figure(name, f"{number:,}", note, "bad" if number else "good")
+
+    figures = [
+        Figure("Records", Unit.COUNT.text(counts.records), spread),
+        Figure("Batches checked", Unit.COUNT.text(counts.batches), Unit.BYTES.text(counts.size_bytes)),
+        judged("Lost", counts.lost, "offsets that stand nowhere"),
+        judged("Damaged", counts.damaged, "batches whose checksum fails"),
+        judged("Duplicates", counts.duplicates, "records written twice"),
+    ]
+    if outcome.archived:
+        rows = sum(entry.rows for entry in outcome.archived)
+        files = sum(entry.files for entry in outcome.archived)
+        figures.append(Figure("Archived", Unit.COUNT.text(rows), count_text(files, "file")))
+    return figures
+
+
+def _found(title: str, findings: Sequence[Finding], level: str) -> Iterable[Section]:
+    if findings:
+        rows = [[Cell(finding.kind, level), finding.where, finding.text] for finding in findings]
+        yield Section(title, [Table(["what", "where", "how it shows"], rows, rows_max=300)])
+
+
+def _log(outcome: "AuditOutcome") -> Section:
+    by_place: dict[tuple[str, int], list[Finding]] = {}
+    for finding in (*outcome.faults, *outcome.notices, *outcome.explained):
+        by_place.setdefault((finding.topic, finding.partition), []).append(finding)
+    rows = [_ribbon(verdict, by_place) for verdict in outcome.partitions]
+    rows.sort(key=lambda row: not any(span.level == "bad" for span in row.spans))
+    names = [("good", "sound"), ("plain", "explained"), ("warn", "worth knowing"), ("bad", "wrong")]
+    chart = Ribbons("Every partition from its first offset to its last", rows[:RIBBONS_MAX], names)
+    hidden = len(rows) - RIBBONS_MAX
+    caption = f"{hidden} sound partitions are not shown." if hidden > 0 else ""
+    return Section("The log, offset by offset", [Wide(chart, caption)])
+
+
+def _ribbon(verdict: PartitionVerdict, by_place: dict[tuple[str, int], list[Finding]]) -> Ribbon:
+    found = by_place.get((verdict.topic, verdict.partition), [])
+    spans = [
+        Span(
+            finding.first_offset,
+            finding.last_offset + 1,
+            _COLOURS[finding.level],
+            f"{finding.kind}: {finding.where}\n{finding.text}",
+        )
+        for finding in found
+        if finding.first_offset >= 0 and finding.last_offset >= verdict.start_offset
+    ]
+    end = max([verdict.end_offset, *(span.end for span in spans if span.level == "bad")])
+    return Ribbon(f"{verdict.topic}-{verdict.partition}", verdict.start_offset, end, spans)
+
+
+def _over_time(verdicts: Sequence[PartitionVerdict]) -> Section:
+    by_topic: dict[str, OverTime] = {}
+    for verdict in verdicts:
+        by_topic.setdefault(verdict.topic, OverTime()).merge(verdict.over_time)
+    step_ms = max((over_time.step_ms for over_time in by_topic.values()), default=1)
+    shown = sorted(by_topic, key=lambda topic: -_total(by_topic[topic]))
+    series = [Series(topic, _points(by_topic[topic], step_ms)) for topic in shown[:SERIES_MAX]]
+    chart = LineChart("Records by the time in their batches", series, Unit.COUNT, is_filled=True)
+    caption = f"Each point counts {Unit.DURATION_MS.text(step_ms)}."
+    if len(shown) > SERIES_MAX:
+        caption += f" The {SERIES_MAX} largest of {len(shown)} topics."
+    return Section("Records over time", [Wide(chart, caption)])
+
+
+def _total(over_time: OverTime) -> int:
+    return sum(records for records, _ in over_time.buckets.values())
+
+
+def _points(over_time: OverTime, step_ms: int) -> list[tuple[float, float]]:
+    """Every step from the first to the last: one in which nothing came is zero, not left out."""
+    over_time.widen(step_ms)
+    if not over_time.buckets:
+        return []
+    first, last = min(over_time.buckets), max(over_time.buckets)
+    steps = (last - first) // step_ms + 1
+    if steps > 20_000:
+        return [(start, records) for start, (records, _) in sorted(over_time.buckets.items())]
+    return [
+        (start, over_time.buckets.get(start, (0, 0))[0]) for start in range(first, last + step_ms, step_ms)
+    ]
+
+
+def _partitions(verdicts: Sequence[PartitionVerdict]) -> Section:
+    rows = []
+    for verdict in verdicts:
+        counts = verdict.counts
+        faults = sum(finding.level is Level.FAULT for finding in verdict.findings)
+        state = Cell(count_text(faults, "fault"), "bad") if faults else Cell("sound", "good")
+        rows.append(
+            [
+                f"{verdict.topic}-{verdict.partition}",
+                f"{verdict.start_offset:,}",
+                f"{verdict.end_offset:,}",
+                f"{counts.committed:,}",
+                f"{counts.aborted:,}",
+                f"{counts.control:,}",
+                Unit.BYTES.text(counts.size_bytes),
+                Cell(markup=_spark(verdict.over_time)),
+                state,
+            ]
+        )
+    rows.sort(key=lambda row: getattr(row[-1], "level", "") != "bad")
+    columns = [
+        "partition",
+        "#first",
+        "#end",
+        "#committed",
+        "#aborted",
+        "#markers",
+        "#size",
+        "over time",
+        "state",
+    ]
+    return Section("Partitions", [Table(columns, rows)])
+
+
+def _spark(over_time: OverTime) -> str:
+    if not over_time.buckets:
+        return ""
+    first, last = min(over_time.buckets), max(over_time.buckets)
+    width = max(1, -(-(last - first + 1) // _SPARKS))
+    values = [0.0] * _SPARKS
+    for start, (records, _) in over_time.buckets.items():
+        values[min(_SPARKS - 1, (start - first) // width)] += records
+    return sparkline(values if last > first else [values[0]], "records over time")
+
+
+def _archive(outcome: "AuditOutcome") -> Iterable[Section]:
+    if not outcome.archived:
+        return
+    rows = []
+    for entry in outcome.archived:
+        faults = sum(finding.level is Level.FAULT for finding in entry.findings)
+        waiting = sum(
+            finding.last_offset - finding.first_offset + 1
+            for finding in entry.findings
+            if finding.level is Level.NOTICE and finding.first_offset >= 0
+        )
+        state = Cell(count_text(faults, "fault"), "bad") if faults else Cell("agrees", "good")
+        rows.append([entry.topic, f"{entry.rows:,}", f"{entry.files:,}", f"{waiting:,}", state])
+    blocks: list[Block] = [Table(["topic", "#records", "#files", "#to be archived", "state"], rows)]
+    intro = "Every record of the log was compared with the archive, contents included."
+    yield Section("The archive", blocks, intro)
