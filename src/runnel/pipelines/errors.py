@@ -8,7 +8,14 @@ PipelineError
 ├── DataLost          records that should be read are not there any more
 ├── BrokerUnreachable no broker answers at the addresses that were given
 ├── UnknownTopic      a topic, or a partition of it, that does not exist
-└── DamagedRecords    records that are not as their writer made them
+├── DamagedRecords    records that are not as their writer made them
+├── TableError        a table cannot be read or written
+│   ├── NoSuchTable       the table that should be read is not there
+│   ├── SchemaChanged     rows do not fit the table
+│   ├── CommitConflict    others write to the table again and again
+│   └── CatalogBusy       the catalog does not answer
+├── BadDataFolder     a folder that is not a stopped broker's
+└── TargetInUse       a topic that has records which a restore did not write
 """
 
 
@@ -46,3 +53,31 @@ class UnknownTopic(PipelineError):
 
 class DamagedRecords(PipelineError):
     """Records that came from the broker and are not as their writer made them."""
+
+
+class TableError(PipelineError):
+    """A table cannot be read or written."""
+
+
+class NoSuchTable(TableError):
+    """The table that should be read is not there."""
+
+
+class SchemaChanged(TableError):
+    """Rows do not fit the table, and no change that keeps old rows readable would make them fit."""
+
+
+class CommitConflict(TableError):
+    """Others wrote to the table again and again, so that a snapshot could not be added in time."""
+
+
+class CatalogBusy(TableError):
+    """The catalog did not answer in time, and what became of the commit is unknown."""
+
+
+class BadDataFolder(PipelineError):
+    """A folder that is not a broker's, or whose broker is running."""
+
+
+class TargetInUse(PipelineError):
+    """A topic that should be restored to, and has records that came from elsewhere."""

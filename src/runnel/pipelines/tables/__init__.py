@@ -9,15 +9,15 @@ def each_batch(frame, batch_id):
 table.read(session).show()
 """
 
-from runnel.pipelines.tables.catalog import open_catalog, table_name_of
-from runnel.pipelines.tables.commit import Marker, marker_of
-from runnel.pipelines.tables.errors import (
+from runnel.pipelines.errors import (
     CatalogBusy,
     CommitConflict,
     NoSuchTable,
     SchemaChanged,
     TableError,
 )
+from runnel.pipelines.tables.catalog import open_catalog, table_name_of
+from runnel.pipelines.tables.commit import Marker, marker_of
 from runnel.pipelines.tables.table import SparkTable, Written, ensure_table
 
 __all__ = [

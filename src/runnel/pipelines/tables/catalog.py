@@ -8,7 +8,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sqlalchemy.exc import OperationalError
 
-from runnel.pipelines.tables.errors import TableError
+from runnel.pipelines.errors import TableError
 
 NAME = "runnel"
 FILE = "catalog.db"

@@ -12,7 +12,7 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyspark.sql import DataFrame
 from sqlalchemy.exc import OperationalError
 
-from runnel.pipelines.tables.errors import CatalogBusy, CommitConflict, NoSuchTable, TableError
+from runnel.pipelines.errors import CatalogBusy, CommitConflict, NoSuchTable, TableError
 
 ATTEMPT = "runnel.attempt"
 """In a snapshot's summary: which attempt it came from."""

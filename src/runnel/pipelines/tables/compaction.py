@@ -13,8 +13,8 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.types import PrimitiveType
 from pyspark.sql import SparkSession
 
+from runnel.pipelines.errors import TableError
 from runnel.pipelines.tables.commit import ATTEMPT, Ending, commit
-from runnel.pipelines.tables.errors import TableError
 from runnel.pipelines.tables.schema import fitted, spark_schema
 from runnel.pipelines.tables.staging import Staged, discard, write_files
 from runnel.pipelines.tables.table import (

@@ -11,9 +11,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from runnel.pipelines.errors import CommitConflict, TableError
 from runnel.pipelines.tables.commit import COMMITS_MAX
 from runnel.pipelines.tables.durable import local_path
-from runnel.pipelines.tables.errors import CommitConflict, TableError
 from runnel.pipelines.tables.staging import DATA_FOLDER, Listed, list_files
 from runnel.pipelines.tables.table import SparkTable
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from runnel.pipelines.tables.errors import SchemaChanged, TableError
+from runnel.pipelines.errors import SchemaChanged, TableError
 
 _WHOLE: Sequence[type[DataType]] = (IntegerType, LongType)
 _FLOATING: Sequence[type[DataType]] = (FloatType, DoubleType)

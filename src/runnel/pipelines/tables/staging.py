@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from runnel.pipelines.errors import TableError
 from runnel.pipelines.tables.durable import make_durable
-from runnel.pipelines.tables.errors import TableError
 
 DATA_FOLDER = "data"
 _COPY = "__partition_"

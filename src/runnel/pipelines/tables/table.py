@@ -16,9 +16,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from runnel.pipelines.errors import TableError
 from runnel.pipelines.tables.catalog import ensure_namespace
 from runnel.pipelines.tables.commit import ATTEMPT, Ending, Marker, commit, load
-from runnel.pipelines.tables.errors import TableError
 from runnel.pipelines.tables.schema import arrow_schema, fitted, merged, spark_schema
 from runnel.pipelines.tables.staging import Staged, discard, write_files
 
