@@ -126,7 +126,7 @@ def stream_batch(name: str, progress: Mapping[str, Any]) -> StreamBatch:
         records_per_s=progress.get("processedRowsPerSecond") or 0.0,
         duration_ms=progress["durationMs"].get("triggerExecution", 0),
         lag=sum(lags) if lags else None,
-        late=sum(operator.get("numRowsDroppedByWatermark", 0) for operator in progress["stateOperators"]),
+        late=sum(one.get("numRowsDroppedByWatermark", 0) for one in progress.get("stateOperators") or ()),
         observed={name: row["count"] for name, row in _observations(progress) if "count" in row},
     )
 
