@@ -180,14 +180,18 @@ class Groups:
             members,
         )
 
-    async def committed(self, group_id: str) -> dict[TopicPartition, Commit]:
-        """How far a group has read, in every partition it ever committed."""
+    async def committed(self, group_id: str, *, stable: bool = False) -> dict[TopicPartition, Commit]:
+        """How far a group has read, in every partition it ever committed.
+
+        `stable` waits for open transactions that are about to change it.
+        """
 
         async def ask() -> dict[TopicPartition, Commit]:
             request = OffsetFetchRequest(
                 group_id=group_id,
                 topics=None,
                 groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)],
+                require_stable=stable,
             )
             answer = await self._cluster.ask_coordinator(group_id, request, OffsetFetchResponse)
             return _commits(group_id, answer)

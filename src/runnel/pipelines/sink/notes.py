@@ -1,0 +1,48 @@
+"""A query's note as text: kept beside a group's offset, which may carry about four thousand characters."""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+
+from runnel.pipelines.errors import PipelineError
+from runnel.pipelines.sink.decision import Note, Part
+
+PIECE_CHARACTERS = 4000
+"""Brokers take 4096 bytes (offset.metadata.max.bytes)."""
+_PACKED = "z"
+_PLAIN = "j"
+
+
+def note_texts(note: Note, prefix: str) -> list[str]:
+    """The note in pieces; the first says how many there are. Ids are shortened by what all of them begin with."""
+    parts = [
+        [part.transactional_id.removeprefix(prefix), part.producer_id, part.producer_epoch]
+        for part in note.parts
+    ]
+    content = {"rows": note.rows, "parts": parts, **({"revoked": True} if note.is_revoked else {})}
+    text = _PLAIN + json.dumps(content, separators=(",", ":"))
+    if len(text) > PIECE_CHARACTERS // 2:
+        text = _PACKED + base64.b64encode(zlib.compress(text[1:].encode(), 9)).decode()
+    room = PIECE_CHARACTERS - 10
+    pieces = [text[start : start + room] for start in range(0, len(text), room)]
+    return [f"{len(pieces)}:{pieces[0]}", *pieces[1:]]
+
+
+def note_from(batch: int, texts: Mapping[int, tuple[int, str]], prefix: str) -> Note:
+    """The note of a batch from its pieces, each with the batch that it was written with."""
+    try:
+        count, _, first = texts[0][1].partition(":")
+        pieces = [first]
+        for index in range(1, int(count)):
+            written_with, piece = texts[index]
+            if written_with != batch:
+                raise ValueError(f"piece {index} is of batch {written_with}")
+            pieces.append(piece)
+        text = "".join(pieces)
+        body = zlib.decompress(base64.b64decode(text[1:])) if text[0] == _PACKED else text[1:].encode()
+        content = json.loads(body)
+        parts = tuple(Part(prefix + name, *numbers) for name, *numbers in content["parts"])
+        return Note(batch, content["rows"], parts, content.get("revoked", False))
+    except (ValueError, KeyError, IndexError, TypeError, zlib.error) as error:
+        raise PipelineError(f"the note of batch {batch} under {prefix} cannot be read: {error!r}") from error

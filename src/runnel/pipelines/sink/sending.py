@@ -1,0 +1,218 @@
+"""Carrying sealed batches to the leaders of their partitions, in order, again until they have arrived."""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runnel.client.accumulator import Identity
+from runnel.client.cluster import Cluster
+from runnel.client.connection import Connection
+from runnel.client.errors import BrokerRefused, ClientError, TimedOut
+from runnel.client.patience import PAUSE_MAX_S, PAUSE_MIN_S
+from runnel.client.transactions import Transactions
+from runnel.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+REQUEST_BYTES = 8 * 1024 * 1024
+"""What goes in one request, at least one batch. Brokers take a hundred megabytes at most."""
+WAITING_BYTES_MAX = 32 * 1024 * 1024
+"""How far the encoder may be ahead of the broker."""
+ACKS_ALL = -1
+
+
+@dataclass(slots=True)
+class Parcel:
+    """One sealed batch on its way. It is never changed: a broker knows a repeat by its sequence numbers."""
+
+    partition: TopicPartition
+    data: bytearray
+    deadline_s: float
+    not_before_s: float = 0.0
+    attempts: int = 0
+
+
+class Courier:
+    """Sends batches under one producer's identity, one request per leader at a time.
+
+    The batches of a partition go one after the other, so that a retry cannot change their order. The first
+    that cannot be delivered ends it all.
+    """
+
+    def __init__(
+        self, cluster: Cluster, identity: Identity, *, timeout_s: float, transactional_id: str | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._identity = identity
+        self._timeout_s = timeout_s
+        self._transactional_id = transactional_id
+        self._transactions = Transactions(cluster)
+        self._announced: set[TopicPartition] = set()
+        self._queues: dict[TopicPartition, deque[Parcel]] = {}
+        self._waiting_bytes = 0
+        self._in_flight: set[TopicPartition] = set()
+        self._trips: dict[int, asyncio.Task[None]] = {}
+        self._wake = asyncio.Event()
+        self._progress = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._pump = asyncio.create_task(self._run())
+
+    async def put(self, batches: Sequence[tuple[TopicPartition, bytearray]]) -> None:
+        """Line batches up, waiting while too much waits already; raises what keeps a batch from its place."""
+        deadline_s = asyncio.get_running_loop().time() + self._timeout_s
+        for partition, data in batches:
+            self._queues.setdefault(partition, deque()).append(Parcel(partition, data, deadline_s))
+            self._waiting_bytes += len(data)
+        self._wake.set()
+        await self._wait_until(WAITING_BYTES_MAX)
+
+    async def flush(self) -> None:
+        """Wait until the brokers have everything."""
+        await self._wait_until(0)
+
+    async def close(self) -> None:
+        """Let go of what is on its way, and wait until nothing moves any more."""
+        tasks = [self._pump, *self._trips.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _wait_until(self, waiting_bytes: int) -> None:
+        while self._failure is None and self._waiting_bytes > waiting_bytes:
+            self._progress.clear()
+            await self._progress.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    # Sending.
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._failure is None:
+                self._wake.clear()
+                await self._dispatch(loop.time())
+                try:
+                    async with asyncio.timeout_at(self._next_retry_s()):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+        except Exception as error:
+            # A bug: whoever waits for a batch must not wait for ever.
+            self._fail(error)
+            raise
+
+    def _heads(self) -> list[Parcel]:
+        return [
+            queue[0]
+            for partition, queue in self._queues.items()
+            if queue and partition not in self._in_flight
+        ]
+
+    def _next_retry_s(self) -> float | None:
+        moments = [parcel.not_before_s for parcel in self._heads() if parcel.not_before_s]
+        return min(moments, default=None)
+
+    async def _dispatch(self, now_s: float) -> None:
+        """Start a trip to each leader that has none and something to get."""
+        by_leader: dict[int, list[Parcel]] = {}
+        for parcel in self._heads():
+            if parcel.not_before_s > now_s:
+                continue
+            try:
+                leader = await self._cluster.leader(parcel.partition)
+            except ClientError as error:
+                self._retry_or_fail(parcel, error)
+                continue
+            by_leader.setdefault(leader, []).append(parcel)
+        for leader, parcels in by_leader.items():
+            if leader not in self._trips:
+                load = _load(parcels)
+                self._in_flight.update(parcel.partition for parcel in load)
+                self._trips[leader] = asyncio.create_task(self._travel(leader, load))
+
+    async def _travel(self, leader: int, parcels: list[Parcel]) -> None:
+        try:
+            connection = await self._cluster.connection(leader)
+            await self._announce(connection, [parcel.partition for parcel in parcels])
+            request = _request(parcels, self._transactional_id, int(self._cluster.timeout_s * 1000))
+            answer = await connection.ask(request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5)
+            self._answered(parcels, answer)
+        except ClientError as error:
+            for parcel in parcels:
+                self._retry_or_fail(parcel, error)
+        except Exception as error:
+            self._fail(error)
+            raise
+        finally:
+            del self._trips[leader]
+            self._in_flight.difference_update(parcel.partition for parcel in parcels)
+            self._wake.set()
+            self._progress.set()
+
+    async def _announce(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
+        new = [partition for partition in partitions if partition not in self._announced]
+        if self._transactional_id is not None and new and leader.feature("transaction.version") < 2:
+            await self._transactions.add_partitions(self._transactional_id, self._identity, new)
+        self._announced.update(new)
+
+    def _answered(self, parcels: Sequence[Parcel], answer: ProduceResponse) -> None:
+        results = {
+            (topic.name, view.index): view for topic in answer.responses for view in topic.partition_responses
+        }
+        for parcel in parcels:
+            result = results.get((parcel.partition.topic, parcel.partition.partition))
+            if result is None:
+                self._retry_or_fail(parcel, TimedOut(f"the broker's answer leaves {parcel.partition} out"))
+                continue
+            error = ErrorCode.from_code(result.error_code)
+            if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._queues[parcel.partition].popleft()
+                self._waiting_bytes -= len(parcel.data)
+            else:
+                about = f"writing to {parcel.partition}"
+                self._retry_or_fail(parcel, BrokerRefused(error, about, result.error_message))
+
+    def _retry_or_fail(self, parcel: Parcel, error: ClientError) -> None:
+        now_s = asyncio.get_running_loop().time()
+        self._cluster.forget_topic(parcel.partition.topic)
+        if error.retriable and now_s < parcel.deadline_s:
+            parcel.attempts += 1
+            parcel.not_before_s = now_s + min(PAUSE_MIN_S * 2 ** min(parcel.attempts, 10), PAUSE_MAX_S)
+        elif error.retriable:
+            self._fail(TimedOut(f"not delivered in {self._timeout_s:g} s: {error}"))
+        else:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self._wake.set()
+        self._progress.set()
+
+
+def _load(parcels: Sequence[Parcel]) -> list[Parcel]:
+    """As many as one request takes, and one at least."""
+    load: list[Parcel] = []
+    size_bytes = 0
+    for parcel in parcels:
+        size_bytes += len(parcel.data)
+        if load and size_bytes > REQUEST_BYTES:
+            break
+        load.append(parcel)
+    return load
+
+
+def _request(parcels: Sequence[Parcel], transactional_id: str | None, timeout_ms: int) -> ProduceRequest:
+    topics: dict[str, TopicProduceData] = {}
+    for parcel in parcels:
+        topic = topics.setdefault(parcel.partition.topic, TopicProduceData(name=parcel.partition.topic))
+        topic.partition_data.append(
+            PartitionProduceData(index=parcel.partition.partition, records=memoryview(parcel.data))
+        )
+    return ProduceRequest(
+        transactional_id=transactional_id,
+        acks=ACKS_ALL,
+        timeout_ms=timeout_ms,
+        topic_data=list(topics.values()),
+    )
