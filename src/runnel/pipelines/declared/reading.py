@@ -77,7 +77,7 @@ def read_text(
     section = values.read_section(tree, TOP_KEYS, "a pipeline", findings)
     if section is None:
         return None
-    declaration = _declaration(section, folder, findings)
+    declaration = _declaration(section, folder, environment, findings)
     check_graph(declaration, findings)
     for step in declaration.steps.values():
         if step.python is not None:
@@ -85,7 +85,9 @@ def read_text(
     return declaration
 
 
-def _declaration(section: Section, folder: Path, findings: Findings) -> Declaration:
+def _declaration(
+    section: Section, folder: Path, environment: Mapping[str, str], findings: Findings
+) -> Declaration:
     taken: dict[str, Place] = {}
     broken: set[str] = set()
     sources = _named(section, "sources", "source", taken, broken, folder, findings, read_source)
@@ -93,7 +95,7 @@ def _declaration(section: Section, folder: Path, findings: Findings) -> Declarat
     name = section.get("name", "")
     return Declaration(
         name=name,
-        broker=section.get("broker", BROKER),
+        broker=section.get("broker", environment.get("RUNNEL_BOOTSTRAP") or BROKER),
         checkpoint=located(section.get("checkpoint", f"{CHECKPOINTS}/{name}"), folder),
         trigger=section.get("trigger", Trigger(is_once=False, interval_ms=TRIGGER_MS)),
         settings=_settings(section, findings),

@@ -53,26 +53,33 @@ def source_columns(source: Source) -> "StructType":
     from pyspark.sql.types import StructField, StructType
 
     from runnel.pipelines.source.columns import TYPES
-    from runnel.pipelines.source.options import read_options
-    from runnel.pipelines.source.reading import full_schema
 
     asked = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any", "valueFormat": source.format}
     if source.schema is not None:
         asked["valueSchema"] = source.schema.text
-    value = full_schema(read_options(asked))["value"].dataType
+    value = _all_columns(asked)["value"].dataType
     fields = list(value.fields) if isinstance(value, StructType) else [StructField("value", value)]
     return StructType([*fields, *(StructField(f"_{name}", TYPES[name]) for name in source.metadata)])
+
+
+def _all_columns(options: Mapping[str, str]) -> "StructType":
+    """Every column that the format runnel has with these options."""
+    from pyspark.sql.types import StructType
+
+    from runnel.pipelines.source.columns import table_schema
+    from runnel.pipelines.source.options import read_options
+
+    schema = table_schema(read_options(options))
+    parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
+    assert isinstance(parsed, StructType)
+    return parsed
 
 
 def _raw(session: "SparkSession", options: Mapping[str, str], columns: tuple[str, ...]) -> "DataFrame":
     """The stream with these columns only: what is not asked for need not be decoded."""
     from pyspark.sql.types import StructType
 
-    from runnel.pipelines.source.options import read_options
-    from runnel.pipelines.source.reading import full_schema
-
-    full = full_schema(read_options(options))
-    chosen = StructType([field for field in full.fields if field.name in columns])
+    chosen = StructType([field for field in _all_columns(options).fields if field.name in columns])
     return session.readStream.format("runnel").schema(chosen).options(**options).load()
 
 
@@ -136,7 +143,8 @@ def dead_letter_frame(
     """The malformed values of a source as records for its dead-letter topic."""
     from pyspark.sql import functions as F
 
-    columns = ("key", "rawValue", "valueError", "topic", "partition", "offset", "timestamp", "headers")
+    place = ("topic", "partition", "offset", "timestamp")
+    columns = ("key", "value", "rawValue", "valueError", "headers", *place)
     raw = _raw(session, {**options, "includeHeaders": "true"}, columns)
     error = F.col("valueError")
     counted = raw.observe(malformed_name(source), F.count(error).alias("count"))

@@ -6,6 +6,8 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from runnel.server.cli.pipeline import file, init, validate
+
 FILE = "file"
 """The command that runs a declared pipeline; `run orders.yaml` means `run file orders.yaml`."""
 
@@ -49,3 +51,8 @@ def pipeline() -> None:
 @run.callback()
 def run_pipeline() -> None:
     """What stands before every job."""
+
+
+run.command(FILE)(file.file)
+app.command("validate")(validate.validate)
+app.command("init")(init.init)
