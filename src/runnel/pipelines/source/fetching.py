@@ -34,7 +34,13 @@ FETCH_WAIT_MS = 500
 PAUSE_S = 0.2
 FETCH_BYTES_MAX = 256 * 1024 * 1024
 
+MISSING_TOPIC_TIMEOUT_S = 5.0
+
 logger = logging.getLogger(__name__)
+
+
+class _TopicRemade(ClientError):
+    """The topic of this name is not the one that was to be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,22 +182,36 @@ class RangeFetcher:
         if time.monotonic() < self._deadline:
             time.sleep(PAUSE_S if self._cursor.empty_answers == 0 else 0)
             return
-        cursor = self._cursor
-        rest = f"{self._partition}: offsets {cursor.position} to {cursor.end - 1}"
-        if self._settings.fail_on_data_loss:
-            raise DataLost(f"{rest} did not come in {self._settings.timeout_s:g} s: {reason}. {WHAT_TO_DO}")
-        logger.warning("%s did not come and are passed over: %s", rest, reason)
-        cursor.resumed(cursor.end)
+        self._give_up(f"did not come in {self._settings.timeout_s:g} s: {reason}")
 
     def _failed(self, error: ClientError) -> None:
         """A broker went away, or does not lead any more: another try, until patience ends."""
         self._disconnect()
+        if isinstance(error, _TopicRemade):
+            self._give_up(str(error))
+            return
         if not error.retriable:
             raise PipelineError(f"{self._partition}: {error}") from error
-        if time.monotonic() >= self._deadline:
+        now = time.monotonic()
+        if isinstance(error, BrokerRefused) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            # The brokers are there and do not know it: they need a moment at most, not all our patience.
+            self._deadline = min(self._deadline, now + MISSING_TOPIC_TIMEOUT_S)
+            if now >= self._deadline:
+                self._give_up("cannot be read: there is no such topic or partition any more")
+                return
+        if now >= self._deadline:
             kind = BrokerUnreachable if isinstance(error, NoBroker) else PipelineError
             raise kind(f"{self._partition}: gave up after {self._settings.timeout_s:g} s: {error}") from error
         time.sleep(PAUSE_S)
+
+    def _give_up(self, reason: str) -> None:
+        """The rest of the range will not come."""
+        cursor = self._cursor
+        rest = f"{self._partition}: offsets {cursor.position} to {cursor.end - 1} {reason}"
+        if self._settings.fail_on_data_loss:
+            raise DataLost(f"{rest}. {WHAT_TO_DO}")
+        logger.warning("%s; they are passed over", rest)
+        cursor.resumed(cursor.end)
 
     def _be_patient(self) -> None:
         self._deadline = time.monotonic() + self._settings.timeout_s
@@ -236,9 +256,7 @@ class RangeFetcher:
         topic = answer.topics[0]
         check(topic.error_code, f"topic {self._partition.topic}")
         if NO_ID not in (self._topic_id, topic.topic_id) and topic.topic_id != self._topic_id:
-            raise DataLost(
-                f"topic {self._partition.topic} was deleted and made anew while it was read. {WHAT_TO_DO}"
-            )
+            raise _TopicRemade("are gone: the topic was deleted and made anew")
         for view in topic.partitions:
             if view.partition_index == self._partition.partition:
                 return view
@@ -258,7 +276,8 @@ class RangeFetcher:
             host,
             port,
             client_id=self._settings.client_id,
-            timeout_s=min(ANSWER_TIMEOUT_S, self._settings.timeout_s),
+            # A fetch is answered late on purpose.
+            timeout_s=min(ANSWER_TIMEOUT_S, self._settings.timeout_s) + FETCH_WAIT_MS / 1000,
         )
 
 

@@ -1,0 +1,65 @@
+"""Topics read as tables without Spark: its part is played by a few lines here."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from runnel.client.cluster import Cluster
+from runnel.client.transactional import TransactionalProducer
+from runnel.pipelines.data_source import RunnelDataSource
+from runnel.testing import Broker
+
+
+def source(broker: Broker, **options: object) -> RunnelDataSource:
+    """The data source as Spark makes it; names of options with a dot are written with two underscores."""
+    given = {name.replace("__", "."): str(value) for name, value in options.items()}
+    return RunnelDataSource({"kafka.bootstrap.servers": broker.bootstrap_servers, **given})
+
+
+def columns(table: RunnelDataSource) -> StructType:
+    schema = table.schema()
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def stream(broker: Broker, **options: object) -> DataSourceStreamReader:
+    table = source(broker, **options)
+    return table.streamReader(columns(table))
+
+
+def rows(broker: Broker, **options: object) -> list[dict[str, Any]]:
+    """All rows of a batch query, by partition and offset."""
+    table = source(broker, **options)
+    reader = table.reader(columns(table))
+    return read_all(reader, reader.partitions())
+
+
+def offsets(broker: Broker, **options: object) -> list[int]:
+    return [row["offset"] for row in rows(broker, **options)]
+
+
+def read_all(reader: DataSourceReader | DataSourceStreamReader, partitions: Iterable[Any]) -> list[dict]:
+    found: list[dict] = []
+    for partition in partitions:
+        for batch in reader.read(partition):
+            batch.validate(full=True)
+            found += batch.to_pylist()
+    return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def send_in_transaction(
+    broker: Broker, topic: str, values: Iterable[bytes], *, commit: bool, name: str
+) -> None:
+    """Some records to partition 0, then the end of their transaction."""
+
+    async def send(cluster: Cluster) -> None:
+        async with TransactionalProducer(cluster, name) as producer:
+            await producer.begin()
+            for value in values:
+                await (await producer.send(topic, value, partition=0))
+            await (producer.commit() if commit else producer.abort())
+
+    with broker.client() as client:
+        client.run(send)
