@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, field, fields
 
-BUCKETS_MAX = 2000
-MINUTE_MS = 60_000
+BUCKETS_MAX = 1000
+STEPS_MS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400))
+"""Each holds a whole number of those before it; beyond days, steps double."""
 
 
 @dataclass(slots=True)
@@ -36,7 +37,7 @@ class Counts:
 class OverTime:
     """Records and bytes by the time of their batch, in steps that widen as the time does."""
 
-    step_ms: int = MINUTE_MS
+    step_ms: int = STEPS_MS[0]
     buckets: dict[int, tuple[int, int]] = field(default_factory=dict)
     """(records, bytes) by the first millisecond of the step"""
 
@@ -48,10 +49,10 @@ class OverTime:
         before_records, before_bytes = self.buckets.get(start, (0, 0))
         self.buckets[start] = before_records + records, before_bytes + size_bytes
         while len(self.buckets) > BUCKETS_MAX:
-            self.widen(2 * self.step_ms)
+            self.widen(next((step for step in STEPS_MS if step > self.step_ms), 2 * self.step_ms))
 
     def widen(self, step_ms: int) -> None:
-        """Count in larger steps, of which each holds a whole number of those before."""
+        """Count in larger steps."""
         wider: dict[int, tuple[int, int]] = {}
         for start, (records, size_bytes) in self.buckets.items():
             place = start - start % step_ms

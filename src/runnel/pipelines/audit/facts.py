@@ -92,7 +92,11 @@ def facts_of(stretch: Stretch, expected_offset: int) -> Iterator[BatchFact]:
     while position < end:
         header = read_header_or_none(records, position)
         if header is not None and position + header.size_bytes <= end:
-            yield _fact(stretch, position, header)
+            is_sound = crc_is_valid(records, position, header)
+            if not is_sound and not _is_followed(records, position + header.size_bytes):
+                header = None
+        if header is not None and position + header.size_bytes <= end:
+            yield _fact(stretch, position, header, is_sound)
             expected_offset = header.next_offset
             position += header.size_bytes
             continue
@@ -107,6 +111,11 @@ def facts_of(stretch: Stretch, expected_offset: int) -> Iterator[BatchFact]:
             fact.problem = TORN
         yield fact
         position, expected_offset = next_position, next_offset
+
+
+def _is_followed(records: memoryview, position: int) -> bool:
+    """Is here the end, or another batch? If not, the length that led here is damaged as well."""
+    return len(records) - position < HEADER_BYTES or read_header_or_none(records, position) is not None
 
 
 def find_batch(records: Buffer, position: int, offset_min: int) -> tuple[int, int] | None:
@@ -134,8 +143,7 @@ def read_header_or_none(records: Buffer, position: int) -> BatchHeader | None:
         return None
 
 
-def _fact(stretch: Stretch, position: int, header: BatchHeader) -> BatchFact:
-    is_sound = crc_is_valid(stretch.records, position, header)
+def _fact(stretch: Stretch, position: int, header: BatchHeader, is_sound: bool) -> BatchFact:
     return BatchFact(
         stretch.topic,
         stretch.partition,

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest
-from runnel.log.names import CLEAN_UP_TO, LOG, LOG_STARTS, MANIFEST, offset_of, partition_of
+from runnel.log.names import CLEAN_UP_TO, LOG_STARTS, MANIFEST, partition_of
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.audit.facts import BatchFact, Stretch, Tail, facts_of
 from runnel.pipelines.audit.judge import UNKNOWN, Terms
 from runnel.pipelines.audit.pieces import FilePiece
 from runnel.pipelines.errors import PipelineError
+from runnel.pipelines.restore.segments import segment_files
 
 KAFKA_CLEANED = "cleaner-offset-checkpoint"
 """Where Kafka notes for all partitions how far it has compacted them; Runnel has a file in each folder."""
@@ -58,10 +59,11 @@ def _partition(
     cleaned_to: int | None,
     time_is_strict: bool,
 ) -> FolderPartition:
-    files = {offset_of(file.name, LOG): file for file in path.iterdir()}
-    bases = sorted(base for base in files if base is not None)
+    files = segment_files(path)
+    bases = [int(file.name.partition(".")[0]) for file in files]
     segments = tuple(
-        FilePiece(name.topic, name.partition, str(files[base]), base, base == bases[-1]) for base in bases
+        FilePiece(name.topic, name.partition, str(file), base, file is files[-1])
+        for file, base in zip(files, bases, strict=True)
     )
     return FolderPartition(_terms(name, start, closed, cleaned_to, bases, time_is_strict), segments)
 

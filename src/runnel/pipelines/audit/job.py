@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from runnel.pipelines.audit.pieces import cut
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, PipelineError
 from runnel.pipelines.progress import Progress
+from runnel.pipelines.restore.data_folder import held_data_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,9 +65,11 @@ class AuditOutcome:
 def run(session: "SparkSession", options: AuditOptions, progress: Progress) -> AuditOutcome:
     """Audit a broker or a data folder, and write the report."""
     began_ms = round(time.time() * 1000)
-    terms, pieces, positions = _plan(options)
-    with progress.tasks(session, "reading every batch"):
-        verdicts = judge_all(batch_facts(session, options.bootstrap or "", pieces), terms)
+    held = nullcontext() if options.folder is None else held_data_folder(str(options.folder))
+    with held:
+        terms, pieces, positions = _plan(options)
+        with progress.tasks(session, "reading every batch"):
+            verdicts = judge_all(batch_facts(session, options.bootstrap or "", pieces), terms)
     findings = judge_counts(options.expected, verdicts) + judge_groups(positions, verdicts)
     findings += _retention(verdicts)
     archived = _archived(session, options, verdicts, progress)

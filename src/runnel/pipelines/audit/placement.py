@@ -57,7 +57,12 @@ class Placement:
     def saw(self, first: int, end: int) -> list[Event]:
         """A sound stretch of offsets."""
         events = self._settle(first)
-        if first == self._expected or (self._is_first and first < self._expected <= end):
+        if self._is_first and first < self._expected:
+            # Whole batches are kept, the one in which the log begins and perhaps some before it.
+            self._is_first = end <= self._expected
+            self._expected = max(self._expected, end)
+            return events
+        if first == self._expected:
             self._expected = end
         else:
             self._odd = first, end

@@ -79,7 +79,10 @@ class LineChart:
         if not times:
             return _nothing(self.title, width)
         y_ticks = ticks(min(0.0, *values, 0.0), max(*values, 0.0), self.unit, 4)
-        frame = frame_for(width, _HEIGHT, (min(times), max(times)), y_ticks)
+        low, high = min(times), max(times)
+        # A single moment stands in the middle of a minute.
+        span = (low, high) if high > low else (low - 30_000, high + 30_000)
+        frame = frame_for(width, _HEIGHT, span, y_ticks)
         x_ticks = time_ticks(frame.x_low, frame.x_high, max(2, int(width / 90)))
         parts = [axes(frame, x_ticks, y_ticks)]
         for index, series in enumerate(self.series):

@@ -134,6 +134,8 @@ def sparkline(values: Sequence[float], name: str, width: float = 110, height: fl
     """A line without axes, for a table's cell or beside a figure."""
     if not values:
         return ""
+    # One value alone is level.
+    values = values if len(values) > 1 else [*values, *values]
     low, high = min(0.0, *values), max(*values, 0.0) or 1.0
     step = (width - 6) / max(1, len(values) - 1)
     points = [
