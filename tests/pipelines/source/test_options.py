@@ -1,0 +1,118 @@
+"""Options as people write them, right and wrong."""
+
+import pytest
+
+from runnel.client.offsets import EARLIEST, LATEST
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.errors import BadOption
+from runnel.pipelines.source.options import Bound, SourceOptions, read_options
+
+BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def options(**given: str) -> SourceOptions:
+    return read_options(
+        {**BASE, "subscribe": "orders", **{k.replace("__", "."): v for k, v in given.items()}}
+    )
+
+
+def test_defaults_are_those_of_sparks_connector_where_it_has_them() -> None:
+    found = options()
+    assert found.subscription.topics == ("orders",)
+    assert found.starting is None and found.ending is None
+    assert found.fail_on_data_loss and found.include_headers
+    assert found.isolation == 1
+    assert found.group_id == "spark-orders"
+    assert found.value_format == "bytes"
+
+
+def test_names_are_read_in_any_case_as_spark_hands_them_over() -> None:
+    found = read_options({"bootstrap.servers": "a:1", "SUBSCRIBE": "b, a,b", "failondataloss": "False"})
+    assert found.bootstrap_servers == "a:1"
+    assert found.subscription.topics == ("b", "a")
+    assert not found.fail_on_data_loss
+    assert found.group_id == "spark-b,a"
+
+
+def test_where_to_begin() -> None:
+    first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
+    assert options(startingOffsets="earliest").starting == Bound(moment=EARLIEST)
+    assert options(endingOffsets=" LATEST ").ending == Bound(moment=LATEST)
+    assert options(startingOffsets='{"orders": {"0": 23, "1": -2}}').starting == Bound(
+        moments={second: EARLIEST}, offsets={first: 23}
+    )
+    assert options(startingTimestamp="1000", startingOffsets="latest").starting == Bound(moment=1000)
+    assert options(endingOffsetsByTimestamp='{"orders": {"0": 5}}').ending == Bound(moments={first: 5})
+
+
+def test_single_partitions() -> None:
+    found = read_options({**BASE, "assign": '{"orders": [1, 0], "b": [2]}'}).subscription
+    assert found.assigned == (
+        TopicPartition("orders", 1), TopicPartition("orders", 0), TopicPartition("b", 2),
+    )  # fmt: skip
+    assert str(found) == "orders,b"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("startingOffset", "earliest", "did you mean 'startingOffsets'"),
+        ("failOnDataloss_", "true", "did you mean 'failOnDataLoss'"),
+        ("kafka.bootstrap.server", "a:1", "did you mean 'kafka.bootstrap.servers'"),
+        ("maxOffsetPerTrigger", "5", "did you mean 'maxOffsetsPerTrigger'"),
+        ("valueFormats", "json", "did you mean 'valueFormat'"),
+        ("kafka.isolation.levels", "x", "did you mean 'kafka.isolation.level'"),
+        ("startingOffsets", "first", "neither earliest, latest nor JSON"),
+        ("startingOffsets", "{", "startingOffsets is not JSON"),
+        ("startingOffsets", '{"orders": {"0": -3}}', "must look like"),
+        ("startingOffsets", '{"orders": {"x": 1}}', "must look like"),
+        ("startingOffsets", '{"orders": 1}', "must look like"),
+        ("startingTimestamp", "yesterday", "startingTimestamp='yesterday' is not a whole number"),
+        ("startingOffsetsByTimestamp", '{"orders": {"0": -1}}', "must look like"),
+        ("startingOffsetsByTimestampStrategy", "earliest", "error, latest"),
+        ("minPartitions", "0", "above 0"),
+        ("maxOffsetsPerTrigger", "many", "above 0"),
+        ("failOnDataLoss", "yes", "neither true nor false"),
+        ("kafka.isolation.level", "serializable", "read_committed, read_uncommitted"),
+        ("valueFormat", "xml", "bytes, string, json, avro"),
+        ("kafka.security.protocol", "SASL_SSL", "PLAINTEXT only"),
+        ("assign", '{"orders": [0]}', "one of the options subscribe, subscribePattern and assign"),
+        ("valueSchema", "nowhere.avsc", "cannot be read"),
+    ],
+)
+def test_mistakes_are_told(name: str, value: str, says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        read_options({**BASE, "subscribe": "orders", name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"subscribe": "orders"}, "kafka.bootstrap.servers is missing"),
+        (BASE, "none of them"),
+        ({**BASE, "subscribe": " , "}, "names no topic"),
+        ({**BASE, "assign": "{}"}, "names no partition"),
+        ({**BASE, "assign": '{"orders": [-1]}'}, "must look like"),
+        ({**BASE, "assign": "[]"}, "must look like"),
+    ],
+)
+def test_what_is_missing_is_told(given: dict[str, str], says: str) -> None:
+    with pytest.raises(BadOption, match=says):
+        read_options(given)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["kafka.fetch.min.bytes", "kafka.max.poll.records", "path", "mergeSchema", "kafka.session.timeout.ms",
+     "kafkaConsumer.pollTimeoutMs", "groupIdPrefix", "checkpointLocation", "kafka.group.instance.id",
+     "kafka.ssl.truststore.location", "kafka.sasl.mechanism", "kafka.auto.offset.reset"],
+)  # fmt: skip
+def test_options_of_others_pass(name: str) -> None:
+    read_options({**BASE, "subscribe": "orders", name: "x"})
+
+
+def test_a_schema_in_a_file_is_read_where_the_query_is_planned(tmp_path) -> None:
+    file = tmp_path / "order.avsc"
+    file.write_text('"string"')
+    assert options(valueFormat="avro", valueSchema=str(file)).value_schema == '"string"'
+    assert options(valueSchema="a INT, b STRING").value_schema == "a INT, b STRING"
