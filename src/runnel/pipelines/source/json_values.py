@@ -37,6 +37,8 @@ class JsonDecoder:
 
     def decode(self, column: pa.BinaryArray) -> Decoded:
         """The values, and what is wrong with those that are malformed."""
+        if not len(column):
+            return all_fine(pa.array([], self._kind))
         decoded = self._decode_whole(column)
         if decoded is not None:
             return decoded
@@ -54,7 +56,7 @@ class JsonDecoder:
 
     def _decode_whole(self, column: pa.BinaryArray) -> Decoded | None:
         """The values, if all of them are as the schema says."""
-        if self._parse_options is None or not len(column):
+        if self._parse_options is None:
             return None
         try:
             text = column.cast(pa.string())

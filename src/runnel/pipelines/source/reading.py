@@ -40,8 +40,8 @@ def read_range(options: SourceOptions, schema: StructType, whole: Range) -> Iter
             continue
         try:
             spans = read_spans(chunk.batches, chunk.from_offset, chunk.to_offset)
-            batch = rows.batch(whole.partition, spans)
+            batch = rows.batch(whole.partition, spans) if len(spans) else None
         except CorruptBatch as error:
             raise DamagedRecords(f"{whole.partition}: {error}") from error
-        if len(spans):
+        if batch is not None:
             yield batch
