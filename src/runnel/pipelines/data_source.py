@@ -1,8 +1,16 @@
 """What Spark loads for the format "runnel": topics as tables to read from and write to."""
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from runnel.pipelines.sink.options import write_options
+from runnel.pipelines.sink.writers import BatchWriter, StreamWriter
 from runnel.pipelines.source.batch_reader import BatchReader
 from runnel.pipelines.source.columns import table_schema
 from runnel.pipelines.source.options import read_options
@@ -24,3 +32,9 @@ class RunnelDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return StreamReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return BatchWriter(write_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return StreamWriter(write_options(self.options), schema)

@@ -2,9 +2,9 @@
 
 Every task has written its rows in a transaction of its own and left it open: a *part*. One note per query,
 on the broker, says which batch was decided last and which parts it consists of. Writing the note is the
-decision; ending the parts only carries it out, and whoever finds the note can do it. The note is written by the holder
-of the query's own transactional id, in a transaction, so of two drivers that decide at the same time one is
-refused. docs/spark/exactly-once.md has the proof and a table of failures.
+decision; ending the parts only carries it out, and whoever finds the note can do it. The note is written by
+the holder of the query's own transactional id, in a transaction, so of two drivers that decide at the same
+time one is refused. docs/spark/exactly-once.md has the proof and a table of failures.
 """
 
 import asyncio
@@ -193,9 +193,10 @@ async def abort_batch(ledger: Ledger[Claim], batch: int, parts: Sequence[Part]) 
 
 
 async def commit_parts(ledger: Ledger[Claim], written: Written) -> None:
-    """Make a write visible that has no name, and that nobody will therefore repeat."""
+    """Make a write visible that is told of nowhere, and that nobody will therefore repeat."""
     await _check_open(ledger, written)
     lost = await _failing(ledger.commit, written.parts)
+    await abort_parts(ledger, await ledger.others(written.parts))
     if lost:
         raise InDoubt(f"{len(lost)} of {len(written.parts)} parts of this write are lost: {_names(lost)}")
 

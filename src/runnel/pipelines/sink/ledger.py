@@ -5,6 +5,7 @@ offset: the batch, and the text beside it). The offset is one of `__consumer_off
 every broker that keeps groups, whatever topics the query writes to.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Collection
@@ -28,6 +29,7 @@ from runnel.pipelines.sink.notes import note_from, note_texts
 
 NOTES_TOPIC = "__consumer_offsets"
 DECISION_TIMEOUT_MS = 60_000
+STABLE_TIMEOUT_S = 10.0
 MARGIN_MS = 30_000
 """A transaction that has less time left than this is not decided any more, unless its timeout is short."""
 _MOVED_ON = {
@@ -54,13 +56,12 @@ class BrokerLedger:
 
     async def read(self) -> Note | None:
         try:
+            async with asyncio.timeout(STABLE_TIMEOUT_S):
+                return await self._read()
+        except TimeoutError:
+            # Whoever was about to decide has died over it, or takes far too long.
+            await self.claim()
             return await self._read()
-        except BrokerRefused as refused:
-            if refused.error is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
-                raise
-        # Whoever was about to decide has died over it, or takes far too long.
-        await self.claim()
-        return await self._read()
 
     async def _read(self) -> Note | None:
         commits = await Groups(self._cluster).committed(self._name, stable=True)

@@ -15,7 +15,7 @@ _PLAIN = "j"
 
 
 def note_texts(note: Note, prefix: str) -> list[str]:
-    """The note in pieces; the first says how many there are. Ids are shortened by what all of them begin with."""
+    """The note in pieces, of which the first says how many; ids are without what all of them begin with."""
     parts = [
         [part.transactional_id.removeprefix(prefix), part.producer_id, part.producer_epoch]
         for part in note.parts

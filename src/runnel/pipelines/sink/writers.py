@@ -1,0 +1,135 @@
+"""What Spark calls: writers for a batch and for a stream, in its tasks and on behalf of its driver.
+
+`write` runs in a task; `commit` and `abort` run in another process beside the driver, on another object.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from runnel.client.accumulator import Identity
+from runnel.client.cluster import Cluster
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.errors import PipelineError
+from runnel.pipelines.sink.columns import record_columns
+from runnel.pipelines.sink.decision import (
+    Ledger,
+    Written,
+    abort_batch,
+    abort_parts,
+    commit_batch,
+    commit_parts,
+)
+from runnel.pipelines.sink.ledger import BrokerLedger
+from runnel.pipelines.sink.options import SinkOptions
+from runnel.pipelines.sink.task import Target, TaskMessage, TaskWriter, summed_up
+
+Messages = Sequence[WriterCommitMessage | None]
+Action = Callable[[Ledger[Identity], Written, bool], Awaitable[None]]
+
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Writes a DataFrame once; all of it becomes visible, or nothing."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = record_columns(schema, options.topic)
+        self._target: Target | None = None
+        if options.is_exactly_once:
+            name = options.application or f"job-{secrets.token_hex(8)}"
+            self._target = Target(
+                options.prefix + name,
+                options.version,
+                may_begin=True,
+                is_noted=options.application is not None,
+            )
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        return TaskWriter(self._options, self._columns, self._target, _task_number()).write(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        _commit(self._options, messages)
+
+    def abort(self, messages: Messages) -> None:
+        _abort(self._options, messages)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the batches of a streaming query; a batch that Spark runs again is not there twice."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = record_columns(schema, options.topic)
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        target = _streaming_target(self._options) if self._options.is_exactly_once else None
+        return TaskWriter(self._options, self._columns, target, _task_number()).write(iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        _commit(self._options, messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        _abort(self._options, messages)
+
+
+def _streaming_target(options: SinkOptions) -> Target:
+    context = TaskContext.get()
+    query = context.getLocalProperty(QUERY_ID) if context is not None else None
+    batch = context.getLocalProperty(BATCH_ID) if context is not None else None
+    if query is None or batch is None:
+        raise PipelineError(
+            f"Spark does not tell its tasks {QUERY_ID} and {BATCH_ID}, which exactly-once needs: "
+            "use Spark 4.2, or the option delivery=at-least-once"
+        )
+    return Target(options.prefix + query, int(batch), may_begin=int(batch) == 0, is_noted=True)
+
+
+def _task_number() -> int:
+    context = TaskContext.get()
+    return 0 if context is None else context.partitionId()
+
+
+def _commit(options: SinkOptions, messages: Messages) -> None:
+    async def commit(ledger: Ledger[Identity], written: Written, is_noted: bool) -> None:
+        if is_noted:
+            await commit_batch(ledger, written, options.in_doubt)
+        else:
+            await commit_parts(ledger, written)
+
+    _on_ledger(options, messages, commit)
+
+
+def _abort(options: SinkOptions, messages: Messages) -> None:
+    async def abort(ledger: Ledger[Identity], written: Written, is_noted: bool) -> None:
+        if is_noted:
+            await abort_batch(ledger, written.batch, written.parts)
+        else:
+            await abort_parts(ledger, await ledger.others([]))
+
+    _on_ledger(options, messages, abort)
+
+
+def _on_ledger(options: SinkOptions, messages: Messages, action: Action) -> None:
+    """Do what the tasks' messages ask for; those of tasks that failed are None."""
+    told = [message for message in messages if isinstance(message, TaskMessage)]
+    written = summed_up(told)
+    if written is None:
+        return
+    target = next(message.target for message in told if message.target is not None)
+
+    async def act(cluster: Cluster) -> None:
+        await action(BrokerLedger(cluster, target.name), written, target.is_noted)
+
+    with BrokerView(options.bootstrap_servers, client_id=options.client_id) as view:
+        view.run(act)
