@@ -65,7 +65,7 @@ def test_what_was_removed_while_reading_is_no_hole():
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=30))
 def test_holes_are_exactly_what_is_missing(parts):
-    stretches, missing, offset = [], set(), 0
+    stretches, missing, offset = [], set[int](), 0
     for size, is_there in parts:
         if is_there:
             stretches.append((offset, offset + size))

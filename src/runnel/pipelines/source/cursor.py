@@ -122,6 +122,9 @@ def visible_batches(
     visible: list[Packed] = []
     next_offset = from_offset
     for position, header in walk_headers(records):
+        if header.base_offset >= to_offset:
+            # Nobody asked for what stands from here on, be it sound or not.
+            return visible, max(next_offset, to_offset)
         if not crc_is_valid(records, position, header):
             raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not match")
         next_offset = max(next_offset, header.next_offset)
@@ -138,8 +141,6 @@ def visible_batches(
             and header.producer_id in aborted_producers
         ):
             visible.append(packed(batch, header))
-        if header.base_offset >= to_offset:
-            break
     return visible, next_offset
 
 

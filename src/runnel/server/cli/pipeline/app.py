@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from runnel.server.cli.pipeline import file, init, validate
+from runnel.server.cli.pipeline import audit, file, init, validate
 
 FILE = "file"
 """The command that runs a declared pipeline; `run orders.yaml` means `run file orders.yaml`."""
@@ -54,5 +54,6 @@ def run_pipeline() -> None:
 
 
 run.command(FILE)(file.file)
+run.command("audit")(audit.audit)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)

@@ -1,0 +1,112 @@
+"""`runnel pipeline run audit`: prove that nothing is lost."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runnel.server.cli.pipeline.options import JobOptions, job
+
+if TYPE_CHECKING:
+    from runnel.pipelines.audit.job import AuditOutcome
+
+_SHOWN = 50
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="A topic. May be repeated; left out: all.", metavar="TOPIC"),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="DATA_DIR", help="Audit the data folder of a broker that is not running."),
+]
+Warehouse = Annotated[
+    str | None,
+    typer.Option("--archive", metavar="DIR", help="Compare with the archive in this warehouse folder."),
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", help="Where in the warehouse the archive's tables are.")
+]
+Expect = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        metavar="TOPIC[:PARTITION]=COUNT",
+        help="So many records were written. May be repeated.",
+    ),
+]
+StrictTime = Annotated[
+    bool, typer.Option("--strict-time", help="Fail, too, where producers' timestamps go back.")
+]
+Report = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="DIR", help="Where the report goes. Left out: .runnel/reports/audit-TIME."
+    ),
+]
+
+
+@job(streams=False)
+def audit(
+    options: JobOptions,
+    topics: Topics = None,
+    folder: Folder = None,
+    archive: Warehouse = None,
+    namespace: Namespace = "archive",
+    expect: Expect = None,
+    strict_time: StrictTime = False,
+    report: Report = None,
+) -> None:
+    """Prove that nothing is lost: every batch is checked, and what is wrong is named. Ends with 1 if so.
+
+    Holes in the offsets, batches whose checksum fails, records written twice by a retry, groups that stand
+    behind the end, and records that the archive has not, or otherwise. Holes that compaction and retention
+    made are no loss. Writes a page to look at, and the same as JSON.
+
+    Example: runnel pipeline run audit
+
+    Example: runnel pipeline run audit --topic orders --archive warehouse --expect orders=1000000
+
+    Example: runnel pipeline run audit --from /var/lib/runnel
+    """
+    import time
+
+    from runnel.pipelines.audit.archive import Archive
+    from runnel.pipelines.audit.expectations import parse_expected
+    from runnel.pipelines.audit.job import AuditOptions, run
+    from runnel.pipelines.report.writing import report_folder
+    from runnel.server.cli.pipeline.running import run_job
+
+    chosen = AuditOptions(
+        bootstrap=None if folder else options.bootstrap,
+        folder=folder,
+        topics=tuple(topics or ()),
+        archive=Archive(archive, namespace) if archive else None,
+        expected=tuple(map(parse_expected, expect or ())),
+        time_is_strict=strict_time,
+        report=report or report_folder("audit", round(time.time() * 1000)),
+    )
+    run_job(
+        "audit",
+        options,
+        lambda session, progress: run(session, chosen, progress),
+        show=_show,
+        is_fine=lambda outcome: outcome.is_sound,
+    )
+
+
+def _show(outcome: "AuditOutcome") -> None:
+    from runnel.server.cli.output import print_table
+
+    findings = [*outcome.faults, *outcome.notices]
+    if findings:
+        print_table(
+            ["level", "what", "where", "how it shows"],
+            [(finding.level, finding.kind, finding.where, finding.text) for finding in findings[:_SHOWN]],
+        )
+        if len(findings) > _SHOWN:
+            print(f"… and {len(findings) - _SHOWN:,} more, in the report")
+        print()
+    print(outcome.headline)
+    if outcome.report:
+        print(f"report: {outcome.report}")

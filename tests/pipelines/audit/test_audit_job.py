@@ -1,0 +1,133 @@
+"""The whole audit on Spark: a sound broker, and one whose log and archive do not agree any more."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+from runnel.pipelines.audit.archive import Archive
+from runnel.pipelines.audit.expectations import parse_expected
+from runnel.pipelines.audit.job import AuditOptions, run
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.progress import Progress
+from runnel.pipelines.tables.catalog import open_catalog
+from runnel.pipelines.tables.table import ensure_table
+from runnel.testing import Broker
+from tests.pipelines.audit.logs import flip_byte, segment_of
+
+RECORDS = 90
+
+
+@pytest.fixture
+def broker():
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("orders", partitions=1)
+            client.create_topic("refunds", partitions=2)
+            for number in range(9):
+                client.send_all("orders", [(b"key", b"order %d-%d" % (number, i)) for i in range(10)])
+            client.send_all("refunds", [(b"%d" % number, b"refund") for number in range(20)])
+        yield broker
+
+
+def archive_orders(spark, broker, warehouse, days=3) -> "list[str]":
+    """An archive as the archive job lays it out, in a few files; returns where they are."""
+    rows = (
+        spark.read.format("runnel")
+        .option("kafka.bootstrap.servers", broker.bootstrap_servers)
+        .option("subscribe", "orders")
+        .load()
+        .withColumnRenamed("timestampType", "timestamp_type")
+        .withColumn("day", F.expr(f"date_add(DATE'2026-10-01', CAST(offset * {days} div {RECORDS} AS INT))"))
+    )
+    catalog = open_catalog(str(warehouse))
+    table = ensure_table(
+        catalog, "archive.orders", rows.schema, partition_by=["day"], sort_by=["partition", "offset"]
+    )
+    table.append(rows, properties={"runnel.topic": "orders", "runnel.archived.0": str(RECORDS)})
+    return [file.file_path.removeprefix("file://") for file in table.files()]
+
+
+def places(findings):
+    return sorted((str(finding.kind), finding.first_offset, finding.last_offset) for finding in findings)
+
+
+def test_a_sound_broker_and_its_archive_pass(spark, broker, tmp_path):
+    archive_orders(spark, broker, tmp_path / "warehouse")
+    options = AuditOptions(
+        bootstrap=broker.bootstrap_servers,
+        archive=Archive(str(tmp_path / "warehouse")),
+        expected=(parse_expected("orders=90"), parse_expected("refunds=20")),
+        report=tmp_path / "report",
+        offsets_per_task=40,
+    )
+    outcome = run(spark, options, Progress())
+    assert outcome.faults == []
+    assert outcome.is_sound and outcome.headline.startswith("Nothing is lost: 110 records in 3 partitions")
+    assert [entry.rows for entry in outcome.archived] == [RECORDS, 0]
+    written = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert written["is_sound"] and written["counts"]["records"] == 110
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "Nothing is lost" in page and "<script" not in page
+
+
+def test_everything_that_is_wrong_is_told_at_once(spark, broker, tmp_path):
+    files = archive_orders(spark, broker, tmp_path / "warehouse")
+    Path(sorted(files)[1]).unlink()
+    with BrokerView(broker.bootstrap_servers) as view:
+        (partition,) = view.partitions(["orders"])
+        view.commit_group_offsets("billing", {partition: RECORDS + 5})
+    broker.stop()
+    damaged = flip_byte(segment_of(broker.data_dir, "orders"), 85)
+    broker.start()
+    options = AuditOptions(
+        bootstrap=broker.bootstrap_servers,
+        topics=("orders",),
+        archive=Archive(str(tmp_path / "warehouse")),
+        expected=(parse_expected("orders:0=91"),),
+        report=tmp_path / "report",
+    )
+    outcome = run(spark, options, Progress())
+    assert not outcome.is_sound
+    assert places(outcome.faults) == [
+        ("archive file missing", 30, 59),
+        ("count differs", -1, -1),
+        ("damaged batch", *damaged),
+        ("group position", RECORDS, RECORDS + 4),
+        ("missing in archive", 30, 59),
+    ]
+    page = (tmp_path / "report" / "index.html").read_text()
+    assert "orders-0 offsets 80–89" in page
+
+
+def test_rows_that_are_doubled_changed_or_strange_in_the_archive_are_told(spark, broker, tmp_path):
+    archive_orders(spark, broker, tmp_path / "warehouse")
+    table = ensure_table(open_catalog(str(tmp_path / "warehouse")), "archive.orders", spark.range(0).schema)
+    rows = table.read(spark)
+    changed = rows.withColumn(
+        "value", F.when(F.col("offset") == 12, F.lit(b"other")).otherwise(F.col("value"))
+    )
+    changed = changed.where("offset <> 20").unionByName(rows.where("offset BETWEEN 40 AND 44"))
+    table.replace(changed.unionByName(rows.where("offset = 0").withColumn("offset", F.lit(500).cast("long"))))
+    outcome = run(
+        spark,
+        AuditOptions(
+            bootstrap=broker.bootstrap_servers,
+            topics=("orders",),
+            archive=Archive(str(tmp_path / "warehouse")),
+        ),
+        Progress(),
+    )
+    assert places(outcome.faults) == [
+        ("differs in archive", 12, 12),
+        ("missing in archive", 20, 20),
+        ("only in archive", 90, 500),
+        ("twice in archive", 40, 44),
+    ]
+
+
+def test_a_stopped_brokers_folder_is_audited(spark, broker):
+    broker.stop()
+    outcome = run(spark, AuditOptions(folder=Path(broker.data_dir), topics=("orders",)), Progress())
+    assert outcome.is_sound and outcome.counts.records == RECORDS
