@@ -1,0 +1,76 @@
+"""A stage without Spark: tasks, commits and aborts as Spark would call them, against a real broker."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import pyarrow as pa
+
+from runnel.client import SyncClient
+from runnel.pipelines.sink import writers
+from runnel.pipelines.sink.columns import Columns
+from runnel.pipelines.sink.options import SinkOptions, write_options
+from runnel.pipelines.sink.task import Target, TaskMessage, TaskWriter
+
+VALUE_ONLY = Columns(value=0, key=None, topic=None, partition=None, headers=None, timestamp=None)
+
+
+def arrow(values: Iterable[str]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([value.encode() for value in values], pa.binary())], names=["value"])
+
+
+@dataclass
+class Query:
+    """A streaming query that writes to one topic."""
+
+    bootstrap_servers: str
+    topic: str = "out"
+    name: str = field(default_factory=lambda: f"runnel-spark-{uuid4()}")
+    settings: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> SinkOptions:
+        given = {"kafka.bootstrap.servers": self.bootstrap_servers, "topic": self.topic, **self.settings}
+        return write_options(given)
+
+    def target(self, batch: int) -> Target:
+        return Target(self.name, batch, may_begin=batch == 0, is_noted=True)
+
+    def task(self, batch: int, number: int, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
+        return TaskWriter(self.options, VALUE_ONLY, self.target(batch), number).write(batches)
+
+    def write(self, batch: int, tasks: int) -> list[TaskMessage | None]:
+        values = rows_of(batch)
+        return [self.task(batch, number, [arrow(values[number::tasks])]) for number in range(tasks)]
+
+    def commit(self, messages: list[TaskMessage | None]) -> None:
+        writers._commit(self.options, messages)
+
+    def abort(self, messages: list[TaskMessage | None]) -> None:
+        writers._abort(self.options, messages)
+
+    def run(self, batch: int, tasks: int = 2) -> None:
+        self.commit(self.write(batch, tasks))
+
+    def visible(self) -> Counter:
+        """What a reader of committed records finds; it would wait behind a transaction that is still open."""
+        with SyncClient(self.bootstrap_servers) as client:
+            found = client.read(self.topic, committed_only=True)
+        return Counter((message.value or b"").decode() for message in found)
+
+
+def rows_of(batch: int, count: int = 12) -> list[str]:
+    return [f"{batch}-{number}" for number in range(count)]
+
+
+def expected(batches: int) -> Counter:
+    return Counter(row for batch in range(batches) for row in rows_of(batch))
+
+
+def interrupted(batch: int, interruption) -> Iterator[pa.RecordBatch]:
+    """The rows of a batch, half of them behind an interruption."""
+    values = rows_of(batch)
+    yield arrow(values[::2])
+    interruption()
+    yield arrow(values[1::2])

@@ -1,0 +1,229 @@
+"""Batches that are written again after a death, and still are there once: against a real broker."""
+
+from collections import Counter
+from uuid import uuid4
+
+import pytest
+
+from runnel.client import SyncClient, Transactions
+from runnel.pipelines.errors import BrokerUnreachable, PipelineError
+from runnel.pipelines.sink.decision import InDoubt, NotDecided
+from runnel.pipelines.sink.ledger import BrokerLedger
+from tests.client.hanging import set_transaction_version
+from tests.pipelines.sink.stage import Query, arrow, expected, interrupted, rows_of
+
+
+class Killed(BaseException):
+    """The process that commits is gone."""
+
+
+@pytest.fixture(params=[1, 2])
+def query(runnel, request):
+    """A query, on a broker that takes transactions in the classic way and in the newer one (KIP-890)."""
+    with runnel.client() as client:
+        client.create_topic("out", partitions=3)
+    if request.param == 1:
+        set_transaction_version(runnel, 1)
+    return Query(runnel.bootstrap_servers)
+
+
+@pytest.fixture
+def new_query(runnel_session):
+    """A query on the broker that all tests share."""
+    topic = f"out-{uuid4().hex}"
+    with runnel_session.client() as client:
+        client.create_topic(topic, partitions=3)
+    return Query(runnel_session.bootstrap_servers, topic)
+
+
+def test_batches_become_visible_when_they_are_committed(query):
+    messages = query.write(0, 3)
+    assert not query.visible()
+    query.commit(messages)
+    query.run(1)
+    assert query.visible() == expected(2)
+
+
+def test_a_batch_that_is_run_again_writes_nothing(query):
+    query.run(0, 2)
+    messages = query.write(0, 3)
+    assert all(message.has_skipped and message.part is None for message in messages)
+    query.commit(messages)
+    query.run(1)
+    assert query.visible() == expected(2)
+
+
+@pytest.mark.parametrize("dies_after", [False, True])
+@pytest.mark.parametrize("verb", ["claim", "read", "others", "is_open", "write", "commit", "abort"])
+@pytest.mark.parametrize("is_aborted", [False, True])
+def test_a_commit_that_dies_at_any_step_is_finished_or_written_anew(
+    new_query, monkeypatch, verb, dies_after, is_aborted
+):
+    query = new_query
+    query.run(0)
+    lost_attempt = query.task(1, 0, [arrow(rows_of(1)[0::2])])
+    messages = query.write(1, 2)
+    assert lost_attempt.part is not None
+    with monkeypatch.context() as patch:
+        kill_at(patch, verb, dies_after)
+        with pytest.raises(Killed):
+            query.commit(messages)
+    if is_aborted:
+        query.abort(messages)
+    query.run(1, 3)
+    query.run(2)
+    assert query.visible() == expected(3)
+    assert open_transactions(query) == []
+
+
+def kill_at(patch, verb: str, dies_after: bool) -> None:
+    real = getattr(BrokerLedger, verb)
+
+    async def dying(self, *arguments):
+        if dies_after:
+            await real(self, *arguments)
+        raise Killed
+
+    patch.setattr(BrokerLedger, verb, dying)
+
+
+def open_transactions(query: Query) -> list[str]:
+    with SyncClient(query.bootstrap_servers) as client:
+        pattern = f"{query.name}.*"
+        found = client.run(lambda cluster: Transactions(cluster).find(states=["Ongoing"], pattern=pattern))
+    return [view.transactional_id for view in found]
+
+
+def test_what_a_lost_attempt_has_written_is_undone_by_the_commit(query):
+    query.task(0, 0, [arrow(rows_of(0)[0::2])])
+    query.run(0)
+    assert query.visible() == expected(1)
+    assert open_transactions(query) == []
+
+
+def test_a_task_that_fails_leaves_nothing_open(query):
+    def fail():
+        raise ValueError("bad row")
+
+    with pytest.raises(ValueError, match="bad row"):
+        query.task(0, 0, interrupted(0, fail))
+    assert open_transactions(query) == []
+
+
+def test_a_batch_whose_other_task_failed_is_undone(query):
+    messages = [*query.write(0, 2), None]
+    query.abort(messages)
+    assert open_transactions(query) == []
+    query.run(0)
+    assert query.visible() == expected(1)
+
+
+def test_a_task_thought_dead_cannot_write_on_when_its_batch_is_through(query):
+    query.settings["kafka.batch.size"] = "1"
+    with pytest.raises(PipelineError):
+        query.task(0, 0, interrupted(0, lambda: query.run(0)))
+    query.run(1)
+    assert query.visible() == expected(2)
+
+
+def test_what_a_task_thought_dead_begins_later_is_undone_by_the_next_batch(query):
+    query.task(0, 0, interrupted(0, lambda: query.run(0)))
+    query.run(1)
+    assert query.visible() == expected(2)
+    assert open_transactions(query) == []
+
+
+def test_a_broker_that_restarts_while_rows_are_written_and_before_they_are_committed(query, runnel):
+    message = query.task(0, 0, interrupted(0, runnel.restart))
+    runnel.restart()
+    query.commit([message])
+    assert query.visible() == expected(1)
+
+
+def end_behind_the_back(query: Query, message) -> None:
+    with SyncClient(query.bootstrap_servers) as client:
+        identity = message.part.transactional_id, message.part.producer_id, message.part.producer_epoch
+        client.run(lambda cluster: Transactions(cluster).abort(*identity))
+
+
+def test_a_part_that_timed_out_before_the_decision_fails_the_batch(query):
+    messages = query.write(0, 2)
+    end_behind_the_back(query, messages[1])
+    with pytest.raises(NotDecided, match="not open any more"):
+        query.commit(messages)
+    query.abort(messages)
+    assert not query.visible()
+    query.run(0)
+    assert query.visible() == expected(1)
+
+
+def test_parts_that_all_timed_out_behind_the_decision_are_written_anew(query, monkeypatch):
+    messages = query.write(0, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "write", dies_after=True)
+        query.commit(messages)
+    for message in messages:
+        end_behind_the_back(query, message)
+    with pytest.raises(NotDecided, match="timed out before it could be made visible"):
+        query.run(0, 3)
+    query.run(0, 3)
+    assert query.visible() == expected(1)
+
+
+def test_a_part_that_timed_out_behind_the_decision_is_told(query, monkeypatch):
+    messages = query.write(0, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "write", dies_after=True)
+        query.commit(messages)
+    end_behind_the_back(query, messages[0])
+    with pytest.raises(InDoubt, match="1 of 2 parts of batch 0 timed out"):
+        query.run(0)
+    query.settings["inDoubt"] = "skip"
+    query.run(0)
+    assert query.visible() == Counter(rows_of(0)[1::2])
+
+
+def test_two_drivers_of_one_query_write_a_batch_once(query):
+    old, new = query.write(0, 2), query.write(0, 3)
+    query.commit(new)
+    query.commit(old)
+    query.run(1)
+    assert query.visible() == expected(2)
+    with pytest.raises(InDoubt, match="batch 1 was written before"):
+        query.commit(old)
+
+
+def test_a_commit_is_not_undone_by_the_abort_that_follows_its_failure(query, monkeypatch):
+    messages = query.write(0, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "write", dies_after=True)
+        query.commit(messages)
+    query.abort(messages)
+    query.run(0, 3)
+    assert query.visible() == expected(1)
+
+
+def test_ids_are_used_again_by_later_batches(new_query):
+    for batch in range(5):
+        new_query.run(batch, 3)
+    with SyncClient(new_query.bootstrap_servers) as client:
+        ids = client.run(lambda cluster: Transactions(cluster).find(pattern=f"{new_query.name}.*"))
+    assert len(ids) == 4
+
+
+def test_a_note_of_very_many_parts_is_kept_in_pieces(new_query, monkeypatch):
+    monkeypatch.setattr("runnel.pipelines.sink.notes.PIECE_CHARACTERS", 90)
+    new_query.run(0, 3)
+    new_query.run(1, 4)
+    new_query.run(1, 4)
+    assert new_query.visible() == expected(2)
+
+
+def test_an_unreachable_broker_is_told(runnel):
+    with runnel.client() as client:
+        client.create_topic("out")
+    query = Query(runnel.bootstrap_servers)
+    messages = query.write(0, 1)
+    runnel.stop()
+    with pytest.raises(BrokerUnreachable, match="no broker answers"):
+        query.commit(messages)
