@@ -73,7 +73,7 @@ class Cluster:
         where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         log = folder / "log"
         with log.open("wb") as output:
-            command = [program, arguments[0], *where, *arguments[1:]]
+            command = [str(program), arguments[0], *where, *arguments[1:]]
             self._daemons.append(
                 subprocess.Popen(
                     command,
