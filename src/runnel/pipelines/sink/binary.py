@@ -1,6 +1,6 @@
 """Arrow columns of bytes, taken apart into numbers and put together from them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,16 @@ Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 NULL_LENGTH = -1
+
+
+class Varints(NamedTuple):
+    """Numbers of variable length: a row of bytes for each, which of them count, and how many do."""
+
+    table: Bytes
+    mask: Mask
+    widths: Numbers
+
+
 _EMPTY = pa.scalar(b"", pa.binary())
 
 
@@ -44,29 +54,37 @@ def lengths_of(column: Any) -> Numbers:
     return lengths
 
 
-def varints(values: Numbers) -> tuple[Bytes, Mask]:
-    """Each number as a zigzag varint in a row of bytes, and which of them count."""
-    zigzag = (values.astype(np.int64) << 1 ^ values.astype(np.int64) >> 63).view(np.uint64)
+def varints(values: Numbers) -> Varints:
+    """Each number as a zigzag varint."""
+    zigzag = (values << 1 ^ values >> 63).view(np.uint64)
     largest = int(zigzag.max()) if len(zigzag) else 0
     width = max(1, -(-largest.bit_length() // 7))
     table = np.empty((len(values), width), np.uint8)
-    mask = np.empty((len(values), width), np.bool_)
-    mask[:, 0] = True
-    for column in range(width):
+    mask = np.ones((len(values), width), np.bool_)
+    widths = np.ones(len(values), np.int64)
+    for column in range(width - 1):
         rest = zigzag >> np.uint64(7)
-        table[:, column] = (zigzag & np.uint64(0x7F)) | (np.uint64(0x80) * (rest != 0))
-        if column + 1 < width:
-            mask[:, column + 1] = rest != 0
+        goes_on = rest != 0
+        table[:, column] = (zigzag & np.uint64(0x7F)) | (goes_on * np.uint64(0x80))
+        mask[:, column + 1] = goes_on
+        widths += goes_on
         zigzag = rest
-    return table, mask
+    table[:, width - 1] = zigzag
+    return Varints(table, mask, widths)
 
 
-def packed(tables: list[tuple[Bytes, Mask]]) -> Any:
-    """Tables of bytes side by side as one Arrow binary column of the bytes that count."""
-    table = np.concatenate([table for table, _ in tables], axis=1)
-    mask = np.concatenate([mask for _, mask in tables], axis=1)
+def constants(value: int, length: int) -> Varints:
+    """One small number, many times."""
+    table = np.full((length, 1), value, np.uint8)
+    return Varints(table, np.ones((length, 1), np.bool_), np.ones(length, np.int64))
+
+
+def packed(numbers: list[Varints]) -> Any:
+    """Numbers side by side as one Arrow binary column of the bytes that count."""
+    table = np.concatenate([one.table for one in numbers], axis=1)
+    mask = np.concatenate([one.mask for one in numbers], axis=1)
     offsets = np.zeros(len(table) + 1, np.int32)
-    np.cumsum(mask.sum(axis=1), out=offsets[1:])
+    np.cumsum(sum(one.widths for one in numbers), out=offsets[1:])
     data = table[mask]
     return pa.Array.from_buffers(pa.binary(), len(table), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 

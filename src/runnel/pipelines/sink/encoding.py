@@ -8,7 +8,16 @@ which a mask takes those that count; Arrow then strings numbers, keys, values an
 import numpy as np
 import pyarrow as pa
 
-from runnel.pipelines.sink.binary import NULL_LENGTH, Numbers, content, join, lengths_of, packed, varints
+from runnel.pipelines.sink.binary import (
+    NULL_LENGTH,
+    Numbers,
+    constants,
+    content,
+    join,
+    lengths_of,
+    packed,
+    varints,
+)
 from runnel.pipelines.sink.rows import Rows
 
 _NO_HEADERS = pa.scalar(b"\x00", pa.binary())
@@ -25,10 +34,9 @@ def encode_records(
     header_lengths = np.int64(1) if rows.headers is None else lengths_of(rows.headers)
     between = [varints(timestamp_deltas), varints(offset_deltas), varints(key_lengths)]
     sizes: Numbers = 1 + np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0) + header_lengths
-    for _, mask in (*between, value_head):
-        sizes += mask.sum(axis=1)
-    attributes = np.zeros((len(rows), 1), np.uint8), np.ones((len(rows), 1), np.bool_)
-    head = packed([varints(sizes), attributes, *between])
+    for numbers in (*between, value_head):
+        sizes += numbers.widths
+    head = packed([varints(sizes), constants(0, len(rows)), *between])
     parts = [head] if rows.key is None else [head, rows.key]
     joined = join([*parts, packed([value_head]), rows.value, headers])
     return content(joined)
