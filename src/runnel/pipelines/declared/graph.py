@@ -3,7 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from runnel.pipelines.declared.declaration import Declaration, Reference, Source, Step
+from runnel.pipelines.declared.declaration import (
+    Declaration,
+    ParquetTarget,
+    Reference,
+    Source,
+    Step,
+    TopicTarget,
+)
 from runnel.pipelines.declared.findings import Findings, did_you_mean
 
 
@@ -20,6 +27,7 @@ def check_graph(declaration: Declaration, findings: Findings) -> None:
         way = " → ".join([*cycle, cycle[0]])
         findings.error(first.place, f"steps that wait for each other: {way}")
     _check_joins(declaration, findings)
+    _check_targets(declaration, findings)
     _check_unused(declaration, findings)
 
 
@@ -115,6 +123,29 @@ def _check_joins(declaration: Declaration, findings: Findings) -> None:
                         "so every row would be kept for ever: give it one, as "
                         "watermark: {column: at, delay: 10 minutes}, or say watermark: none if that is meant",
                     )
+
+
+def _check_targets(declaration: Declaration, findings: Findings) -> None:
+    """Topics that are read and written in a circle, and folders that two sinks would fight over."""
+    folders: dict[str, str] = {}
+    for sink in declaration.sinks.values():
+        match sink.target:
+            case TopicTarget(topic=topic):
+                for source in sources_of(sink.input.name, declaration):
+                    if topic in source.topics:
+                        findings.error(
+                            sink.place,
+                            f"sink {sink.name!r} writes to {topic!r}, which source {source.name!r} reads: "
+                            "its rows would come round for ever",
+                        )
+            case ParquetTarget(path=path):
+                if path in folders:
+                    findings.error(
+                        sink.place,
+                        f"sink {sink.name!r} writes to the folder of sink {folders[path]!r}: a folder holds "
+                        "the files of one sink",
+                    )
+                folders[path] = sink.name
 
 
 def _check_unused(declaration: Declaration, findings: Findings) -> None:

@@ -228,6 +228,7 @@ class _Counting(Progress):
         super().__init__()
         self._progress = progress
         self._by_name: dict[str, QueryOutcome] = {}
+        self._said: dict[str, int] = {}
         self._sources = {malformed_name(source): source for source in declaration.sources.values()}
         self.outcome = Outcome(declaration.name)
 
@@ -240,11 +241,21 @@ class _Counting(Progress):
         query.batches += 1
         query.records += batch.records
         query.late += batch.late
+        self._say_growth(query.late, f"rows came too late for {query.name}, and were left out")
         for name, count in batch.observed.items():
             source = self._sources.get(name)
             if source is not None and count:
-                self.outcome.malformed[source.name] = self.outcome.malformed.get(source.name, 0) + count
+                total = self.outcome.malformed.get(source.name, 0) + count
+                self.outcome.malformed[source.name] = total
+                end = "go to the dead letters" if source.on_malformed == "dead-letter" else "are skipped"
+                self._say_growth(total, f"malformed values of {source.name}, which {end}")
         self._progress.batch(batch)
+
+    def _say_growth(self, total: int, what: str) -> None:
+        """Say a count when it begins, and whenever it has doubled: often enough, and never too often."""
+        if total and total >= 2 * self._said.get(what, 0):
+            self._said[what] = total
+            self._progress.say(f"{total} {what}")
 
     def say(self, text: str) -> None:
         """A sentence that whoever watches should read."""

@@ -17,6 +17,7 @@ _ENDS_TABLES = {
     "on", "using", "lateral", "tablesample", "pivot", "unpivot", "qualify", "cluster", "distribute", "sort",
     "offset",
 }  # fmt: skip
+_BEGINS_QUERY = {"select", "with"}
 # A bracket after these opens a query or a list, not the arguments of a function.
 _BEFORE_SUBQUERY = {
     "in", "exists", "from", "join", "as", "any", "all", "some", "not", "and", "or", "lateral", "on", "where",
@@ -64,16 +65,20 @@ def query_tables(sql: str) -> QueryTables:
         after = tokens[position + 1][1] if position + 1 < len(tokens) else ""
         if text == "(":
             called = bool(position) and tokens[position - 1][0] in ("word", "quoted")
-            levels.append(_Level(is_function=called and before not in _BEFORE_SUBQUERY))
+            # In FROM ( … there may be a query, or tables that are joined first.
+            is_table = level.expects_table
+            levels.append(_Level(called and before not in _BEFORE_SUBQUERY, is_table, is_table))
             level.expects_table = False
         elif text == ")":
             if len(levels) > 1:
                 levels.pop()
-        elif kind in ("word", "quoted") and level.expects_table:
-            level.expects_table = False
-            if text.lower() == "lateral":
-                level.expects_table = True
-            elif after not in ("(", ".") and text.lower() not in ("values", "table"):
+        elif kind in ("word", "quoted") and level.expects_table and text.lower() not in _BEGINS_QUERY:
+            level.expects_table = text.lower() == "lateral"
+            if (
+                not level.expects_table
+                and after not in ("(", ".")
+                and text.lower() not in ("values", "table")
+            ):
                 names.append(TableName(text.strip("`").replace("``", "`"), index))
         elif kind == "word":
             joins = _word(text.lower(), before, level) or joins
@@ -85,8 +90,8 @@ def query_tables(sql: str) -> QueryTables:
 
 def _word(word: str, before: str, level: _Level) -> bool:
     """Take a word into account; True if it is a join."""
-    if word == "select":
-        level.is_function = False
+    if word in _BEGINS_QUERY:
+        level.is_function = level.expects_table = False
     if word == "from" and before != "distinct" and not level.is_function:
         level.in_tables = level.expects_table = True
     elif word == "join":

@@ -1,0 +1,91 @@
+"""The example of `runnel pipeline init`, run as it is: joined and windowed, to a topic and to a table."""
+
+import json
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runnel.pipelines.declared.example import example_text
+from runnel.pipelines.declared.example.events import MALFORMED, events
+from runnel.pipelines.declared.job import DeclaredOptions, Outcome, run
+from runnel.pipelines.progress import Progress
+from runnel.pipelines.tables import SparkTable, open_catalog
+from tests.pipelines.declared.shop import declared, minute_text, parsed, revenue, send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from runnel.testing import Broker
+
+START_MS = 1_790_856_000_000
+SETTINGS = "settings: {spark.sql.shuffle.partitions: 2}\n"
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_the_example_runs_in_two_parts_and_doubles_nothing(
+    spark: "SparkSession", runnel: "Broker", tmp_path: Path
+) -> None:
+    text = example_text() + SETTINGS
+    pipeline = declared(
+        tmp_path, text, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers, RUNNEL_WAREHOUSE=str(tmp_path / "house")
+    )
+    everything = list(events(60, start_ms=START_MS, malformed=4))
+    half = len(everything) // 2
+    # The second run goes on where the first one stopped.
+    outcomes = []
+    for part in (everything[:half], everything[half:]):
+        send(runnel, part)
+        outcomes.append(run(spark, DeclaredOptions(pipeline, once=True), Progress()))
+
+    with runnel.client() as client:
+        joined = client.read("paid-orders", committed_only=True)
+        dead = client.read("orders.dead-letters", committed_only=True)
+        assert client.read("payments.dead-letters") == []
+    payments, orders = parsed(everything, "payments"), parsed(everything, "orders")
+    rows = [json.loads(message.value or b"") for message in joined]
+    assert {row["order_id"]: row["paid"] for row in rows} == {
+        order: payment["paid"] for order, payment in payments.items()
+    }
+    assert len(rows) == len(payments)
+    assert all(message.key == row["customer"].encode() for message, row in zip(joined, rows, strict=True))
+    assert {row["customer"] for row in rows} <= {order["customer"] for order in orders.values()}
+
+    check_dead_letters(dead)
+    table = SparkTable(open_catalog(str(tmp_path / "house")), "shop.revenue").read(spark).collect()
+    found = {
+        (minute_text(row.minute.astimezone(UTC)), row.country): round(row.revenue * 100) for row in table
+    }
+    assert found == revenue(everything, before="2026-10-01T12:10")
+    assert len(table) == len(found)
+    check_counts(outcomes, len(everything))
+
+
+def check_dead_letters(dead: list) -> None:
+    """Key and value as they came, and where from and why in headers."""
+    assert sorted((message.value or b"").decode() for message in dead) == sorted(
+        MALFORMED[number % len(MALFORMED)] for number in range(4)
+    )
+    for message in dead:
+        headers = {
+            name.removeprefix("runnel.dead-letter."): value.decode() for name, value in message.headers
+        }
+        assert message.key == b"broken"
+        assert headers["topic"] == "orders"
+        assert headers["pipeline"] == "revenue"
+        assert headers["reason"]
+        assert int(headers["partition"]) in range(3)
+        assert int(headers["offset"]) >= 0
+        assert int(headers["timestamp"]) > 0
+
+
+def check_counts(outcomes: list[Outcome], count: int) -> None:
+    """Every query has read all records of its topics, and told of it."""
+    names = [query.name for query in outcomes[0].queries]
+    assert sorted(names) == ["dead-letters-orders", "dead-letters-payments", "paid-orders", "revenue"]
+    for name in ("paid-orders", "revenue"):
+        read = [query.records for outcome in outcomes for query in outcome.queries if query.name == name]
+        assert sum(read) == count
+    assert sum(outcome.malformed.get("orders", 0) for outcome in outcomes) == 4
