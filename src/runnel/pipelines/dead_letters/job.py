@@ -1,0 +1,117 @@
+"""Dead letters as a job: group and sample them, and send a chosen set back if asked to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.dead_letters.choice import Choice
+from runnel.pipelines.dead_letters.letter import DEAD_LETTERS, Letter
+from runnel.pipelines.dead_letters.reading import (
+    MARKS,
+    LetterGroup,
+    chosen_frame,
+    groups_of,
+    letter_of_row,
+    letters_frame,
+    marked_frame,
+)
+from runnel.pipelines.dead_letters.redrive import NO_ORIGIN, Redriven, Redriver, ensure_marks
+from runnel.pipelines.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ALL = Choice()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterOptions:
+    """Which letters, and what to do with them."""
+
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    """Dead-letter topics; if none is named, all whose names end as such do."""
+    choice: Choice = ALL
+    redrive: bool = False
+    dry_run: bool = False
+    """With `redrive`: only say what would go back."""
+    limit: int | None = None
+
+
+@dataclass(slots=True)
+class DeadLetterOutcome:
+    """What there is, and what was sent back."""
+
+    groups: list[LetterGroup]
+    redriven: list[Redriven] = field(default_factory=list)
+    is_dry_run: bool = False
+
+
+def run(session: "SparkSession", options: DeadLetterOptions, progress: Progress) -> DeadLetterOutcome:
+    """Look at dead letters, and send the chosen ones back if asked to."""
+    with BrokerView(options.bootstrap, client_id="runnel-dead-letters") as broker:
+        names = {view.name for view in broker.topics()}
+        topics = options.topics or tuple(sorted(name for name in names if name.endswith(DEAD_LETTERS)))
+        for topic in options.topics:
+            broker.topic(topic)
+        outcome = DeadLetterOutcome([], is_dry_run=options.dry_run)
+        if not topics:
+            return outcome
+        if options.redrive:
+            limit = options.limit
+            for topic in topics:
+                redriven = _redrive(session, broker, options, topic, limit, progress)
+                outcome.redriven.append(redriven)
+                limit = None if limit is None else limit - redriven.letters
+        with progress.tasks(session, "grouping dead letters"):
+            letters = letters_frame(session, options.bootstrap, topics)
+            marked = marked_frame(session, options.bootstrap, _with_marks(broker, topics))
+            outcome.groups = groups_of(session, letters, marked, options.choice)
+    return outcome
+
+
+def _redrive(
+    session: "SparkSession",
+    broker: BrokerView,
+    options: DeadLetterOptions,
+    topic: str,
+    limit: int | None,
+    progress: Progress,
+) -> Redriven:
+    if options.dry_run:
+        return _would_redrive(_chosen(session, options, topic, _with_marks(broker, (topic,)), limit), topic)
+    ensure_marks(broker, topic)
+    # Only behind the taking over do the marks tell everything: until then, another run may be at work.
+    with Redriver(broker, topic) as redriver, progress.tasks(session, f"sending {topic} back"):
+        return redriver.redrive(_chosen(session, options, topic, (topic,), limit))
+
+
+def _chosen(
+    session: "SparkSession",
+    options: DeadLetterOptions,
+    topic: str,
+    with_marks: tuple[str, ...],
+    limit: int | None,
+) -> Iterator[Letter]:
+    letters = letters_frame(session, options.bootstrap, [topic])
+    chosen = chosen_frame(letters, marked_frame(session, options.bootstrap, with_marks), options.choice)
+    if limit is not None:
+        chosen = chosen.limit(max(0, limit))
+    return map(letter_of_row, chosen.toLocalIterator())
+
+
+def _would_redrive(letters: Iterator[Letter], topic: str) -> Redriven:
+    outcome = Redriven(topic)
+    for letter in letters:
+        if letter.source_topic is None:
+            outcome.stayed(NO_ORIGIN)
+        else:
+            outcome.went(letter.source_topic)
+    return outcome
+
+
+def _with_marks(broker: BrokerView, topics: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the topics of which some letters were sent back."""
+    existing = {view.name for view in broker.topics()}
+    return tuple(topic for topic in topics if topic + MARKS in existing)

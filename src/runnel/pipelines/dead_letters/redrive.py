@@ -1,0 +1,123 @@
+"""Sending letters back to where they came from, each once.
+
+A letter goes back in one transaction with its mark, a record in a compacted topic beside the dead letters.
+Who begins anew takes over the transactional id first, which settles what was open, and then reads the marks:
+a letter is either back and marked, or neither.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from types import TracebackType
+
+from runnel.client.cluster import Cluster
+from runnel.client.transactional import TransactionalProducer
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.dead_letters.letter import Letter, headers_back
+from runnel.pipelines.dead_letters.reading import MARKS
+from runnel.pipelines.errors import UnknownTopic
+
+LETTERS_PER_TRANSACTION = 500
+TRANSACTION_TIMEOUT_MS = 60_000
+NO_ORIGIN = "it does not say where it came from"
+
+
+@dataclass(slots=True)
+class Redriven:
+    """What became of the letters of one dead-letter topic."""
+
+    topic: str
+    letters: int = 0
+    by_target: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    """How many could not go back, by why."""
+
+    def went(self, target: str) -> None:
+        """A letter goes back to this topic."""
+        self.letters += 1
+        self.by_target[target] = self.by_target.get(target, 0) + 1
+
+    def stayed(self, why: str) -> None:
+        """A letter cannot go back."""
+        self.skipped[why] = self.skipped.get(why, 0) + 1
+
+
+class Redriver:
+    """The only one who sends the letters of a dead-letter topic back; use as `with`."""
+
+    def __init__(self, broker: BrokerView, topic: str) -> None:
+        self._broker = broker
+        self._topic = topic
+        self._partitions: dict[str, int | None] = {}
+        self._producer = broker.run(self._open)
+
+    def __enter__(self) -> "Redriver":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._broker.run(lambda _: self._producer.close())
+
+    async def _open(self, cluster: Cluster) -> TransactionalProducer:
+        producer = TransactionalProducer(
+            cluster, f"runnel-redrive-{self._topic}", timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        # Takes the id over: whoever held it is fenced, and what it had open is decided before marks are read.
+        await producer.begin()
+        await producer.abort()
+        return producer
+
+    def redrive(self, letters: Iterable[Letter]) -> Redriven:
+        """Send letters back, a few hundred in each transaction."""
+        outcome = Redriven(self._topic)
+        rest = iter(letters)
+        while several := list(islice(rest, LETTERS_PER_TRANSACTION)):
+            going = list(self._going(several, outcome))
+            if going:
+                self._broker.run(partial(self._send, going))
+            for _, target, _ in going:
+                outcome.went(target)
+        return outcome
+
+    def _going(
+        self, letters: Iterable[Letter], outcome: Redriven
+    ) -> Iterator[tuple[Letter, str, int | None]]:
+        for letter in letters:
+            target = letter.source_topic
+            count = None if target is None else self._count(target)
+            if target is None or count is None:
+                outcome.stayed(NO_ORIGIN if target is None else f"there is no topic {target} any more")
+                continue
+            number = letter.source_partition
+            # Into its own partition, so that it is where its key is; by its key if that partition is gone.
+            yield letter, target, number if number is not None and number < count else None
+
+    def _count(self, topic: str) -> int | None:
+        if topic not in self._partitions:
+            try:
+                self._partitions[topic] = len(self._broker.topic(topic).partitions)
+            except UnknownTopic:
+                self._partitions[topic] = None
+        return self._partitions[topic]
+
+    async def _send(self, going: list[tuple[Letter, str, int | None]], _: Cluster) -> None:
+        async with self._producer.transaction():
+            for letter, target, partition in going:
+                await self._producer.send(
+                    target,
+                    letter.value,
+                    key=letter.key,
+                    headers=headers_back(letter.headers),
+                    partition=partition,
+                    timestamp_ms=letter.source_timestamp_ms,
+                )
+                note = json.dumps({"topic": target, "partition": partition, "attempt": letter.attempts + 1})
+                await self._producer.send(self._topic + MARKS, note.encode(), key=letter.mark.encode())
+
+
+def ensure_marks(broker: BrokerView, topic: str) -> None:
+    """Make the topic that remembers what was sent back."""
+    broker.ensure_topic(topic + MARKS, partitions=1, settings={"cleanup.policy": "compact"})

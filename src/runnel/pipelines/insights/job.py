@@ -1,0 +1,249 @@
+"""Insights as a job: ask the brokers, sum the traffic up in Spark, forecast, propose, report."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.errors import UnknownTopic
+from runnel.pipelines.insights.broker_facts import Disks, GroupLag, disks_of, lags_of, readers_of
+from runnel.pipelines.insights.commits import OFFSETS_TOPIC
+from runnel.pipelines.insights.forecast import Forecast, Growth, forecast, limit_of
+from runnel.pipelines.insights.history import Sample, add_sample
+from runnel.pipelines.insights.lag import Committed, LogTimes, lag_history
+from runnel.pipelines.insights.proposals import Load, Proposal, propose, skew_of
+from runnel.pipelines.insights.traffic import (
+    Delay,
+    Stretch,
+    TopicTraffic,
+    add_keys,
+    commits_of,
+    step_for,
+    traffic_of,
+)
+from runnel.pipelines.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DAY_MS = 86_400_000
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsightsOptions:
+    """What is looked at."""
+
+    bootstrap: str
+    topics: tuple[str, ...] = ()
+    """All topics that are not the broker's own, if none is named."""
+    since_ms: int | None = None
+    """Records from this moment on; None looks at all."""
+    report: Path | None = None
+    history: Path | None = None
+    """The file in which runs leave what they saw for the next; None keeps nothing."""
+
+
+@dataclass(slots=True)
+class TopicFacts:
+    """What the brokers know of a topic."""
+
+    topic: str
+    partitions: int
+    replicas: int
+    size_bytes: int
+    records: int
+    """As many as there are offsets: markers and what compaction took count as well."""
+    retention_ms: int
+    retention_bytes: int
+    readers: int = 0
+
+
+@dataclass(slots=True)
+class InsightsOutcome:
+    """What was found."""
+
+    source: str
+    began_ms: int
+    since_ms: int | None
+    step_ms: int
+    topics: list[TopicFacts]
+    traffic: dict[str, TopicTraffic]
+    lags: list[GroupLag]
+    lag_history: dict[str, list[tuple[int, int]]]
+    delays: list[Delay]
+    proposals: list[Proposal]
+    disks: Disks
+    growth: list[Growth]
+    forecast: Forecast | None
+    samples: list[Sample] = field(default_factory=list)
+    report: str | None = None
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What the brokers answered, all at once."""
+
+    facts: list[TopicFacts]
+    disks: Disks
+    lags: list[GroupLag]
+    has_commits: bool
+
+
+def run(session: "SparkSession", options: InsightsOptions, progress: Progress) -> InsightsOutcome:
+    """Look at the traffic of a broker, and write the report."""
+    now_ms = round(time.time() * 1000)
+    asked = _ask(options)
+    partitions = sum(facts.partitions for facts in asked.facts)
+    span_ms = now_ms - options.since_ms if options.since_ms is not None else 30 * DAY_MS
+    names = tuple(facts.topic for facts in asked.facts)
+    stretch = Stretch(options.bootstrap, names, options.since_ms, step_for(span_ms, max(1, partitions)))
+    traffic: dict[str, TopicTraffic] = {}
+    commits: list[Committed] = []
+    delays: list[Delay] = []
+    if names:
+        with progress.tasks(session, "summing up the traffic"):
+            traffic = traffic_of(session, stretch)
+        with progress.tasks(session, "counting keys"):
+            add_keys(session, stretch, traffic)
+    if names and asked.has_commits:
+        with progress.tasks(session, "looking at what groups committed"):
+            commits, delays = commits_of(session, stretch)
+    outcome = outcome_of(options, now_ms, stretch.step_ms, asked, traffic)
+    outcome.lag_history = lag_history(commits, log_times(traffic, stretch.step_ms), stretch.step_ms)
+    outcome.delays = delays
+    _remember(options, outcome)
+    if options.report is not None:
+        from runnel.pipelines.insights.page import insights_page
+        from runnel.pipelines.report.writing import write_report
+
+        outcome.report = str(options.report / "index.html")
+        write_report(options.report, insights_page(outcome), outcome)
+    return outcome
+
+
+def outcome_of(
+    options: InsightsOptions, now_ms: int, step_ms: int, asked: _Asked, traffic: dict[str, TopicTraffic]
+) -> InsightsOutcome:
+    """Everything that follows from traffic and brokers' answers."""
+    proposals = [propose(load_of(facts, traffic[facts.topic], step_ms)) for facts in asked.facts]
+    growth = [growth_of(facts, traffic[facts.topic], now_ms, options.since_ms) for facts in asked.facts]
+    disks = asked.disks
+    ahead = None
+    if disks.total_bytes > 0:
+        ahead = forecast(growth, disks.total_bytes - disks.usable_bytes, disks.total_bytes)
+    return InsightsOutcome(
+        options.bootstrap,
+        now_ms,
+        options.since_ms,
+        step_ms,
+        asked.facts,
+        traffic,
+        asked.lags,
+        {},
+        [],
+        proposals,
+        disks,
+        growth,
+        ahead,
+    )
+
+
+def load_of(facts: TopicFacts, traffic: TopicTraffic, step_ms: int) -> Load:
+    """A topic's traffic as a proposal needs it."""
+    sizes = [
+        float(traffic.partitions[number].size_bytes) if number in traffic.partitions else 0.0
+        for number in range(facts.partitions)
+    ]
+    peak = max((size_bytes for _, size_bytes in traffic.steps.values()), default=0) / (step_ms / 1000)
+    top = traffic.hot_keys[0].records if traffic.hot_keys else 0
+    return Load(
+        facts.topic,
+        facts.partitions,
+        peak,
+        skew_of(sizes),
+        top / traffic.records if traffic.records else 0.0,
+        traffic.keyed_records / traffic.records if traffic.records else 0.0,
+        facts.readers,
+    )
+
+
+def growth_of(facts: TopicFacts, traffic: TopicTraffic, now_ms: int, since_ms: int | None) -> Growth:
+    """How fast a topic's files grow: records per second, each as large on the disks as the average."""
+    if not traffic.records or not facts.records:
+        return Growth(facts.topic, facts.size_bytes, 0.0, None)
+    # Over the time looked at, or since the topic has records: a burst just now is no rate for ever.
+    began_ms = traffic.first_ms if since_ms is None else max(since_ms, min(traffic.first_ms, now_ms))
+    seconds = max(now_ms - began_ms, _MINUTE_MS) / 1000
+    bytes_per_s = traffic.records / seconds * facts.size_bytes / facts.records
+    limit = limit_of(bytes_per_s, facts.replicas, facts.partitions, facts.retention_ms, facts.retention_bytes)
+    return Growth(facts.topic, facts.size_bytes, bytes_per_s, limit)
+
+
+def log_times(traffic: Mapping[str, TopicTraffic], step_ms: int) -> dict[tuple[str, int], LogTimes]:
+    """How far each log had come at the end of each step."""
+    logs = {}
+    for topic, found in traffic.items():
+        for number, place in found.partitions.items():
+            moments = sorted(place.ends)
+            ends, highest = [], 0
+            for moment in moments:
+                highest = max(highest, place.ends[moment])
+                ends.append(highest)
+            logs[topic, number] = LogTimes([moment + step_ms for moment in moments], ends)
+    return logs
+
+
+def lag_now(lags: Sequence[GroupLag]) -> dict[str, int]:
+    """The lag of each group, all its partitions together."""
+    total: dict[str, int] = {}
+    for each in lags:
+        total[each.group] = total.get(each.group, 0) + each.lag
+    return total
+
+
+def _ask(options: InsightsOptions) -> _Asked:
+    with BrokerView(options.bootstrap, client_id="runnel-insights") as broker:
+        names = options.topics or tuple(view.name for view in broker.topics())
+        disks = disks_of(broker)
+        readers = readers_of(broker)
+        facts = [_topic_facts(broker, name, disks, readers.get(name, 0)) for name in names]
+        lags = lags_of(broker, names) if names else []
+        try:
+            has_commits = bool(broker.topic(OFFSETS_TOPIC).partitions)
+        except UnknownTopic:
+            has_commits = False
+    return _Asked(facts, disks, lags, has_commits)
+
+
+def _topic_facts(broker: BrokerView, name: str, disks: Disks, readers: int) -> TopicFacts:
+    view = broker.topic(name)
+    partitions = broker.partitions([name])
+    ends, starts = broker.latest_offsets(partitions), broker.earliest_offsets(partitions)
+    settings = broker.topic_settings(name)
+    return TopicFacts(
+        name,
+        len(partitions),
+        max((len(each.replicas) for each in view.partitions), default=1),
+        sum(disks.sizes.get(partition, 0) for partition in partitions),
+        sum(max(0, ends[partition] - starts[partition]) for partition in partitions),
+        int(settings.get("retention.ms") or -1),
+        int(settings.get("retention.bytes") or -1),
+        readers,
+    )
+
+
+def _remember(options: InsightsOptions, outcome: InsightsOutcome) -> None:
+    disks = outcome.disks
+    sample = Sample(
+        outcome.began_ms,
+        disks.total_bytes - disks.usable_bytes if disks.total_bytes > 0 else sum(disks.sizes.values()),
+        disks.total_bytes,
+        lag_now(outcome.lags),
+    )
+    if options.history is None:
+        outcome.samples = [sample]
+    else:
+        outcome.samples = add_sample(options.history, sample)

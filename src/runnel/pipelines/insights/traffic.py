@@ -1,0 +1,216 @@
+"""The traffic of topics, summed up by Spark: in steps of time, by size, by partition and by key."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from runnel.pipelines.insights.commits import OFFSETS_TOPIC, read_key, read_offset
+from runnel.pipelines.insights.lag import Committed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+BUCKETS_PER_OCTAVE = 4
+"""Sizes are told to a fifth of themselves."""
+KEYS_TOLD = 10
+ROWS_MAX = 200_000
+STEPS_MS = tuple(1000 * seconds for seconds in (60, 300, 900, 3600, 6 * 3600, 86_400))
+
+
+@dataclass(slots=True)
+class PartitionTraffic:
+    """What came into one partition."""
+
+    records: int = 0
+    size_bytes: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+    """One past the last offset, by the step in which it came."""
+
+
+@dataclass(slots=True)
+class HotKey:
+    """A key with many records."""
+
+    key: bytes | None
+    records: int
+
+
+@dataclass(slots=True)
+class TopicTraffic:
+    """What came into one topic."""
+
+    topic: str
+    records: int = 0
+    size_bytes: int = 0
+    largest_bytes: int = 0
+    first_ms: int = 2**62
+    last_ms: int = -1
+    keyed_records: int = 0
+    keys: int = 0
+    partitions: dict[int, PartitionTraffic] = field(default_factory=dict)
+    steps: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """(records, bytes) by the first millisecond of a step"""
+    sizes: dict[int, int] = field(default_factory=dict)
+    """Records by size, in logarithmic buckets."""
+    hot_keys: list[HotKey] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which records are looked at."""
+
+    bootstrap: str
+    topics: tuple[str, ...]
+    since_ms: int | None
+    step_ms: int
+
+
+def step_for(span_ms: int, partitions: int) -> int:
+    """A minute, or longer where so many minutes of so many partitions would be too much to collect."""
+    return next((step for step in STEPS_MS if span_ms // step * partitions * 8 <= ROWS_MAX), STEPS_MS[-1])
+
+
+def bucket_low(bucket: int) -> float:
+    """The smallest size in a bucket."""
+    return 0.0 if bucket < 0 else float(2 ** (bucket / BUCKETS_PER_OCTAVE))
+
+
+def traffic_of(session: "SparkSession", window: Stretch) -> dict[str, TopicTraffic]:
+    """Sum all records up, once."""
+    rows = _records(session, window, window.topics)
+    size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
+    moment = F.unix_millis("timestamp")
+    slim = rows.select("topic", "partition", "offset", size.alias("size"), moment.alias("ms"))
+    bucket = F.when(F.col("size") > 0, F.floor(F.log2("size") * BUCKETS_PER_OCTAVE)).otherwise(-1)
+    step = F.expr(f"(ms div {window.step_ms}) * {window.step_ms}")
+    summed = slim.groupBy("topic", "partition", step.alias("step"), bucket.alias("bucket")).agg(
+        F.count("*"), F.sum("size"), F.max("size"), F.min("ms"), F.max("ms"), F.max("offset")
+    )
+    traffic = {topic: TopicTraffic(topic) for topic in window.topics}
+    for row in summed.toLocalIterator():
+        _add(traffic[row[0]], *row[1:])
+    return traffic
+
+
+def _add(
+    topic: TopicTraffic,
+    partition: int,
+    step: int,
+    bucket: int,
+    records: int,
+    size_bytes: int,
+    largest_bytes: int,
+    first_ms: int,
+    last_ms: int,
+    last_offset: int,
+) -> None:
+    topic.records += records
+    topic.size_bytes += size_bytes
+    topic.largest_bytes = max(topic.largest_bytes, largest_bytes)
+    topic.first_ms, topic.last_ms = min(topic.first_ms, first_ms), max(topic.last_ms, last_ms)
+    before_records, before_bytes = topic.steps.get(step, (0, 0))
+    topic.steps[step] = before_records + records, before_bytes + size_bytes
+    topic.sizes[bucket] = topic.sizes.get(bucket, 0) + records
+    place = topic.partitions.setdefault(partition, PartitionTraffic())
+    place.records += records
+    place.size_bytes += size_bytes
+    place.ends[step] = max(place.ends.get(step, 0), last_offset + 1)
+
+
+def add_keys(session: "SparkSession", window: Stretch, traffic: Mapping[str, TopicTraffic]) -> None:
+    """Find how many keys there are, and which have the most records."""
+    rows = _records(session, window, window.topics).where("key IS NOT NULL")
+    counted = rows.groupBy("topic", "key").agg(F.count("*").alias("records"))
+    by_topic = Window.partitionBy("topic")
+    ranked = counted.select(
+        "topic",
+        "key",
+        "records",
+        F.row_number().over(by_topic.orderBy(F.desc("records"), "key")).alias("place"),
+        F.sum("records").over(by_topic).alias("keyed"),
+        F.count("*").over(by_topic).alias("keys"),
+    )
+    for row in ranked.where(F.col("place") <= KEYS_TOLD).orderBy("topic", "place").collect():
+        topic = traffic[row["topic"]]
+        topic.keyed_records, topic.keys = row["keyed"], row["keys"]
+        topic.hot_keys.append(HotKey(bytes(row["key"]), row["records"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """How long after its time a record was committed by a group."""
+
+    group: str
+    topic: str
+    at_ms: int
+    delay_ms: int
+
+
+def commits_of(session: "SparkSession", window: Stretch) -> tuple[list[Committed], list[Delay]]:
+    """What groups committed, the last of each step; and how late the records before these commits were."""
+    raw = _records(session, window, (OFFSETS_TOPIC,)).select(
+        "key", "value", F.unix_millis("timestamp").alias("ms")
+    )
+    columns = "group string, topic string, partition int, offset bigint, ms bigint"
+    parsed = raw.mapInArrow(_parse, columns).where(F.col("topic").isin(list(window.topics)))
+    step = F.expr(f"ms div {window.step_ms}")
+    last = parsed.groupBy("group", "topic", "partition", step.alias("step")).agg(
+        F.max_by("offset", "ms").alias("offset"), F.max("ms").alias("ms")
+    )
+    commits = [
+        Committed(row["group"], row["topic"], row["partition"], row["ms"], row["offset"])
+        for row in last.toLocalIterator()
+    ]
+    return commits, _delays(session, window, commits)
+
+
+def _delays(session: "SparkSession", window: Stretch, commits: Sequence[Committed]) -> list[Delay]:
+    if not commits:
+        return []
+    rows = [(each.group, each.topic, each.partition, each.offset - 1, each.at_ms) for each in commits]
+    columns = "group string, topic string, partition int, offset bigint, at_ms bigint"
+    wanted = F.broadcast(session.createDataFrame(rows, columns))
+    records = _records(session, window, window.topics).select(
+        "topic", "partition", "offset", F.unix_millis("timestamp").alias("ms")
+    )
+    found = records.join(wanted, ["topic", "partition", "offset"]).select("group", "topic", "at_ms", "ms")
+    return [
+        Delay(row["group"], row["topic"], row["at_ms"], max(0, row["at_ms"] - row["ms"]))
+        for row in found.collect()
+        if row["ms"] >= 0
+    ]
+
+
+def _parse(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs in a task: records of the topic of offsets in, positions out."""
+    names = ("group", "topic", "partition", "offset", "ms")
+    types = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64())
+    for batch in batches:
+        rows = []
+        for key, value, moment in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            place, offset = read_key(key or b""), read_offset(value)
+            if place is not None and offset is not None:
+                rows.append((place.group, place.topic, place.partition, offset, moment))
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _records(session: "SparkSession", window: Stretch, topics: Sequence[str]) -> "DataFrame":
+    reader = (
+        session.read.format("runnel")
+        .option("kafka.bootstrap.servers", window.bootstrap)
+        .option("subscribe", ",".join(topics))
+        .option("includeHeaders", "false")
+        # What retention removes while this runs is not missed.
+        .option("failOnDataLoss", "false")
+    )
+    if window.since_ms is not None:
+        reader = reader.option("startingTimestamp", str(window.since_ms)).option(
+            "startingOffsetsByTimestampStrategy", "latest"
+        )
+    return reader.load()

@@ -1,0 +1,97 @@
+"""What the insights come to, in a few words."""
+
+from typing import TYPE_CHECKING
+
+from runnel.pipelines.report.page import Verdict
+from runnel.pipelines.report.units import Unit, moment_text
+
+if TYPE_CHECKING:
+    from runnel.pipelines.insights.job import InsightsOutcome
+
+_SOON_MS = 14 * 86_400_000
+_URGENT_MS = 2 * 86_400_000
+_KEY_SHOWN = 40
+
+
+def verdict_of(outcome: "InsightsOutcome") -> Verdict:
+    """The headline: what should be done first, or how much goes through if there is nothing to do."""
+    warnings = []
+    level = "good"
+    ahead = outcome.forecast
+    if ahead is not None and ahead.full_after_ms is not None and ahead.full_after_ms <= _SOON_MS:
+        warnings.append(f"the disks are full in {Unit.DURATION_MS.text(ahead.full_after_ms)}")
+        level = "bad" if ahead.full_after_ms <= _URGENT_MS else "warn"
+    behind = [group for group in growing_lags(outcome)]
+    if behind:
+        warnings.append(f"{_named(behind, 'group')} {'falls' if len(behind) == 1 else 'fall'} behind")
+    uneven = [proposal.topic for proposal in outcome.proposals if proposal.level == "warn"]
+    if uneven:
+        warnings.append(f"{_named(uneven, 'topic')} should be laid out otherwise")
+    records = sum(each.records for each in outcome.traffic.values())
+    size_bytes = sum(each.size_bytes for each in outcome.traffic.values())
+    flow = f"{records:,} records, {Unit.BYTES.text(size_bytes)}, in {len(outcome.topics)} topics"
+    if not warnings:
+        return Verdict(
+            "good" if records else "plain", "All is well" if records else "Nothing to see yet", flow
+        )
+    text = "; ".join(warnings)
+    return Verdict("warn" if level == "good" else level, text[0].upper() + text[1:], flow)
+
+
+def _named(names: list[str], noun: str) -> str:
+    return f"{noun} {names[0]}" if len(names) == 1 else f"{len(names)} {noun}s"
+
+
+def growing_lags(outcome: "InsightsOutcome") -> list[str]:
+    """Groups that were further behind at the end than in the middle, and there than at the start."""
+    growing = []
+    for group, points in sorted(outcome.lag_history.items()):
+        lags = [lag for _, lag in points]
+        if len(lags) >= 6:
+            third = len(lags) // 3
+            parts = [sum(lags[start : start + third]) / third for start in (0, third, len(lags) - third)]
+            if parts[0] < 0.8 * parts[1] and parts[1] < 0.8 * parts[2] and lags[-1] > 0:
+                growing.append(group)
+    return growing
+
+
+def lag_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
+    """(how much, of whom, how bad)"""
+    total: dict[str, int] = {}
+    for each in outcome.lags:
+        total[each.group] = total.get(each.group, 0) + each.lag
+    if not total:
+        return "–", "no group reads", "plain"
+    worst = max(total, key=lambda group: total[group])
+    level = "warn" if worst in growing_lags(outcome) else "plain" if total[worst] else "good"
+    return (
+        Unit.COUNT.text(sum(total.values())),
+        f"most in {worst}" if total[worst] else "all have caught up",
+        level,
+    )
+
+
+def disk_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
+    """(when the disks are full, how they grow, how bad)"""
+    ahead = outcome.forecast
+    if ahead is None:
+        return "–", "sizes are not told", "plain"
+    growth = f"{Unit.BYTES.text(ahead.bytes_per_day)} a day"
+    if ahead.full_after_ms is None:
+        return "not in sight", growth, "good"
+    level = (
+        "bad" if ahead.full_after_ms <= _URGENT_MS else "warn" if ahead.full_after_ms <= _SOON_MS else "good"
+    )
+    when = moment_text(outcome.began_ms + ahead.full_after_ms)[:10]
+    return f"in {Unit.DURATION_MS.text(ahead.full_after_ms)}", f"{when}; {growth}", level
+
+
+def key_text(key: bytes | None) -> str:
+    """A key as a person can read it."""
+    if key is None:
+        return "none"
+    try:
+        text = key.decode("utf-8")
+    except UnicodeDecodeError:
+        text = key.hex()
+    return text if len(text) <= _KEY_SHOWN else text[:_KEY_SHOWN] + "…"
