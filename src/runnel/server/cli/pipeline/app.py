@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from runnel.server.cli.pipeline import audit, file, init, validate
+from runnel.server.cli.pipeline import audit, dead_letters, file, init, insights, validate
 
 FILE = "file"
 """The command that runs a declared pipeline; `run orders.yaml` means `run file orders.yaml`."""
@@ -55,5 +55,7 @@ def run_pipeline() -> None:
 
 run.command(FILE)(file.file)
 run.command("audit")(audit.audit)
+run.command("insights")(insights.insights)
+run.command("dead-letters")(dead_letters.dead_letters)
 app.command("validate")(validate.validate)
 app.command("init")(init.init)
