@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from runnel.client.admin import BROKER_DEFAULT
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import held_checkpoint
+from runnel.pipelines.declared.beginning import begun
 from runnel.pipelines.declared.declaration import (
     ConsoleTarget,
     Declaration,
@@ -168,7 +169,7 @@ class _Starting:
         declaration = self._declaration
         folder = self._folder(sink.name, sources_of(sink.input.name, declaration), target_text(sink))
         frame = self._frames(sink)[known_names(declaration)[sink.input.name.lower()]]
-        return start_query(declaration, sink, frame, self._trigger, folder)
+        return begun(lambda: start_query(declaration, sink, frame, self._trigger, folder))
 
     def dead_letters(self, source: Source) -> "StreamingQuery":
         """The query that carries the malformed values of a source away."""
@@ -179,7 +180,7 @@ class _Starting:
         options = self._options(source, f"_{name}")
         rows = dead_letter_frame(self._session, source, self._declaration.name, options)
         writer = topic_writer(rows, self._declaration.broker, "exactly-once", "append", None)
-        return started(writer, name, self._trigger, folder)
+        return begun(lambda: started(writer, name, self._trigger, folder))
 
     def _frames(self, sink: Sink) -> Frames:
         def source_frame(source: Source) -> "DataFrame":
