@@ -41,6 +41,24 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """The same of a process and all that it has started, those that have ended included."""
+    stats = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            # It has just ended, and counts with its parent.
+            continue
+        stats[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    family: set[int] = set()
+    found = {pid}
+    while found:
+        family |= found
+        found = {child for child, (parent, _) in stats.items() if parent in family} - family
+    return sum(stats[member][1] for member in family if member in stats) / _TICKS_PER_SECOND
+
+
 def _status_bytes(pid: int, key: str) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(key + ":"):

@@ -1,0 +1,1 @@
+"""Reading and writing topics with Spark: format "runnel" beside the JVM connector."""
