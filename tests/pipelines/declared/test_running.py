@@ -117,5 +117,5 @@ def test_a_pipeline_that_should_fail_says_where(
     with runnel.client() as client:
         client.create_topic("words", partitions=1)
         client.send_all("words", [(None, b'{"n": 1}'), (None, b'{"n": "one"}')])
-    with pytest.raises(PipelineError, match="malformed value in words-0 at offset 1: .*n"):
+    with pytest.raises(PipelineError, match=r"malformed value in words-0 at offset 1: .*n"):
         run(spark, DeclaredOptions(pipeline, once=True), Progress())

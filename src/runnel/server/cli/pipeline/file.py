@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def file(options: JobOptions, file: File) -> None:
     """Run a pipeline that a file declares; see `runnel pipeline init` for one to start from.
 
-    Example: runnel pipeline run orders.yaml --once
+    Example: runnel pipeline run file orders.yaml --once, or shorter: runnel pipeline run orders.yaml --once
     """
     from runnel.pipelines.declared.job import DeclaredOptions, run
     from runnel.server.cli.pipeline.running import run_job

@@ -1,0 +1,76 @@
+"""`runnel pipeline validate`, `init`, and what `run` says of a file with mistakes."""
+
+from pathlib import Path
+
+import pytest
+
+from runnel.pipelines.declared.example import example_text
+from tests.server.cli import CommandLine
+
+BAD = """\
+name: shop
+sources:
+  orders: {topc: orders, format: string}
+sinks:
+  out: {from: order, console: true}
+"""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    monkeypatch.chdir(tmp_path)
+    return CommandLine(None, capsys, tmp_path, monkeypatch)
+
+
+def test_the_example_is_written_and_right(run: CommandLine) -> None:
+    run.ok("pipeline", "init")
+    assert Path("pipeline.yaml").read_text("utf-8") == example_text()
+    assert run.ok("pipeline", "validate", "--no-spark", "pipeline.yaml").out == ""
+
+
+def test_the_example_names_its_own_file(run: CommandLine) -> None:
+    run.ok("pipeline", "init", "shop.yaml")
+    assert "runnel pipeline run shop.yaml" in Path("shop.yaml").read_text("utf-8")
+
+
+def test_a_file_is_never_overwritten_by_accident(run: CommandLine) -> None:
+    Path("shop.yaml").write_text("mine")
+    outcome = run("pipeline", "init", "shop.yaml")
+    assert (outcome.code, outcome.err) == (1, "error: shop.yaml is there already; --force overwrites it\n")
+    assert Path("shop.yaml").read_text() == "mine"
+    run.ok("pipeline", "init", "shop.yaml", "--force")
+    assert Path("shop.yaml").read_text() != "mine"
+    assert run("pipeline", "init", "nowhere/shop.yaml").code == 1
+
+
+def test_mistakes_are_told_to_people_and_to_scripts(run: CommandLine) -> None:
+    Path("shop.yaml").write_text(BAD)
+    outcome = run("pipeline", "validate", "--no-spark", "shop.yaml")
+    assert outcome.code == 1
+    assert outcome.lines == [
+        "shop.yaml:3:12: source 'orders' has no key 'topc': did you mean 'topic'?",
+        "shop.yaml:5:15: sink 'out' reads 'order', which is no source or step: did you mean 'orders'?",
+    ]
+    outcome = run("pipeline", "validate", "--no-spark", "--json", "shop.yaml")
+    assert outcome.code == 1
+    assert outcome.json["ok"] is False
+    assert outcome.json["findings"][0] == {
+        "line": 3,
+        "column": 12,
+        "severity": "error",
+        "message": "source 'orders' has no key 'topc': did you mean 'topic'?",
+    }
+
+
+def test_a_file_with_mistakes_is_not_run(run: CommandLine) -> None:
+    Path("shop.yaml").write_text(BAD)
+    outcome = run("pipeline", "run", "shop.yaml", "--once")
+    assert outcome.code == 1
+    assert "shop.yaml:3:12: source 'orders' has no key 'topc'" in outcome.err
+
+
+def test_a_file_that_is_not_there(run: CommandLine) -> None:
+    for arguments in (("validate", "--no-spark"), ("run",)):
+        outcome = run("pipeline", *arguments, "nothing.yaml")
+        assert outcome.code == 1
+        assert outcome.err == "error: nothing.yaml cannot be read: No such file or directory\n"
