@@ -39,11 +39,13 @@ class Compacted:
     rows: int = 0
 
 
-def compact(session: SparkSession, table: SparkTable, *, target_bytes: int = TARGET_BYTES) -> Compacted:
-    """Merge the small files of each partition of the table, one snapshot per partition."""
+def compact(
+    session: SparkSession, table: SparkTable, *, target_bytes: int = TARGET_BYTES, files_min: int = 2
+) -> Compacted:
+    """Merge the small files of each partition that has as many of them, one snapshot per partition."""
     result = Compacted()
     metadata = table.latest()
-    for bins in plan(table.files(), metadata.schema(), sort_columns(metadata), target_bytes):
+    for bins in plan(table.files(), metadata.schema(), sort_columns(metadata), target_bytes, files_min):
         done = _compact_partition(session, table, bins)
         result.files_before += done.files_before
         result.files_after += done.files_after
@@ -52,7 +54,11 @@ def compact(session: SparkSession, table: SparkTable, *, target_bytes: int = TAR
 
 
 def plan(
-    files: Iterable[DataFile], schema: Schema, sort_by: Sequence[str], target_bytes: int
+    files: Iterable[DataFile],
+    schema: Schema,
+    sort_by: Sequence[str],
+    target_bytes: int,
+    files_min: int = 2,
 ) -> Iterator[list[list[DataFile]]]:
     """Per partition that has something to gain: the groups of files that become one file each."""
 
@@ -64,7 +70,7 @@ def plan(
         # Neighbours by what rows are sorted by last, which for an archive is the offset, come together.
         in_order = sorted(same, key=lambda file: _first_value(file, schema, sort_by))
         bins = [group for group in _packed(in_order, target_bytes) if len(group) > 1]
-        if bins:
+        if bins and len(in_order) >= files_min:
             yield bins
 
 

@@ -1,0 +1,1 @@
+"""Topics into Iceberg tables, one per topic, every committed record once."""

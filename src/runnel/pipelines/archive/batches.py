@@ -1,0 +1,128 @@
+"""What an archive does with one micro-batch: to each topic's table what is new to it, in one snapshot."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow.parquet as parquet
+from pyiceberg.catalog import Catalog
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from runnel.pipelines.archive.decoding import with_decoded
+from runnel.pipelines.archive.layout import ARCHIVED, archive_rows, archived_offsets, ensure_archive
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.source.options import SourceOptions
+from runnel.pipelines.tables import Marker, SparkTable, marker_of
+from runnel.pipelines.tables.staging import Staged
+
+
+@dataclass(slots=True)
+class TopicArchived:
+    """What came into the archive of one topic."""
+
+    topic: str
+    table: str
+    rows: int = 0
+    files: int = 0
+    size_bytes: int = 0
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    """Per partition, the first offset that is not archived."""
+    rows_removed: int = 0
+    """By the archive's own retention."""
+    files_merged: int = 0
+    files_removed: int = 0
+
+
+class BatchArchiver:
+    """Called by Spark, in the driver, once per micro-batch; again after a crash."""
+
+    def __init__(
+        self, catalog: Catalog, namespace: str, source: SourceOptions, topic_ids: Mapping[str, bytes]
+    ) -> None:
+        self._catalog = catalog
+        self._namespace = namespace
+        self._source = source
+        self._topic_ids = dict(topic_ids)
+        self.topics: dict[str, TopicArchived] = {}
+        self.tables: dict[str, SparkTable] = {}
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        marker = marker_of(frame, batch_id)
+        subscription = self._source.subscription
+        if len(subscription.topics) == 1:
+            self._archive(frame, subscription.topics[0], marker)
+            return
+        # Every topic is a pass of its own over the batch: fetch it once only.
+        frame.persist(StorageLevel.MEMORY_AND_DISK)
+        try:
+            for row in sorted(frame.select("topic").distinct().collect()):
+                self._archive(frame.where(F.col("topic") == row["topic"]), row["topic"], marker)
+        finally:
+            frame.unpersist()
+
+    def adopt(self, topic: str, table: SparkTable) -> None:
+        """A table that is there already."""
+        self.tables[topic] = table
+        offsets = archived_offsets(table.properties())
+        self.topics[topic] = TopicArchived(topic, table.name, next_offsets=offsets)
+
+    def _open(self, topic: str, rows: DataFrame) -> SparkTable:
+        if topic not in self.tables:
+            if topic not in self._topic_ids:
+                with BrokerView(self._source.bootstrap_servers) as broker:
+                    self._topic_ids[topic] = broker.topic(topic).topic_id
+            topic_id = self._topic_ids[topic]
+            self.adopt(topic, ensure_archive(self._catalog, self._namespace, topic, topic_id, rows))
+        return self.tables[topic]
+
+    def _archive(self, frame: DataFrame, topic: str, marker: Marker) -> None:
+        rows = archive_rows(with_decoded(frame, self._source))
+        table = self._open(topic, rows)
+        latest = table.latest()
+        outcome = self.topics[topic]
+        before = archived_offsets(latest.properties)
+        outcome.next_offsets = before
+        if marker.is_in(latest):
+            return
+        staged = table.stage(_new_rows(rows, before))
+        after = _ends(table, staged)
+        if not after:
+            # Nothing new: a marker would only cost a snapshot, and a replay finds nothing new again.
+            table.discard(staged)
+            return
+        # If another run archives the same topic, one of the two gives up here, and nothing is there twice.
+        expected = {name: latest.properties.get(name) for name in map(_property, after)}
+        properties = {_property(partition): str(offset) for partition, offset in after.items()}
+        written = table.commit(staged, marker, properties=properties, expected=expected)
+        outcome.next_offsets = {**before, **after} if written.is_new else before
+        outcome.rows += written.rows
+        outcome.files += written.files
+        outcome.size_bytes += written.size_bytes
+
+
+def _property(partition: int) -> str:
+    return f"{ARCHIVED}{partition}"
+
+
+def _new_rows(rows: DataFrame, archived: Mapping[int, int]) -> DataFrame:
+    """What the table does not have yet: after the loss of a checkpoint, a batch may begin before its end."""
+    if not archived:
+        return rows
+    places = F.create_map(*(F.lit(number) for pair in sorted(archived.items()) for number in pair))
+    return rows.where(F.col("offset") >= F.coalesce(places[F.col("partition")], F.lit(0)))
+
+
+def _ends(table: SparkTable, staged: Staged) -> dict[int, int]:
+    """Per partition, one past the last offset in the staged files."""
+    ends: dict[int, int] = {}
+    files = table.latest().io
+    for path in staged.paths:
+        with files.new_input(path).open() as stream:
+            columns = parquet.read_table(stream, columns=["partition", "offset"])
+        last = columns.group_by("partition").aggregate([("offset", "max")])
+        for partition, offset in zip(
+            *(last[name].to_pylist() for name in ("partition", "offset_max")), strict=True
+        ):
+            ends[partition] = max(ends.get(partition, 0), offset + 1)
+    return ends

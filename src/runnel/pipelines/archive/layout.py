@@ -1,0 +1,102 @@
+"""What an archive looks like: one table per topic, by name and by its columns."""
+
+from collections.abc import Mapping
+
+from pyiceberg.catalog import Catalog
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from runnel.model.ids import NO_ID, id_text
+from runnel.pipelines.errors import TableError
+from runnel.pipelines.tables import SparkTable, ensure_table, table_name_of
+
+NAMESPACE = "archive"
+TOPIC = "runnel.topic"
+"""The table property that says whose archive it is: several names of topics give one name of a table."""
+TOPIC_ID = "runnel.topic-id"
+"""The table property that tells a topic from another of the same name, made after the first was deleted."""
+ARCHIVED = "runnel.archived."
+"""Followed by a partition's number: the table property that holds the first offset not archived."""
+DECODED = "decoded"
+DECODE_ERROR = "decode_error"
+
+_DAY = "date_add(DATE'1970-01-01', CAST(floor(unix_millis(timestamp) / 86400000) AS INT))"
+"""The day in UTC, whatever time zone Spark's session has."""
+
+
+def archive_rows(frame: DataFrame) -> DataFrame:
+    """Records as the source gives them, in the columns of an archive."""
+    decoded = [name for name in (DECODED, DECODE_ERROR) if name in frame.columns]
+    return frame.select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        F.col("timestampType").alias("timestamp_type"),
+        "key",
+        "value",
+        "headers",
+        F.expr(_DAY).alias("day"),
+        *decoded,
+    )
+
+
+def table_of(namespace: str, topic: str) -> str:
+    """The name of the table that a topic is archived in."""
+    return f"{namespace}.{table_name_of(topic)}"
+
+
+def ensure_archive(
+    catalog: Catalog, namespace: str, topic: str, topic_id: bytes, rows: DataFrame
+) -> SparkTable:
+    """The table of a topic, made if it is not there."""
+    properties = {TOPIC: topic}
+    if topic_id != NO_ID:
+        properties[TOPIC_ID] = id_text(topic_id)
+    table = ensure_table(
+        catalog,
+        table_of(namespace, topic),
+        rows.schema,
+        partition_by=["day"],
+        sort_by=["partition", "offset"],
+        properties=properties,
+    )
+    return _checked(table, topic, topic_id)
+
+
+def open_archive(catalog: Catalog, namespace: str, topic: str, topic_id: bytes = NO_ID) -> SparkTable:
+    """The table of a topic; NoSuchTable if it was never archived."""
+    return _checked(SparkTable(catalog, table_of(namespace, topic)), topic, topic_id)
+
+
+def archived_topics(catalog: Catalog, namespace: str) -> list[str]:
+    """All topics that have a table in this namespace."""
+    if not catalog.namespace_exists(namespace):
+        return []
+    tables = [catalog.load_table(name) for name in catalog.list_tables(namespace)]
+    return sorted(table.properties[TOPIC] for table in tables if TOPIC in table.properties)
+
+
+def archived_offsets(properties: Mapping[str, str]) -> dict[int, int]:
+    """Per partition, the first offset that is not archived."""
+    return {
+        int(name.removeprefix(ARCHIVED)): int(value)
+        for name, value in properties.items()
+        if name.startswith(ARCHIVED)
+    }
+
+
+def _checked(table: SparkTable, topic: str, topic_id: bytes) -> SparkTable:
+    properties = table.properties()
+    owner = properties.get(TOPIC)
+    if owner != topic:
+        raise TableError(
+            f"table {table.name} is the archive of {'nobody' if owner is None else f'topic {owner}'}, not of "
+            f"topic {topic}: archive {topic} in a namespace of its own"
+        )
+    if topic_id != NO_ID and properties.get(TOPIC_ID, id_text(topic_id)) != id_text(topic_id):
+        raise TableError(
+            f"topic {topic} was deleted and made anew since table {table.name} began, so that its offsets "
+            "mean other records now: archive it in another namespace"
+        )
+    return table
