@@ -17,6 +17,7 @@ from runnel.testing import Broker
 from tests.pipelines.audit.logs import flip_byte, segment_of
 
 RECORDS = 90
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from runnel.pipelines.report.units import Unit
+
 BYTES_PER_S_TARGET = 5 * 1024 * 1024
 """What one partition should carry in its busiest minute, so that one consumer keeps up and can catch up."""
 HEADROOM = 2.0
@@ -43,16 +45,16 @@ def propose(load: Load) -> Proposal:
     """The number of partitions that suits a load; never fewer than there are, as none can be taken away."""
     by_traffic = math.ceil(load.peak_bytes_per_s * HEADROOM / BYTES_PER_S_TARGET)
     needed = max(1, by_traffic, load.readers)
-    mib_per_s = load.peak_bytes_per_s / 1024 / 1024
+    peak = f"{Unit.BYTES_PER_S.text(load.peak_bytes_per_s)} at the peak"
     if needed <= load.partitions:
         verb = "is" if load.partitions == 1 else "are"
-        kept = f"{load.partitions} {verb} enough for {mib_per_s:.2g} MiB/s at the peak"
+        kept = f"{load.partitions} {verb} enough for {peak}"
         advice = _about_skew(load)
         return Proposal(load.topic, load.partitions, "warn" if advice else "good", kept + advice)
     proposed = next((number for number in NICE if number >= needed), needed)
     if by_traffic >= load.readers:
         each = f"{BYTES_PER_S_TARGET >> 20} MiB/s for each partition"
-        why = f"{mib_per_s:.1f} MiB/s at the peak, twice that for headroom, at {each}"
+        why = f"{peak}, twice that for headroom, at {each}"
     else:
         idle = load.readers - load.partitions
         why = f"{load.readers} members read it, {idle} of them {'has' if idle == 1 else 'have'} nothing to do"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BUCKETS_PER_OCTAVE = 4
 """Sizes are told to a fifth of themselves."""
 KEYS_TOLD = 10
-ROWS_MAX = 200_000
+ROWS_MAX = 1_000_000
 STEPS_MS = tuple(1000 * seconds for seconds in (60, 300, 900, 3600, 6 * 3600, 86_400))
 
 
@@ -71,7 +71,7 @@ class Stretch:
 
 def step_for(span_ms: int, partitions: int) -> int:
     """A minute, or longer where so many minutes of so many partitions would be too much to collect."""
-    return next((step for step in STEPS_MS if span_ms // step * partitions * 8 <= ROWS_MAX), STEPS_MS[-1])
+    return next((step for step in STEPS_MS if span_ms // step * partitions * 4 <= ROWS_MAX), STEPS_MS[-1])
 
 
 def bucket_low(bucket: int) -> float:

@@ -9,6 +9,7 @@ Ribbons       one row per name over a stretch of numbers: what is sound there an
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from runnel.pipelines.report.frame import CHARACTER_WIDTH, RIGHT, Frame, axes, frame_for
@@ -115,12 +116,13 @@ class LineChart:
                 by_time.setdefault(x, []).append(f"{prefix}{self.unit.text(y)}")
         times = sorted(by_time)
         chosen = times[:: max(1, -(-len(times) // _HINTS_MAX))]
-        half = (frame.right - frame.left) / max(1, len(chosen)) / 2
+        places = [frame.x(x) for x in chosen]
+        # Each column reaches half the way to its neighbours.
+        edges = [(before + after) / 2 for before, after in pairwise(places)]
         parts = []
-        for x in chosen:
+        for x, left, right in zip(chosen, [frame.left, *edges], [*edges, frame.right], strict=False):
             words = "\n".join([moment_text(x) + " UTC", *by_time[x]])
-            left = max(frame.left, frame.x(x) - half)
-            column = {"x": left, "y": frame.top, "width": 2 * half, "height": frame.bottom - frame.top}
+            column = {"x": left, "y": frame.top, "width": right - left, "height": frame.bottom - frame.top}
             parts.append(element("rect", hint(words), class_="hover", **column))
         return "".join(parts)
 

@@ -77,6 +77,7 @@ def ticks(low: float, high: float, unit: Unit, count: int = 5) -> list[Tick]:
     if unit is Unit.COUNT and size == 1:
         step = max(1.0, step)
     first, last = math.floor(low / size / step + 1e-9), math.ceil(high / size / step - 1e-9)
+    last = max(last, first + 1)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     places = [index * step for index in range(first, last + 1)]
     return [Tick(place * size, "0" if place == 0 else f"{place:,.{decimals}f}{name}") for place in places]
