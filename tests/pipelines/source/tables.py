@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from runnel.client.cluster import Cluster
 from runnel.client.transactional import TransactionalProducer
 from runnel.pipelines.data_source import RunnelDataSource
+from runnel.pipelines.source.stream_reader import StreamReader
 from runnel.testing import Broker
 
 
@@ -24,9 +26,11 @@ def columns(table: RunnelDataSource) -> StructType:
     return schema
 
 
-def stream(broker: Broker, **options: object) -> DataSourceStreamReader:
+def stream(broker: Broker, **options: object) -> StreamReader:
     table = source(broker, **options)
-    return table.streamReader(columns(table))
+    reader = table.streamReader(columns(table))
+    assert isinstance(reader, StreamReader)
+    return reader
 
 
 def rows(broker: Broker, **options: object) -> list[dict[str, Any]]:
@@ -44,6 +48,7 @@ def read_all(reader: DataSourceReader | DataSourceStreamReader, partitions: Iter
     found: list[dict] = []
     for partition in partitions:
         for batch in reader.read(partition):
+            assert isinstance(batch, pa.RecordBatch)
             batch.validate(full=True)
             found += batch.to_pylist()
     return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))

@@ -33,7 +33,9 @@ def marker(offset: int, producer: int, *, committed: bool) -> bytearray:
     return made
 
 
-def answer(*batches: bytes, end: int = 100, stable: int | None = None, aborted=()) -> PartitionData:
+def answer(
+    *batches: bytes | bytearray, end: int = 100, stable: int | None = None, aborted=()
+) -> PartitionData:
     return PartitionData(
         high_watermark=end,
         last_stable_offset=end if stable is None else stable,

@@ -1,8 +1,7 @@
 """Fetched batches as Arrow columns, a whole fetch at a time.
 
-Only the lengths of records are walked one by one. All else is done for all records of the fetch at once:
-numpy reads the numbers, and Arrow gathers keys, values and headers out of the one run of bytes in which they
-stand.
+All is done for all records of a fetch at once: numpy finds where they begin and reads their numbers, and
+Arrow gathers keys, values and headers out of the one run of bytes in which they stand.
 """
 
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import HEADER_BYTES, BatchHeader
 from runnel.batch.records import RECORD_BYTES_MIN
 from runnel.pipelines.source.varints import Bytes, Positions, read_varints
+from runnel.pipelines.source.walking import record_starts
 
 MICROSECONDS_MAX = (2**63 - 1) // 1000
 """Timestamps are milliseconds on the wire; beyond this one, they cannot be told in microseconds."""
@@ -75,53 +75,10 @@ def read_spans(batches: Sequence[Packed], from_offset: int, to_offset: int) -> S
     """The records of these batches with offsets in [from, to); CorruptBatch if they are malformed."""
     payloads = [decompress(batch.payload, batch.header.compression) for batch in batches]
     data = b"".join(payloads)
-    starts = _walk(data, [len(payload) for payload in payloads], [batch.header for batch in batches])
-    spans = _spans(data, starts, [batch.header for batch in batches])
+    headers = [batch.header for batch in batches]
+    spans = _spans(data, record_starts(data, [len(payload) for payload in payloads], headers), headers)
     wanted = (spans.offsets >= from_offset) & (spans.offsets < to_offset)
     return spans if wanted.all() else spans.select(wanted)
-
-
-def _walk(data: bytes, sizes: Sequence[int], headers: Sequence[BatchHeader]) -> Positions:
-    """Where each record begins, its length first."""
-    starts: list[int] = []
-    append = starts.append
-    position = 0
-    for size, header in zip(sizes, headers, strict=True):
-        end = position + size
-        known = len(starts)
-        try:
-            while position < end:
-                append(position)
-                low = data[position]
-                if low < 0x80:
-                    position += 1 + (low >> 1)
-                else:
-                    high = data[position + 1]
-                    if high < 0x80:
-                        # Zigzag halves the number, and lengths are never negative.
-                        position += 2 + ((low & 0x7F | high << 7) >> 1)
-                    else:
-                        position = _skip_long(data, position)
-        except IndexError:
-            raise CorruptBatch(f"a record of the batch at {header.base_offset} has no end") from None
-        if position != end or len(starts) - known != header.record_count:
-            raise CorruptBatch(
-                f"the batch at {header.base_offset} does not hold {header.record_count} whole records"
-            )
-    return np.array(starts, dtype=np.int64)
-
-
-def _skip_long(data: bytes, position: int) -> int:
-    zigzag = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        zigzag |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return position + (zigzag >> 1)
-        shift += 7
-        if shift > 35:
-            raise CorruptBatch("the length of a record is longer than five bytes")
 
 
 def _spans(data: bytes, starts: Positions, headers: Sequence[BatchHeader]) -> Spans:

@@ -66,7 +66,7 @@ STRANGERS_OPTIONS = frozenset(
 CLOSE = 0.84
 """How much alike two names must be for one to be a misspelling of the other."""
 VALUE_FORMATS = ("bytes", "string", "json", "avro")
-FETCH_BYTES = 4 * 1024 * 1024
+FETCH_BYTES = 8 * 1024 * 1024
 FETCH_TIMEOUT_MS = 120_000
 
 
