@@ -91,9 +91,10 @@ def test_a_duplicate(broker):
     assert f"at offset {source} already" in verdict.findings[0].text
 
 
-def test_a_flipped_byte(broker):
+@pytest.mark.parametrize("offset", [0, 150, RECORDS - 1])
+def test_a_flipped_byte(broker, offset):
     broker.stop()
-    first, last = flip_byte(segment_of(broker.data_dir, "orders"), 150)
+    first, last = flip_byte(segment_of(broker.data_dir, "orders"), offset)
     assert told(audit_folder(broker.data_dir, "orders")) == [("damaged batch", first, last)]
     broker.start()
     for offsets_max in (10**9, 33):

@@ -39,7 +39,7 @@ def test_idle_readers_need_more_partitions():
 
 def test_one_hot_key_is_not_mended_by_partitions():
     proposal = propose(load(skew=4.0, top_key_share=0.6))
-    assert (proposal.partitions, proposal.level) == (6, "warn")
+    assert (proposal.partitions, proposal.issue) == (6, "uneven")
     assert "one key has 60% of the records" in proposal.reason
 
 

@@ -74,10 +74,20 @@ class _PieceReader:
             self._pass(fact)
         if fresh:
             self._max_bytes = FETCH_BYTES
+        elif (
+            facts
+            and facts[-1].problem == CHECKSUM
+            and self._offset <= facts[-1].last_offset < self._piece.end
+        ):
+            # Nothing is behind the damaged batch: it is believed that it reaches as far as it says.
+            self._offset = facts[-1].last_offset + 1
         elif self._max_bytes < FETCH_BYTES_MAX:
             self._max_bytes *= 4
         else:
             yield self._search()
+
+    def _is_damaged_last(self, fact: BatchFact) -> bool:
+        return fact.problem == CHECKSUM and self._offset <= fact.last_offset < self._piece.end
 
     def _fresh(self, facts: list[BatchFact]) -> list[BatchFact]:
         """Without those at the head that came with the answer before, or stand before what was asked for."""

@@ -148,8 +148,11 @@ class PartitionJudge:
 
     def _spoilt(self, fact: BatchFact) -> None:
         """Of the header of a damaged batch only base offset and length are believed."""
-        self._placed(self._placement.spoilt(fact.base_offset))
         is_unreadable = fact.problem == UNREADABLE
+        if is_unreadable and self._placement.is_spoilt:
+            # Garbage behind a damaged batch is more of the same damage.
+            return
+        self._placed(self._placement.spoilt(fact.base_offset))
         self._damage = "no batch can be read there" if is_unreadable else "the checksum does not hold"
         self._verdict.counts.damaged += 1
 

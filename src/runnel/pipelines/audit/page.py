@@ -176,11 +176,13 @@ def _spark(over_time: OverTime) -> str:
     if not over_time.buckets:
         return ""
     first, last = min(over_time.buckets), max(over_time.buckets)
-    width = max(1, -(-(last - first + 1) // _SPARKS))
-    values = [0.0] * _SPARKS
+    # Whole steps, or some points would count one more than their neighbours.
+    steps = (last - first) // over_time.step_ms + 1
+    width = over_time.step_ms * max(1, -(-steps // _SPARKS))
+    values = [0.0] * ((last - first) // width + 1)
     for start, (records, _) in over_time.buckets.items():
-        values[min(_SPARKS - 1, (start - first) // width)] += records
-    return sparkline(values if last > first else [values[0]], "records over time")
+        values[(start - first) // width] += records
+    return sparkline(values, "records over time")
 
 
 def _archive(outcome: "AuditOutcome") -> Iterable[Section]:

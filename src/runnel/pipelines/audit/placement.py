@@ -54,6 +54,11 @@ class Placement:
         self._spoilt_from: int | None = None
         """Where a damaged batch began; its end is where the next one begins."""
 
+    @property
+    def is_spoilt(self) -> bool:
+        """Is the end of a damaged batch not known yet?"""
+        return self._spoilt_from is not None
+
     def saw(self, first: int, end: int) -> list[Event]:
         """A sound stretch of offsets."""
         events = self._settle(first)
@@ -71,8 +76,6 @@ class Placement:
 
     def spoilt(self, first: int) -> list[Event]:
         """A damaged batch that says that it begins here."""
-        if self._spoilt_from is not None and first <= self._expected:
-            return []
         events = self._settle(first)
         if first > self._expected:
             events.append(Hole(self._expected, first))

@@ -63,7 +63,12 @@ def _figures(outcome: "InsightsOutcome") -> list[Figure]:
     disk, disk_note, disk_level = disk_words(outcome)
     delays = [delay.delay_ms for delay in outcome.delays]
     figures = [
-        Figure("Records", Unit.COUNT.text(records), Unit.BYTES.text(size_bytes), spark=_spark(totals)),
+        Figure(
+            "Records",
+            Unit.COUNT.text(records),
+            Unit.BYTES.text(size_bytes),
+            spark=_spark(totals, outcome.step_ms),
+        ),
         Figure("Busiest minute" if outcome.step_ms == 60_000 else "Peak", Unit.RECORDS_PER_S.text(peak)),
         Figure("Lag", lag, lag_note, lag_level),
         Figure("Disk full", disk, disk_note, disk_level),
@@ -75,11 +80,12 @@ def _figures(outcome: "InsightsOutcome") -> list[Figure]:
     return figures
 
 
-def _spark(totals: dict[int, tuple[int, int]]) -> str:
+def _spark(totals: dict[int, tuple[int, int]], step_ms: int) -> str:
     if len(totals) < 2:
         return ""
     first, last = min(totals), max(totals)
-    width = max(1, -(-(last - first + 1) // _SPARKS))
+    # Whole steps, or some points would count one more than their neighbours.
+    width = step_ms * max(1, -(-((last - first) // step_ms + 1) // _SPARKS))
     values = [0.0] * ((last - first) // width + 1)
     for step, (count, _) in totals.items():
         values[(step - first) // width] += count
@@ -139,7 +145,7 @@ def _topics(outcome: "InsightsOutcome", largest: Sequence[TopicTraffic]) -> Tabl
                 Unit.BYTES.text(known.size_bytes),
                 Unit.BYTES.text(bucket_percentile(each.sizes, 0.5, bucket_low)),
                 Unit.BYTES.text(each.largest_bytes),
-                Cell(markup=_spark(each.steps)),
+                Cell(markup=_spark(each.steps, outcome.step_ms)),
             ]
         )
     columns = ["topic", "#partitions", "#records", "#bytes", "#on disk", "#median", "#largest", "over time"]
@@ -202,11 +208,7 @@ def _spread(outcome: "InsightsOutcome") -> Section:
     strips.sort(key=lambda strip: -skew_of(list(strip.values)))
     rows = []
     for proposal, facts in zip(outcome.proposals, outcome.topics, strict=True):
-        change = (
-            "keep"
-            if proposal.partitions == facts.partitions
-            else f"{facts.partitions} → {proposal.partitions}"
-        )
+        change = proposal.issue or "keep"
         rows.append(
             [
                 facts.topic,
@@ -275,15 +277,25 @@ def _sampled(outcome: "InsightsOutcome") -> list[Series]:
 def _delays(outcome: "InsightsOutcome") -> Iterable[Block]:
     if not outcome.delays:
         return
-    by_group: dict[str, list[tuple[int, int]]] = {}
+    by_group: dict[str, dict[int, list[int]]] = {}
     for delay in outcome.delays:
-        by_group.setdefault(delay.group, []).append((delay.at_ms, delay.delay_ms))
-    series = [Series(group, sorted(points)) for group, points in sorted(by_group.items())[:SERIES_MAX]]
+        steps = by_group.setdefault(delay.group, {})
+        steps.setdefault(delay.at_ms - delay.at_ms % outcome.step_ms, []).append(delay.delay_ms)
+    series = [
+        Series(group, [(step, percentile(steps[step], 0.5)) for step in sorted(steps)])
+        for group, steps in sorted(by_group.items())[:SERIES_MAX]
+    ]
     caption = (
         "From a record's timestamp (the producer's clock, or the broker's where the topic stamps on append) "
         "to the commit that covers it. Groups commit at intervals: what a record really waited is less."
     )
-    yield Wide(LineChart("End-to-end delay", series, Unit.DURATION_MS), caption)
+    yield Wide(LineChart("End-to-end delay, median", series, Unit.DURATION_MS), caption)
+    rows = []
+    for group, steps in sorted(by_group.items()):
+        every = [delay_ms for delays in steps.values() for delay_ms in delays]
+        shares = [Unit.DURATION_MS.text(percentile(every, share)) for share in (0.5, 0.95, 1.0)]
+        rows.append([group, f"{len(every):,}", *shares])
+    yield Table(["group", "#commits", "#median", "#95 % within", "#longest"], rows, "Delay by group")
 
 
 def _disk(outcome: "InsightsOutcome") -> Section:

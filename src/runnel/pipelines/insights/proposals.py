@@ -36,9 +36,13 @@ class Proposal:
 
     topic: str
     partitions: int
-    level: str
-    """good: keep it; warn: something should change"""
+    issue: str
+    """What should change, in a few words; empty if nothing."""
     reason: str
+
+    @property
+    def level(self) -> str:
+        return "warn" if self.issue else "good"
 
 
 def propose(load: Load) -> Proposal:
@@ -50,7 +54,7 @@ def propose(load: Load) -> Proposal:
         verb = "is" if load.partitions == 1 else "are"
         kept = f"{load.partitions} {verb} enough for {peak}"
         advice = _about_skew(load)
-        return Proposal(load.topic, load.partitions, "warn" if advice else "good", kept + advice)
+        return Proposal(load.topic, load.partitions, "uneven" if advice else "", kept + advice)
     proposed = next((number for number in NICE if number >= needed), needed)
     if by_traffic >= load.readers:
         each = f"{BYTES_PER_S_TARGET >> 20} MiB/s for each partition"
@@ -61,14 +65,15 @@ def propose(load: Load) -> Proposal:
     moved = (
         "; keys will move to other partitions, so let readers finish first" if load.keyed_share > 0.5 else ""
     )
-    return Proposal(load.topic, proposed, "warn", why + moved + _about_skew(load))
+    return Proposal(load.topic, proposed, "too few partitions", why + moved + _about_skew(load))
 
 
 def _about_skew(load: Load) -> str:
     if load.partitions < 2 or load.skew < SKEW_NOTABLE:
         return ""
     fullest = f"; the fullest partition has {load.skew:.1f} times the average"
-    if load.top_key_share * load.partitions >= SKEW_NOTABLE:
+    # A key that alone has more than an average partition holds is what makes it uneven.
+    if load.top_key_share * load.partitions >= 1:
         share = f"{load.top_key_share:.0%} of the records"
         return f"{fullest}: one key has {share}, and no number of partitions spreads a key"
     return f"{fullest}: look at how keys are chosen"

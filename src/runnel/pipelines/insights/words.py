@@ -21,12 +21,13 @@ def verdict_of(outcome: "InsightsOutcome") -> Verdict:
     if ahead is not None and ahead.full_after_ms is not None and ahead.full_after_ms <= _SOON_MS:
         warnings.append(f"the disks are full in {Unit.DURATION_MS.text(ahead.full_after_ms)}")
         level = "bad" if ahead.full_after_ms <= _URGENT_MS else "warn"
-    behind = [group for group in growing_lags(outcome)]
+    behind = growing_lags(outcome)
     if behind:
         warnings.append(f"{_named(behind, 'group')} {'falls' if len(behind) == 1 else 'fall'} behind")
-    uneven = [proposal.topic for proposal in outcome.proposals if proposal.level == "warn"]
-    if uneven:
-        warnings.append(f"{_named(uneven, 'topic')} should be laid out otherwise")
+    for issue, words in (("too few partitions", "too few partitions"), ("uneven", "uneven partitions")):
+        topics = [proposal.topic for proposal in outcome.proposals if proposal.issue == issue]
+        if topics:
+            warnings.append(f"{_named(topics, 'topic')} {'has' if len(topics) == 1 else 'have'} {words}")
     records = sum(each.records for each in outcome.traffic.values())
     size_bytes = sum(each.size_bytes for each in outcome.traffic.values())
     flow = f"{records:,} records, {Unit.BYTES.text(size_bytes)}, in {len(outcome.topics)} topics"

@@ -85,7 +85,7 @@ def ticks(low: float, high: float, unit: Unit, count: int = 5) -> list[Tick]:
 
 def _round_step(rough: float) -> float:
     power: float = 10.0 ** math.floor(math.log10(rough)) if rough > 0 else 1.0
-    return next((factor * power for factor in _DECIMAL if factor * power >= rough - 1e-12), 10 * power)
+    return next((factor * power for factor in _DECIMAL if factor * power >= rough * (1 - 1e-9)), 10 * power)
 
 
 def time_ticks(low_ms: float, high_ms: float, count: int = 6) -> list[Tick]:

@@ -1,0 +1,113 @@
+"""Dead letters on Spark: grouped, sampled, and sent back exactly once, whoever dies in between."""
+
+import pytest
+
+from runnel.client.errors import ClientError
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.dead_letters.choice import Choice
+from runnel.pipelines.dead_letters.job import DeadLetterOptions, run
+from runnel.pipelines.dead_letters.letter import read_letter
+from runnel.pipelines.dead_letters.redrive import Redriver, ensure_marks
+from runnel.pipelines.errors import PipelineError
+from runnel.pipelines.progress import Progress
+from runnel.testing import Broker
+
+pytestmark = pytest.mark.timeout(600)
+DEAD = "orders.dead-letters"
+
+
+def headers(number, reason, topic="orders"):
+    told = {"reason": reason, "topic": topic, "partition": "1", "offset": str(number), "timestamp": "1000"}
+    ours = [(f"runnel.dead-letter.{name}", text.encode()) for name, text in told.items()]
+    return [("trace", b"%d" % number), *ours]
+
+
+@pytest.fixture
+def broker():
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("orders", partitions=2)
+            client.create_topic(DEAD, partitions=2)
+            for number in range(6):
+                reason = f"not JSON at position {number}" if number % 3 else "no such column"
+                client.send(
+                    DEAD, b"v%d" % number, key=b"k", headers=headers(number, reason), partition=number % 2
+                )
+            client.send(DEAD, b"lost", headers=headers(9, "not JSON at position 9", "gone"), partition=0)
+            client.send(DEAD, b"bare", partition=0)
+        yield broker
+
+
+def sent_back(broker):
+    with broker.client() as client:
+        return client.read("orders", committed_only=True)
+
+
+def letters(broker):
+    with broker.client() as client:
+        return [
+            read_letter(
+                DEAD, each.partition, each.offset, each.timestamp_ms, each.key, each.value, each.headers
+            )
+            for each in client.read(DEAD)
+        ]
+
+
+def test_letters_are_grouped_chosen_and_sent_back_once(spark, broker):
+    options = DeadLetterOptions(bootstrap=broker.bootstrap_servers)
+    shown = run(spark, options, Progress())
+    assert [(group.source, group.kind, group.letters) for group in shown.groups] == [
+        ("orders", "not JSON at position #", 4),
+        ("orders", "no such column", 2),
+        (None, "no reason given", 1),
+        ("gone", "not JSON at position #", 1),
+    ]
+    assert len(shown.groups[0].samples) == 3
+
+    choice = Choice(reason="not json")
+    asked = DeadLetterOptions(bootstrap=broker.bootstrap_servers, choice=choice, redrive=True, dry_run=True)
+    assert run(spark, asked, Progress()).redriven[0].by_target == {"orders": 4, "gone": 1}
+    assert sent_back(broker) == []
+
+    asked = DeadLetterOptions(bootstrap=broker.bootstrap_servers, choice=choice, redrive=True, limit=3)
+    for expected in (3, 1, 0):
+        outcome = run(spark, asked, Progress())
+        assert outcome.redriven[0].by_target.get("orders", 0) == expected
+    assert outcome.groups[0].redriven == 4
+    back = sent_back(broker)
+    assert sorted(message.value for message in back) == [b"v1", b"v2", b"v4", b"v5"]
+    assert {(message.partition, message.timestamp_ms) for message in back} == {(1, 1000)}
+    (first,) = [message for message in back if message.value == b"v1"]
+    assert list(first.headers) == [("trace", b"1"), ("runnel.redrive.attempt", b"1")]
+
+
+def test_a_run_that_died_in_the_middle_leaves_nothing_half_done(broker):
+    """Its transaction is open: the records went, the marks went, and nobody committed."""
+    mine = [letter for letter in letters(broker) if letter.source_topic == "orders"]
+    with BrokerView(broker.bootstrap_servers) as view:
+        ensure_marks(view, DEAD)
+        dying = Redriver(view, DEAD)
+
+        async def half(_):
+            await dying._producer.begin()
+            for letter in mine:
+                await dying._producer.send_and_wait("orders", letter.value, key=letter.key)
+
+        view.run(half)
+        with BrokerView(broker.bootstrap_servers) as other, Redriver(other, DEAD) as redriver:
+            assert redriver.redrive(mine).letters == 6
+        with pytest.raises((ClientError, PipelineError)):
+            view.run(lambda _: dying._producer.commit())
+    assert sorted(message.value for message in sent_back(broker)) == [b"v%d" % number for number in range(6)]
+
+
+def test_letters_that_cannot_go_back_are_counted(broker):
+    with BrokerView(broker.bootstrap_servers) as view:
+        ensure_marks(view, DEAD)
+        with Redriver(view, DEAD) as redriver:
+            outcome = redriver.redrive(letters(broker))
+    assert outcome.letters == 6
+    assert outcome.skipped == {
+        "there is no topic gone any more": 1,
+        "it does not say where it came from": 1,
+    }

@@ -1,0 +1,56 @@
+"""Insights on Spark: the numbers beside a count by hand."""
+
+import json
+import time
+
+import pytest
+
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.insights.job import InsightsOptions, run
+from runnel.pipelines.progress import Progress
+from runnel.testing import Broker
+
+pytestmark = pytest.mark.timeout(600)
+MINUTE_MS = 60_000
+
+
+def test_what_is_told_is_what_is_there(spark, tmp_path):
+    began_ms = round(time.time() * 1000) // MINUTE_MS * MINUTE_MS - 10 * MINUTE_MS
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("orders", partitions=2)
+            client.create_topic("empty", partitions=1)
+            for number in range(30):
+                client.send(
+                    "orders",
+                    b"x" * 100,
+                    key=b"hot" if number % 3 else b"k%d" % number,
+                    partition=0 if number % 3 else 1,
+                    timestamp_ms=began_ms + number * 10_000,
+                )
+        with BrokerView(broker.bootstrap_servers) as view:
+            place = next(each for each in view.partitions(["orders"]) if each.partition == 0)
+            view.commit_group_offsets("billing", {place: 12})
+        options = InsightsOptions(
+            bootstrap=broker.bootstrap_servers,
+            since_ms=began_ms,
+            report=tmp_path / "report",
+            history=tmp_path / "history.jsonl",
+        )
+        outcome = run(spark, options, Progress())
+    orders = outcome.traffic["orders"]
+    assert (orders.records, orders.size_bytes, orders.largest_bytes) == (30, 3000 + 60 + 25, 103)
+    assert [count for _, (count, _) in sorted(orders.steps.items())] == [6, 6, 6, 6, 6]
+    assert {number: found.records for number, found in orders.partitions.items()} == {0: 20, 1: 10}
+    assert (orders.hot_keys[0].key, orders.hot_keys[0].records, orders.keys) == (b"hot", 20, 11)
+    assert outcome.traffic["empty"].records == 0
+    assert [(each.group, each.partition, each.lag) for each in outcome.lags] == [("billing", 0, 8)]
+    assert outcome.lag_history["billing"][-1][1] == 8
+    # The commit at offset 12 covers the twelfth record of partition 0, which is number 17.
+    (delay,) = outcome.delays
+    assert delay.delay_ms == delay.at_ms - (began_ms + 17 * 10_000)
+    assert outcome.forecast is not None and outcome.forecast.total_bytes > outcome.forecast.used_bytes > 0
+    assert len(outcome.samples) == 1
+    written = json.loads((tmp_path / "report" / "report.json").read_text())
+    assert written["traffic"]["orders"]["records"] == 30
+    assert "hot" in (tmp_path / "report" / "index.html").read_text()
