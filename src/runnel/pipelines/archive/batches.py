@@ -10,7 +10,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from runnel.pipelines.archive.decoding import with_decoded
-from runnel.pipelines.archive.layout import ARCHIVED, archive_rows, archived_offsets, ensure_archive
+from runnel.pipelines.archive.layout import (
+    ARCHIVED,
+    PARTITIONS,
+    archive_rows,
+    archived_offsets,
+    ensure_archive,
+)
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.source.options import SourceOptions
 from runnel.pipelines.tables import Marker, SparkTable, marker_of
@@ -34,16 +40,24 @@ class TopicArchived:
     files_removed: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic as the broker knows it."""
+
+    topic_id: bytes
+    partitions: int
+
+
 class BatchArchiver:
     """Called by Spark, in the driver, once per micro-batch; again after a crash."""
 
     def __init__(
-        self, catalog: Catalog, namespace: str, source: SourceOptions, topic_ids: Mapping[str, bytes]
+        self, catalog: Catalog, namespace: str, source: SourceOptions, known: Mapping[str, KnownTopic]
     ) -> None:
         self._catalog = catalog
         self._namespace = namespace
         self._source = source
-        self._topic_ids = dict(topic_ids)
+        self._known = dict(known)
         self.topics: dict[str, TopicArchived] = {}
         self.tables: dict[str, SparkTable] = {}
 
@@ -69,10 +83,11 @@ class BatchArchiver:
 
     def _open(self, topic: str, rows: DataFrame) -> SparkTable:
         if topic not in self.tables:
-            if topic not in self._topic_ids:
+            if topic not in self._known:
                 with BrokerView(self._source.bootstrap_servers) as broker:
-                    self._topic_ids[topic] = broker.topic(topic).topic_id
-            topic_id = self._topic_ids[topic]
+                    view = broker.topic(topic)
+                self._known[topic] = KnownTopic(view.topic_id, len(view.partitions))
+            topic_id = self._known[topic].topic_id
             self.adopt(topic, ensure_archive(self._catalog, self._namespace, topic, topic_id, rows))
         return self.tables[topic]
 
@@ -94,6 +109,7 @@ class BatchArchiver:
         # If another run archives the same topic, one of the two gives up here, and nothing is there twice.
         expected = {name: latest.properties.get(name) for name in map(_property, after)}
         properties = {_property(partition): str(offset) for partition, offset in after.items()}
+        properties[PARTITIONS] = str(max(self._known[topic].partitions, *(number + 1 for number in after)))
         written = table.commit(staged, marker, properties=properties, expected=expected)
         outcome.next_offsets = {**before, **after} if written.is_new else before
         outcome.rows += written.rows

@@ -1,5 +1,6 @@
 """The archive job: topics into tables, once or for as long as it runs, and the upkeep of the tables."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from runnel.client.offsets import EARLIEST
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.archive.batches import BatchArchiver, TopicArchived
+from runnel.pipelines.archive.batches import BatchArchiver, KnownTopic, TopicArchived
 from runnel.pipelines.archive.layout import NAMESPACE, open_archive, table_of
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
 from runnel.pipelines.broker import BrokerView
@@ -76,11 +77,10 @@ def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) ->
         ) as checkpoint,
     ):
         partitions = _partitions(options, source)
-        topic_ids = {partition.topic: topic_id for partition, topic_id in partitions.items()}
-        archiver = BatchArchiver(catalog, options.namespace, source, topic_ids)
-        for topic, topic_id in topic_ids.items():
+        archiver = BatchArchiver(catalog, options.namespace, source, known_topics(partitions))
+        for topic, known in known_topics(partitions).items():
             if catalog.table_exists(table_of(options.namespace, topic)):
-                archiver.adopt(topic, open_archive(catalog, options.namespace, topic, topic_id))
+                archiver.adopt(topic, open_archive(catalog, options.namespace, topic, known.topic_id))
         upkeep = _Upkeep(session, options, archiver, progress)
         start = _start(session, options, list(partitions), archiver, checkpoint)
 
@@ -158,6 +158,15 @@ def _start(
 def _partitions(options: ArchiveOptions, source: SourceOptions) -> Topics:
     with BrokerView(options.bootstrap) as broker:
         return subscribed(broker, source.subscription)
+
+
+def known_topics(partitions: Topics) -> dict[str, KnownTopic]:
+    """The topics of these partitions."""
+    counts = Counter(partition.topic for partition in partitions)
+    return {
+        partition.topic: KnownTopic(topic_id, counts[partition.topic])
+        for partition, topic_id in partitions.items()
+    }
 
 
 def _has_records(

@@ -43,7 +43,7 @@ def marker_of(frame: DataFrame, batch_id: int) -> Marker:
     """The marker of a micro-batch, inside the function that foreachBatch calls with these two."""
     # The query's id survives restarts from its checkpoint. Spark has no public way to ask for it in here.
     query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-    if query_id is None:
+    if not query_id:
         raise TableError("a marker can only be had inside foreachBatch")
     return Marker(query_id, batch_id)
 

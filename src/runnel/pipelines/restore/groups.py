@@ -1,0 +1,72 @@
+"""Consumer groups after a restore: what a committed offset meant before, said in offsets of the new topic."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runnel.client.cluster import Cluster
+from runnel.client.groups import Groups, check_committed, commit_request
+from runnel.messages.offset_commit import OffsetCommitResponse
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.restore.trail import translate
+
+_ORIGIN = re.compile(r"runnel\.restore (?P<topic>\S+) (?P<offset>\d+)")
+"""In a commit's metadata: which offset it was translated from. A second translation begins there again."""
+
+
+@dataclass(slots=True)
+class GroupMove:
+    """A group's place in one partition, before and after."""
+
+    group: str
+    partition: int
+    offset_before: int
+    offset_after: int
+
+
+def committed_by(broker: BrokerView, group: str, topic: str) -> dict[int, int]:
+    """How far a group had read each partition of a topic, in the offsets from before any restore."""
+    commits = broker.run(lambda cluster: Groups(cluster).committed(group))
+    places: dict[int, int] = {}
+    for partition, commit in commits.items():
+        if partition.topic == topic:
+            origin = _ORIGIN.fullmatch(commit.metadata)
+            is_translated = origin is not None and origin["topic"] == topic
+            places[partition.partition] = int(origin["offset"]) if origin and is_translated else commit.offset
+    return places
+
+
+def move_group(
+    broker: BrokerView, group: str, places: Mapping[int, int], source_topic: str, target_topic: str
+) -> list[GroupMove]:
+    """Commit where the group goes on in the restored topic. The group must have no members."""
+
+    async def move(cluster: Cluster) -> list[GroupMove]:
+        moves = []
+        for number, before in sorted(places.items()):
+            partition = TopicPartition(target_topic, number)
+            after = await translate(cluster, partition, source_topic, before)
+            moves.append(GroupMove(group, number, before, after))
+        await _commit(cluster, group, moves, source_topic, target_topic)
+        return moves
+
+    return broker.run(move) if places else []
+
+
+async def _commit(
+    cluster: Cluster, group: str, moves: list[GroupMove], source_topic: str, target_topic: str
+) -> None:
+    request = commit_request(
+        group, {TopicPartition(target_topic, move.partition): move.offset_after for move in moves}
+    )
+    before = {move.partition: move.offset_before for move in moves}
+    for topic in request.topics:
+        for view in topic.partitions:
+            view.committed_metadata = f"runnel.restore {source_topic} {before[view.partition_index]}"
+
+    async def ask() -> None:
+        answer = await cluster.ask_coordinator(group, request, OffsetCommitResponse)
+        check_committed(group, answer)
+
+    await cluster.retrying(ask, lambda: cluster.forget_coordinator(group))

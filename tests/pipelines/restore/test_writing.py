@@ -1,0 +1,94 @@
+"""Rows go back into their partitions, in order and once, wherever a writer dies."""
+
+import pyarrow as pa
+import pytest
+
+from runnel.pipelines.errors import PipelineError, TargetInUse
+from runnel.pipelines.restore.writing import Target, write_rows
+
+
+def rows(offsets: list[int], partition: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                "partition": partition,
+                "offset": offset,
+                "timestamp_ms": 1000 + offset,
+                "key": b"k",
+                "value": None if offset % 5 == 4 else b"%d" % offset,
+                "headers": [{"key": "own", "value": b"x"}] if offset % 2 else None,
+            }
+            for offset in offsets
+        ]
+    )
+
+
+@pytest.fixture
+def target(runnel):
+    with runnel.client() as client:
+        client.create_topic("new", partitions=2, settings={"retention.ms": "-1"})
+    return Target(runnel.bootstrap_servers, "new", "orders", transaction_records=3)
+
+
+def restored(broker) -> list[tuple[int, int]]:
+    with broker.client() as client:
+        messages = client.read("new", committed_only=True)
+    return [(message.partition, message.timestamp_ms - 1000) for message in messages]
+
+
+def test_rows_keep_partition_order_timestamp_and_headers(runnel, target):
+    results = list(write_rows(target, [rows([0, 1, 4]), rows([7]), rows([2], partition=1)]))
+    assert [result.to_pylist()[0] for result in results] == [
+        {"partition": 0, "records": 4, "records_before": 0},
+        {"partition": 1, "records": 1, "records_before": 0},
+    ]
+    assert sorted(restored(runnel)) == [(0, 0), (0, 1), (0, 4), (0, 7), (1, 2)]
+    with runnel.client() as client:
+        first, second, third, _ = client.read("new", partitions=[0], committed_only=True)
+    assert (first.value, second.value, third.value) == (b"0", b"1", None)
+    assert [name for name, _ in second.headers] == [
+        "own",
+        "runnel.restore.topic",
+        "runnel.restore.partition",
+        "runnel.restore.offset",
+        "runnel.restore.timestamp",
+    ]
+    assert dict(second.headers)["runnel.restore.timestamp"] == b"1001"
+
+
+@pytest.mark.parametrize("after", [1, 3, 4, 7])
+def test_a_writer_that_died_is_followed_by_one_that_goes_on(runnel, target, after):
+    def dies():
+        for offset in range(after):
+            yield rows([offset])
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        list(write_rows(target, dies()))
+    (result,) = write_rows(target, [rows(list(range(10)))])
+    assert restored(runnel) == [(0, offset) for offset in range(10)]
+    assert result.to_pylist()[0]["records_before"] == (after - 1) // 3 * 3
+    (again,) = write_rows(target, [rows(list(range(10)))])
+    assert again.to_pylist() == [{"partition": 0, "records": 0, "records_before": 10}]
+
+
+def test_a_writer_that_was_thought_dead_is_fenced(runnel, target):
+    def pauses():
+        yield rows([0, 1, 2, 3])
+        list(write_rows(target, [rows(list(range(6)))]))
+        yield rows([4, 5])
+
+    with pytest.raises(PipelineError):
+        list(write_rows(target, pauses()))
+    assert restored(runnel) == [(0, offset) for offset in range(6)]
+
+
+def test_a_partition_with_records_of_others_is_refused_unless_asked_for(runnel, target):
+    with runnel.client() as client:
+        client.send("new", b"mine", partition=0, timestamp_ms=999)
+    with pytest.raises(TargetInUse, match="--append"):
+        list(write_rows(target, [rows([0])]))
+    behind = Target(runnel.bootstrap_servers, "new", "orders", is_appending=True)
+    list(write_rows(behind, [rows([0])]))
+    list(write_rows(behind, [rows([0, 1])]))
+    assert restored(runnel) == [(0, -1), (0, 0), (0, 1)]
