@@ -64,7 +64,7 @@ conformance: $(STAMP) ## judgement of strangers: Kafka's tools, Streams, Connect
 mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members come and go (SECONDS_LONG=120)
 	$(BIN)/python -m tools.mixed --seconds $(SECONDS_LONG) $(ARGS)
 
-crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transactions (ROUNDS=200 KILLS=100 ONLY=chain)
+crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transactions, Spark (ROUNDS=200 KILLS=100 ONLY=chain)
 	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000)

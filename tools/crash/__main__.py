@@ -1,4 +1,4 @@
-"""`make crash`: kill -9 under load, power cuts, a full disk, chains of transactions; exit 1 on harm."""
+"""`make crash`: kill -9 under load, power cuts, a full disk, transactions, Spark; exit 1 on harm."""
 
 import argparse
 import statistics
@@ -13,6 +13,7 @@ from tools.crash.chain.crew import java_missing
 from tools.crash.chain.story import ChainOutcome, chain
 from tools.crash.disk_full import disk_full
 from tools.crash.powercut import power_cuts
+from tools.crash.spark.story import SparkOutcome, copying
 from tools.crash.story import Note, Outcome, kill, tell
 from tools.processes import unwind_when_ended
 
@@ -22,6 +23,7 @@ CHAINS = [
     ("java", "commit", "classic"),
     ("java", "never", "classic"),
 ]
+SPARK_KILLS = 20
 
 
 def kills(folder: Path, rounds: int, seed: int, note: Note) -> Outcome:
@@ -71,13 +73,26 @@ def report_chain(name: str, outcome: ChainOutcome) -> bool:
     return not outcome.violations
 
 
+def report_spark(outcome: SparkOutcome) -> bool:
+    killed = ", ".join(f"{count} of {name}s" for name, count in sorted(outcome.kills.items()))
+    print(
+        f"topic to topic by Spark: {outcome.kills.total()} kills ({killed}), {outcome.drivers} drivers, "
+        f"{outcome.inputs} inputs, {outcome.outputs} outputs, "
+        f"{outcome.undone} records written and never shown, {outcome.seconds:.0f} s"
+    )
+    for violation in outcome.violations:
+        print(f"  VIOLATION {violation}")
+    print(f"  {'FAILED' if outcome.violations else 'every input once in the output; nothing stays open'}")
+    return not outcome.violations
+
+
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make crash")
     parser.add_argument("--rounds", type=int, default=200, help="kill -9 rounds")
     parser.add_argument("--cuts", type=int, default=20, help="power cuts")
     parser.add_argument("--kills", type=int, default=100, help="kill -9 of broker and workers of each chain")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=["kill", "powercut", "full", "chain"])
+    parser.add_argument("--only", choices=["kill", "powercut", "full", "chain", "spark"])
     return parser.parse_args(arguments)
 
 
@@ -95,7 +110,7 @@ def main() -> int:
         if options.only in (None, "kill"):
             outcome = kills(folder / "kill", options.rounds, options.seed, note)
             passed.append(report("kill -9", outcome))
-        if refusal is not None and options.only != "chain":
+        if refusal is not None and options.only not in ("chain", "spark"):
             print(f"power cut and full disk SKIPPED: {refusal}")
         if refusal is None and options.only in (None, "powercut"):
             passed.append(report("power cut", power_cuts(folder / "cut", options.cuts, options.seed, note)))
@@ -103,6 +118,10 @@ def main() -> int:
             passed.append(report("disk full", disk_full(folder / "full", note)))
         if options.only in (None, "chain"):
             passed.extend(chains(folder / "chain", options.kills, options.seed, note))
+        if options.only in (None, "spark"):
+            # A driver takes half a minute to come back: unless it is asked for, a few kills must do.
+            count = options.kills if options.only else min(options.kills, SPARK_KILLS)
+            passed.append(report_spark(copying(folder / "spark", count, options.seed, note)))
     return 0 if all(passed) else 1
 
 
