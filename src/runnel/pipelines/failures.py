@@ -38,6 +38,11 @@ _KNOWN: tuple[tuple[str, type[PipelineError], str], ...] = (
         "the checkpoint belongs to another query, with another number of sources; "
         "give this one a checkpoint of its own",
     ),
+    (
+        "Python worker failed to connect back",
+        NoSpark,
+        "a Python worker did not start within Spark's ten seconds: this machine has too much to do",
+    ),
     ("Answer from Java side is empty", NoSpark, "Spark's Java process has ended in the middle of the work"),
     ("Error while sending or receiving", NoSpark, "Spark's Java process has ended in the middle of the work"),
 )
@@ -70,7 +75,8 @@ def explained_text(text: str) -> PipelineError:
 
 
 def _raised_in_python(text: str) -> tuple[type[PipelineError] | None, str] | None:
-    """What the innermost of our own exceptions says, or else the last one of any kind with its place."""
+    """What the first error of ours says, else the client's, else the last of any kind with its place."""
+    of_the_client: str | None = None
     other: str | None = None
     for trace in text.split(_PYTHON_TRACE)[1:]:
         found = _end_of(trace)
@@ -81,10 +87,10 @@ def _raised_in_python(text: str) -> tuple[type[PipelineError] | None, str] | Non
         if isinstance(ours, type) and issubclass(ours, PipelineError):
             return ours, said
         if kind.startswith("runnel."):
-            return PipelineError, said
-        other = f"{kind}: {said}" if said else kind
-        if place is not None:
-            other = f"{other} ({place})"
+            of_the_client = of_the_client or said
+        other = (f"{kind}: {said}" if said else kind) + (f" ({place})" if place is not None else "")
+    if of_the_client is not None:
+        return PipelineError, of_the_client
     return None if other is None else (None, other)
 
 

@@ -145,6 +145,7 @@ def _started(name: str, master: str, chosen: Mapping[str, str]) -> "SparkSession
 
     from runnel.pipelines.gateway import start_gateway
 
+    _silence_queries()
     conf = SparkConf().setAppName(name).setMaster(master).setAll(list(chosen.items()))
     with _signals_kept():
         try:
@@ -160,6 +161,14 @@ def _started(name: str, master: str, chosen: Mapping[str, str]) -> "SparkSession
             if is_of_spark(error):
                 raise NoSpark(f"Spark does not start: {explained(error)}") from error
             raise
+
+
+def _silence_queries() -> None:
+    """Spark writes a line of JSON for every query that it refuses, besides raising it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 @contextmanager

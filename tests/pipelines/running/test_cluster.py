@@ -145,18 +145,20 @@ def test_every_record_arrives_once_though_an_executor_and_the_driver_die(cluster
 
 
 PIPELINE = """
-name: copies
+name: louder
 sources:
   orders:
     topic: orders
+    format: string
     start: earliest
 steps:
-  upper:
-    sql: SELECT key, upper(CAST(value AS STRING)) AS value FROM orders
+  louder:
+    sql: SELECT upper(value) AS value FROM orders
 sinks:
-  out:
-    from: upper
+  copies:
+    from: louder
     topic: copies
+    value: value
 """
 
 
@@ -169,6 +171,6 @@ def test_a_declared_pipeline_runs_on_it(cluster, runnel, tmp_path):
     command = [sys.executable, "-m", "runnel.server.cli", "pipeline", "run", str(file), "--once", "--json"]
     ended = subprocess.run([*command, *where, *settings], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)
+    assert [query["records"] for query in json.loads(ended.stdout)["queries"]] == [1000]
     expected = Counter({value.upper(): count for value, count in produced.items()})
     assert committed(runnel, "copies", 1000) == expected

@@ -39,6 +39,12 @@ def test_an_error_of_the_client_is_said_in_its_words():
     assert str(explained_text(text)) == "nobody answers at 127.0.0.1:1"
 
 
+def test_an_error_of_ours_wins_over_that_of_the_client_which_it_came_from():
+    cause = WORKER.format(file="/x.py", raised="runnel.client.errors.NoBroker: nobody")
+    text = cause + WORKER.format(file="/x.py", raised="runnel.pipelines.errors.DataLost: gone")
+    assert type(explained_text(text)) is DataLost
+
+
 def test_an_error_in_the_owners_code_names_the_place():
     error = explained_text(WORKER.format(file="/home/me/steps.py", raised="ValueError: bad price: -1"))
     assert str(error) == "ValueError: bad price: -1 (/home/me/steps.py, line 12, in enrich)"

@@ -1,0 +1,63 @@
+"""What people get wrong first, and what they are told: one sentence, without a trace."""
+
+import pytest
+
+from runnel.pipelines.errors import BrokerUnreachable, PipelineError, UnknownTopic
+from runnel.pipelines.failures import explained
+from runnel.pipelines.progress import Progress
+from runnel.pipelines.queries import run_queries
+
+
+def read(session, bootstrap: str, topic: str, **options: str):
+    reader = session.read.format("runnel").option("kafka.bootstrap.servers", bootstrap)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
+def stream(session, bootstrap: str, topic: str, checkpoint: str) -> None:
+    reader = session.readStream.format("runnel").option("kafka.bootstrap.servers", bootstrap)
+    writer = reader.option("subscribe", topic).load().writeStream.format("noop")
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    run_queries([query], Progress())
+
+
+def told(work) -> PipelineError:
+    with pytest.raises(Exception) as raised:
+        work()
+    return explained(raised.value)
+
+
+NO_BROKER = (
+    "no broker answers at 127.0.0.1:1 (connection refused): is it running? start one with `runnel serve`"
+)
+
+
+def test_no_broker(spark, tmp_path):
+    error = told(lambda: read(spark, "127.0.0.1:1", "orders").count())
+    assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
+    error = told(lambda: stream(spark, "127.0.0.1:1", "orders", str(tmp_path)))
+    assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
+    rows = spark.sql("select 'x' as value").write.format("runnel").mode("append").option("topic", "orders")
+    error = told(rows.option("kafka.bootstrap.servers", "127.0.0.1:1").save)
+    assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
+
+
+def test_no_such_topic(spark, runnel_session, tmp_path):
+    bootstrap = runnel_session.bootstrap_servers
+    for work in (
+        lambda: read(spark, bootstrap, "nowhere").count(),
+        lambda: stream(spark, bootstrap, "nowhere", str(tmp_path)),
+    ):
+        error = told(work)
+        assert type(error) is UnknownTopic
+        assert "there is no topic 'nowhere'" in str(error) and "\n" not in str(error)
+
+
+def test_a_misspelt_option_and_a_query_that_makes_no_sense(spark, runnel_session, capfd):
+    error = told(lambda: read(spark, runnel_session.bootstrap_servers, "orders", startingOffset="latest"))
+    assert "did you mean 'startingOffsets'?" in str(error)
+    error = told(lambda: spark.sql("select x from missing_table"))
+    assert str(error).startswith(
+        "[TABLE_OR_VIEW_NOT_FOUND] The table or view `missing_table` cannot be found"
+    )
+    # All that there is to say has been raised.
+    assert capfd.readouterr().err == ""
