@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# The first test pays for the start, and whoever runs beside us decides how long that takes.
+TIMEOUT_S = 600
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
+
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
     """A local Spark session with two task slots. Tests leave no query running in it."""
