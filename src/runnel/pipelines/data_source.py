@@ -9,6 +9,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from runnel.pipelines.errors import BadOption
 from runnel.pipelines.sink.options import write_options
 from runnel.pipelines.sink.writers import BatchWriter, StreamWriter
 from runnel.pipelines.source.batch_reader import BatchReader
@@ -34,6 +35,8 @@ class RunnelDataSource(DataSource):
         return StreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        if overwrite:
+            raise BadOption("a topic cannot be overwritten, only added to: use mode('append')")
         return BatchWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

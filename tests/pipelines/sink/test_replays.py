@@ -227,3 +227,15 @@ def test_an_unreachable_broker_is_told(runnel):
     runnel.stop()
     with pytest.raises(BrokerUnreachable, match="no broker answers"):
         query.commit(messages)
+
+
+def test_a_batch_that_is_too_large_for_its_topic_says_which_option_helps(new_query):
+    with SyncClient(new_query.bootstrap_servers) as client:
+        client.create_topic(f"{new_query.topic}-small", settings={"max.message.bytes": "500"})
+    new_query.topic += "-small"
+    values = ["x" * 100] * 20
+    with pytest.raises(PipelineError, match=r"give the option kafka\.batch\.size a smaller number"):
+        new_query.task(0, 0, [arrow(values)])
+    new_query.settings["kafka.batch.size"] = "400"
+    new_query.commit([new_query.task(0, 0, [arrow(values)])])
+    assert new_query.visible() == Counter(values)

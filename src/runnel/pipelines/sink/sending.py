@@ -171,8 +171,7 @@ class Courier:
                 self._queues[parcel.partition].popleft()
                 self._waiting_bytes -= len(parcel.data)
             else:
-                about = f"writing to {parcel.partition}"
-                self._retry_or_fail(parcel, BrokerRefused(error, about, result.error_message))
+                self._retry_or_fail(parcel, _refusal(parcel, error, result.error_message))
 
     def _retry_or_fail(self, parcel: Parcel, error: ClientError) -> None:
         now_s = asyncio.get_running_loop().time()
@@ -189,6 +188,15 @@ class Courier:
         self._failure = self._failure or error
         self._wake.set()
         self._progress.set()
+
+
+def _refusal(parcel: Parcel, error: ErrorCode, message: str | None) -> BrokerRefused:
+    if error is ErrorCode.MESSAGE_TOO_LARGE:
+        message = (
+            f"a batch of {len(parcel.data)} bytes is larger than the topic's max.message.bytes: "
+            "give the option kafka.batch.size a smaller number; a single row must fit by itself"
+        )
+    return BrokerRefused(error, f"writing to {parcel.partition}", message)
 
 
 def _load(parcels: Sequence[Parcel]) -> list[Parcel]:
