@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-TRIES = 4
+TRIES = 12
 SETTLED_MAX_S = 120.0
 _LOOK_S = 0.1
 _FINDING_SOURCES = ("Initializing sources", "Getting offsets from")

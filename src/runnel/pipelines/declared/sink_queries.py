@@ -131,7 +131,12 @@ def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFra
     table = ensure_table(catalog, target.table, frame.schema, partition_by=target.partition_by)
 
     def write(batch: "DataFrame", batch_id: int) -> None:
-        table.append(batch, marker_of(batch, batch_id))
+        marker = marker_of(batch, batch_id)
+        if marker.is_in(table.latest()):
+            # The table has it, but windows and joins only note where they are while their rows are taken.
+            batch.write.format("noop").mode("overwrite").save()
+            return
+        table.append(batch, marker)
         if batch_id % BATCHES_PER_UPKEEP == BATCHES_PER_UPKEEP - 1:
             compact(batch.sparkSession, table)
             sweep(table)
@@ -146,11 +151,14 @@ def console_batches(name: str, target: ConsoleTarget) -> "Callable[[DataFrame, i
     """Batches as tables on the terminal."""
 
     def write(batch: "DataFrame", batch_id: int) -> None:
-        rows = batch.take(target.rows + 1)
-        if rows:
-            more = " and more" if len(rows) > target.rows else ""
-            print(f"{name}, batch {batch_id}{more}")
-            shown = batch.sparkSession.createDataFrame(rows[: target.rows], batch.schema)
-            shown.show(target.rows, truncate=False)
+        # Kept, as it is taken twice: whole, which windows and joins count on, and the part that is shown.
+        kept = batch.persist()
+        try:
+            count = kept.count()
+            if count:
+                print(f"{name}, batch {batch_id}: {count} {'row' if count == 1 else 'rows'}")
+                kept.show(target.rows, truncate=False)
+        finally:
+            kept.unpersist()
 
     return write
