@@ -12,7 +12,7 @@ from runnel.server.demo.events import DAY_MS, orders
 @pytest.mark.slow
 def test_the_story_ends_well(tmp_path):
     ended = subprocess.run(
-        [sys.executable, "-m", "runnel.server.cli", "demo", "--orders", "2000"],
+        [sys.executable, "-m", "runnel.server.cli", "demo", "--orders", "2000", "--no-pipelines"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -43,11 +43,8 @@ class Story:
         return [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 
 
-async def tell(order_count: int) -> None:
-    """The whole story, from an empty folder to an empty folder."""
-    began_s = time.perf_counter()
-    report = Report()
-    report.title("runnel demo")
+async def tell(report: Report, order_count: int) -> None:
+    """The broker's story, from an empty folder to an empty folder."""
     with tempfile.TemporaryDirectory(prefix="runnel-demo-") as folder:
         now_ms = time.time_ns() // 1_000_000
         with BrokerProcess(Path(folder) / "data") as broker:
@@ -60,9 +57,6 @@ async def tell(order_count: int) -> None:
                 await hurry(story, cluster)
             await crash(story)
             stop(story)
-    report.say("")
-    report.title(f"done in {time.perf_counter() - began_s:.1f} s")
-    report.say("Run one yourself with [bold]runnel serve[/bold]; any Kafka client can talk to it.")
 
 
 def start(story: Story) -> None:
