@@ -89,6 +89,15 @@ def test_a_batch_written_twice_is_a_duplicate():
     assert verdict.counts.duplicates == 5
 
 
+def test_missing_sequences_are_worth_knowing_unless_a_lost_range_tells_already():
+    options = {"producer_id": 7, "producer_epoch": 0}
+    first, third = batch(0, 10, base_sequence=0, **options), batch(20, 10, base_sequence=20, **options)
+    verdict = judge(first + third)
+    assert [(str(finding.kind), finding.first_offset) for finding in verdict.findings] == [("lost range", 10)]
+    closer = batch(10, 10, base_sequence=20, **options)
+    assert told(judge(first + closer), Level.NOTICE) == [("sequence gap", 10, 19)]
+
+
 def test_producers_that_wrap_restart_and_come_back_raise_no_alarm():
     log = [
         batch(0, 10, producer_id=7, producer_epoch=0, base_sequence=SEQUENCE_MAX - 4),

@@ -118,12 +118,11 @@ def headline(faults: Sequence[Finding], left_out: Mapping[str, int], counts: Cou
     numbers: dict[Kind, int] = {}
     for fault in faults:
         numbers[fault.kind] = numbers.get(fault.kind, 0) + 1
-    named = [
-        f"{numbers[kind] + left_out.get(kind, 0):,} × {kind}"
-        for kind in sorted(numbers, key=lambda kind: -numbers[kind])
-    ]
-    total = sum(numbers.values()) + sum(left_out.get(kind, 0) for kind in numbers)
-    return f"{count_text(total, 'fault')}: {', '.join(named)}"
+    for kind in numbers:
+        numbers[kind] += left_out.get(kind, 0)
+    most_first = sorted(numbers, key=lambda kind: -numbers[kind])
+    named = [str(kind) if numbers[kind] == 1 else f"{numbers[kind]:,} × {kind}" for kind in most_first]
+    return f"{count_text(sum(numbers.values()), 'fault')}: {', '.join(named)}"
 
 
 def _plan(

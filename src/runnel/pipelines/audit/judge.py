@@ -21,6 +21,7 @@ UNKNOWN = -1
 FINDINGS_MAX = 200
 """Told of each kind in a partition one by one; the rest is counted."""
 PLACES_TOLD = 3
+JUMPS_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class PartitionJudge:
         """What is wrong with the damaged batch whose end is not known yet."""
         self._last_end = terms.start_offset
         self._sequences = Sequences()
+        self._jumps: list[tuple[int, int, int, str]] = []
+        """(by how many sequences, first offset, last offset, words) where a producer's are not the next"""
         self._open: dict[int, tuple[int, int]] = {}
         """Of each open transaction, the first offset and how many records it has."""
         self._time_max = -1
@@ -102,8 +105,20 @@ class PartitionJudge:
             words = f"producer {producer_id} has not ended its transaction of {count_text(count, 'record')}"
             self._add(Level.NOTICE, Kind.OPEN_TRANSACTION, offset, offset, words)
             self._verdict.counts.open += count
+        self._judge_jumps()
         self._judge_time()
         return self._verdict
+
+    def _judge_jumps(self) -> None:
+        """Tell of missing sequences, unless as many offsets before them are lost: it is those, then."""
+        missing = [
+            (finding.last_offset, finding.last_offset - finding.first_offset + 1)
+            for finding in self._verdict.findings
+            if finding.kind in (Kind.LOST, Kind.DAMAGED)
+        ]
+        for sequences, first, last, words in self._jumps:
+            if not 0 < sequences <= sum(size for end, size in missing if end < first):
+                self._add(Level.NOTICE, Kind.SEQUENCE_GAP, first, last, words)
 
     # Where batches stand.
 
@@ -206,7 +221,8 @@ class PartitionJudge:
             case Jump(sequences) if not self._terms.is_compacted:
                 way = f"{sequences:,} further on than" if sequences > 0 else f"{-sequences:,} before"
                 words = f"{who} goes on at sequence {fact.base_sequence}, {way} its next"
-                self._add(Level.NOTICE, Kind.SEQUENCE_GAP, fact.base_offset, fact.last_offset, words)
+                if len(self._jumps) < JUMPS_MAX:
+                    self._jumps.append((sequences, fact.base_offset, fact.last_offset, words))
             case Fenced(newer_epoch):
                 words = f"{who} wrote behind its own epoch {newer_epoch}"
                 self._add(Level.NOTICE, Kind.OLDER_EPOCH, fact.base_offset, fact.last_offset, words)

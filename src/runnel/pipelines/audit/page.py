@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from runnel.pipelines.audit.counts import OverTime
+from runnel.pipelines.audit.counts import STEPS_MS, OverTime
 from runnel.pipelines.audit.findings import Finding, Level, count_text
 from runnel.pipelines.audit.judge import PartitionVerdict
 from runnel.pipelines.report.charts import SERIES_MAX, LineChart, Series
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 RIBBONS_MAX = 40
 _SPARKS = 40
+_POINTS = 200
 _COLOURS = {Level.FAULT: "bad", Level.NOTICE: "warn", Level.EXPLAINED: "plain"}
 
 
@@ -74,7 +75,7 @@ def _figures(outcome: "AuditOutcome") -> list[Figure]:
 def _found(title: str, findings: Sequence[Finding], level: str) -> Iterable[Section]:
     if findings:
         rows = [[Cell(finding.kind, level), finding.where, finding.text] for finding in findings]
-        yield Section(title, [Table(["what", "where", "how it shows"], rows, rows_max=300)])
+        yield Section(title, [Table(["what", "where", "how it shows"], rows, rows_max=300, is_prose=True)])
 
 
 def _log(outcome: "AuditOutcome") -> Section:
@@ -102,15 +103,14 @@ def _ribbon(verdict: PartitionVerdict, by_place: dict[tuple[str, int], list[Find
         for finding in found
         if finding.first_offset >= 0 and finding.last_offset >= verdict.start_offset
     ]
-    end = max([verdict.end_offset, *(span.end for span in spans if span.level == "bad")])
-    return Ribbon(f"{verdict.topic}-{verdict.partition}", verdict.start_offset, end, spans)
+    return Ribbon(f"{verdict.topic}-{verdict.partition}", verdict.start_offset, verdict.end_offset, spans)
 
 
 def _over_time(verdicts: Sequence[PartitionVerdict]) -> Section:
     by_topic: dict[str, OverTime] = {}
     for verdict in verdicts:
         by_topic.setdefault(verdict.topic, OverTime()).merge(verdict.over_time)
-    step_ms = max((over_time.step_ms for over_time in by_topic.values()), default=1)
+    step_ms = _step_ms(by_topic.values())
     shown = sorted(by_topic, key=lambda topic: -_total(by_topic[topic]))
     series = [Series(topic, _points(by_topic[topic], step_ms)) for topic in shown[:SERIES_MAX]]
     chart = LineChart("Records by the time in their batches", series, Unit.COUNT, is_filled=True)
@@ -118,6 +118,15 @@ def _over_time(verdicts: Sequence[PartitionVerdict]) -> Section:
     if len(shown) > SERIES_MAX:
         caption += f" The {SERIES_MAX} largest of {len(shown)} topics."
     return Section("Records over time", [Wide(chart, caption)])
+
+
+def _step_ms(all_over_time: Iterable[OverTime]) -> int:
+    """So long that the line can be read, and no shorter than anything was counted in."""
+    known = list(all_over_time)
+    finest = max((over_time.step_ms for over_time in known), default=STEPS_MS[0])
+    starts = [start for over_time in known for start in over_time.buckets]
+    span_ms = max(starts) - min(starts) if starts else 0
+    return next((step for step in STEPS_MS if step >= finest and span_ms // step <= _POINTS), finest)
 
 
 def _total(over_time: OverTime) -> int:
@@ -131,7 +140,7 @@ def _points(over_time: OverTime, step_ms: int) -> list[tuple[float, float]]:
         return []
     first, last = min(over_time.buckets), max(over_time.buckets)
     steps = (last - first) // step_ms + 1
-    if steps > 20_000:
+    if steps > 100 * _POINTS:
         return [(start, records) for start, (records, _) in sorted(over_time.buckets.items())]
     return [
         (start, over_time.buckets.get(start, (0, 0))[0]) for start in range(first, last + step_ms, step_ms)

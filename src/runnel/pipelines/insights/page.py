@@ -67,7 +67,7 @@ def _figures(outcome: "InsightsOutcome") -> list[Figure]:
             "Records",
             Unit.COUNT.text(records),
             Unit.BYTES.text(size_bytes),
-            spark=_spark(totals, outcome.step_ms),
+            spark=_spark(outcome, totals),
         ),
         Figure("Busiest minute" if outcome.step_ms == 60_000 else "Peak", Unit.RECORDS_PER_S.text(peak)),
         Figure("Lag", lag, lag_note, lag_level),
@@ -80,15 +80,16 @@ def _figures(outcome: "InsightsOutcome") -> list[Figure]:
     return figures
 
 
-def _spark(totals: dict[int, tuple[int, int]], step_ms: int) -> str:
-    if len(totals) < 2:
+def _spark(outcome: "InsightsOutcome", totals: dict[int, tuple[int, int]]) -> str:
+    whole, step_ms = _whole(outcome, set(totals)), outcome.step_ms
+    if len(whole) < 2:
         return ""
-    first, last = min(totals), max(totals)
+    first, last = min(whole), max(whole)
     # Whole steps, or some points would count one more than their neighbours.
     width = step_ms * max(1, -(-((last - first) // step_ms + 1) // _SPARKS))
     values = [0.0] * ((last - first) // width + 1)
-    for step, (count, _) in totals.items():
-        values[(step - first) // width] += count
+    for step in whole:
+        values[(step - first) // width] += totals[step][0]
     return sparkline(values, "records over time")
 
 
@@ -121,14 +122,20 @@ def _steps(
     outcome: "InsightsOutcome", topics: Sequence[TopicTraffic], column: int, step_s: float
 ) -> list[tuple[float, float]]:
     """Every step from the first record of any topic to the last: one without records is zero."""
-    every = [step for each in outcome.traffic.values() for step in each.steps]
+    every = _whole(outcome, {step for each in outcome.traffic.values() for step in each.steps})
     if not every:
         return []
     first, last, step_ms = min(every), max(every), outcome.step_ms
     steps: Iterable[int] = range(first, last + step_ms, step_ms)
     if (last - first) // step_ms > _POINTS_MAX:
-        steps = sorted({step for each in topics for step in each.steps})
+        steps = sorted(every & {step for each in topics for step in each.steps})
     return [(step, sum(each.steps.get(step, (0, 0))[column] for each in topics) / step_s) for step in steps]
+
+
+def _whole(outcome: "InsightsOutcome", steps: set[int]) -> set[int]:
+    """Without the step that is not over yet: it would look as if the traffic broke off."""
+    whole = {step for step in steps if step + outcome.step_ms <= outcome.began_ms}
+    return whole if len(whole) > 1 else steps
 
 
 def _topics(outcome: "InsightsOutcome", largest: Sequence[TopicTraffic]) -> Table:
@@ -145,7 +152,7 @@ def _topics(outcome: "InsightsOutcome", largest: Sequence[TopicTraffic]) -> Tabl
                 Unit.BYTES.text(known.size_bytes),
                 Unit.BYTES.text(bucket_percentile(each.sizes, 0.5, bucket_low)),
                 Unit.BYTES.text(each.largest_bytes),
-                Cell(markup=_spark(each.steps, outcome.step_ms)),
+                Cell(markup=_spark(outcome, each.steps)),
             ]
         )
     columns = ["topic", "#partitions", "#records", "#bytes", "#on disk", "#median", "#largest", "over time"]
@@ -227,7 +234,9 @@ def _spread(outcome: "InsightsOutcome") -> Section:
             f"{SKEW_NOTABLE:.0f}× and more is uneven."
         )
         blocks.append(Wide(chart, caption))
-    blocks.append(Table(["topic", "#now", "#proposed", "advice", "why"], rows, "How many partitions"))
+    blocks.append(
+        Table(["topic", "#now", "#proposed", "advice", "why"], rows, "How many partitions", is_prose=True)
+    )
     return Section("How evenly it is spread", blocks)
 
 
@@ -237,7 +246,8 @@ def _readers(outcome: "InsightsOutcome") -> Iterable[Section]:
     largest = sorted(
         outcome.lag_history, key=lambda group: -max(lag for _, lag in outcome.lag_history[group])
     )
-    series = [Series(group, outcome.lag_history[group]) for group in largest[:SERIES_MAX]]
+    # In order of their names, as below: a group keeps its colour.
+    series = [Series(group, outcome.lag_history[group]) for group in sorted(largest[:SERIES_MAX])]
     blocks: list[Block] = []
     if series:
         caption = "From what each group committed, and how far the log had come by then."

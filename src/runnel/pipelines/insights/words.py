@@ -51,7 +51,8 @@ def growing_lags(outcome: "InsightsOutcome") -> list[str]:
         if len(lags) >= 6:
             third = len(lags) // 3
             parts = [sum(lags[start : start + third]) / third for start in (0, third, len(lags) - third)]
-            if parts[0] < 0.8 * parts[1] and parts[1] < 0.8 * parts[2] and lags[-1] > 0:
+            is_growing = parts[0] < 0.8 * parts[1] and parts[1] < 0.8 * parts[2]
+            if is_growing and lags[-1] >= 0.8 * max(lags):
                 growing.append(group)
     return growing
 

@@ -52,6 +52,8 @@ class Table:
     title: str = ""
     empty: str = "none"
     rows_max: int = 100
+    is_prose: bool = False
+    """Sentences rather than figures: in a hand, a row becomes a paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,8 @@ def _table(table: Table) -> str:
     )
     left_out = len(table.rows) - table.rows_max
     rest = f'<p class="empty">and {left_out:,} more, in report.json</p>' if left_out > 0 else ""
-    grid = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    kind = ' class="prose"' if table.is_prose else ""
+    grid = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
     return f'<div class="table">{title}<div class="scroll">{grid}</div>{rest}</div>'
 
 
