@@ -79,6 +79,8 @@ class Conversation:
         self._frames = FrameCutter()
         self._expected: dict[int, tuple[type[Response], int]] = {}
         self._next_correlation_id = 0
+        self.ceilings = dict(_NOT_OURS)
+        """The first version of an API that is not asked, by its key."""
         self.versions: dict[int, range] = {ApiVersionsRequest.api_key: ApiVersionsRequest.versions}
         self.features: dict[str, int] = {}
         """The level of each feature that the whole cluster has agreed on."""
@@ -124,7 +126,7 @@ class Conversation:
         """The first version of an API that we must not use."""
         if self.features.get("transaction.version", 0) < 2 and api_key in _TRANSACTION_VERSION_2:
             return _TRANSACTION_VERSION_2[api_key]
-        return _NOT_OURS.get(api_key, 2**15)
+        return self.ceilings.get(api_key, 2**15)
 
     def _take_correlation_id(self) -> int:
         correlation_id = self._next_correlation_id
@@ -134,7 +136,7 @@ class Conversation:
 
 _NOT_OURS = {0: 13, 1: 13, 8: 10, 9: 10, 24: 4}
 """First version of Produce, Fetch, OffsetCommit, OffsetFetch that names topics by id only, and of
-AddPartitionsToTxn that is spoken between brokers; we stay below."""
+AddPartitionsToTxn that is spoken between brokers; we stay below, unless a caller has the ids."""
 _TRANSACTION_VERSION_2 = {0: 12, 26: 5, 28: 5}
 """First version of Produce, EndTxn, TxnOffsetCommit by which a client says that it counts an epoch for each
 transaction (KIP-890), which only a cluster with that feature may hear."""

@@ -15,8 +15,9 @@ from runnel.batch.header import HEADER_BYTES, read_header, seal
 from runnel.batch.records import Record, iterate_records
 from runnel.batch.varint import encode_varint
 from runnel.model.ids import TopicPartition
+from runnel.pipelines.source import decode
 from runnel.pipelines.source.columns import COLUMNS
-from runnel.pipelines.source.decode import binary_column, packed, read_spans
+from runnel.pipelines.source.decode import Spans, binary_column, packed, read_spans
 from runnel.pipelines.source.varints import read_varints
 
 PARTITION = TopicPartition("orders", 3)
@@ -61,7 +62,11 @@ def rows_one_by_one(made: Sequence[memoryview], start: int, end: int) -> list[tu
 
 
 def rows_at_once(made: Sequence[memoryview], start: int, end: int) -> list[tuple]:
-    spans = read_spans([packed(batch, read_header(batch)) for batch in made], start, end)
+    pieces = read_spans([packed(batch, read_header(batch)) for batch in made], start, end)
+    return [row for spans in pieces for row in rows_of(spans)]
+
+
+def rows_of(spans: Spans) -> list[tuple]:
     names = ("offset", "timestamp", "key", "value", "headers")
     offsets, stamps, keys, values, headers = (COLUMNS[name](PARTITION, spans) for name in names)
     for column in (offsets, stamps, keys, values, headers):
@@ -100,13 +105,21 @@ def test_records_of_many_sizes_in_many_batches() -> None:
     assert rows_at_once(made, 0, 1000) == rows_one_by_one(made, 0, 1000)
 
 
+def test_what_unfolds_far_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "SPANS_BYTES", 10_000)
+    made = built([([Record(0, 1, None, bytes(4000))], Compression.ZSTD, 0)] * 8)
+    pieces = list(read_spans([packed(batch, read_header(batch)) for batch in made], 0, 100))
+    assert [len(piece) for piece in pieces] == [3, 3, 2]
+    assert rows_at_once(made, 2, 7) == rows_one_by_one(made, 2, 7)
+
+
 def test_constant_columns_and_append_time() -> None:
     batch = build_batch([Record(0, 10, None, b"a"), Record(0, 11, None, b"b")])
     header = read_header(batch)
     header.attributes |= 0x08
     header.max_timestamp = 99
     stamped = memoryview(bytes(seal(header, bytes(batch[HEADER_BYTES:]))))
-    spans = read_spans([packed(stamped, read_header(stamped))], 0, 10)
+    (spans,) = read_spans([packed(stamped, read_header(stamped))], 0, 10)
     assert COLUMNS["timestampType"](PARTITION, spans).to_pylist() == [1, 1]
     assert spans.timestamps_ms.tolist() == [99, 99]
     assert COLUMNS["topic"](PARTITION, spans).to_pylist() == ["orders", "orders"]
@@ -115,7 +128,7 @@ def test_constant_columns_and_append_time() -> None:
 
 def test_a_timestamp_beyond_all_calendars_does_not_wrap_around() -> None:
     batch = memoryview(bytes(build_batch([Record(0, 2**62, None, b"a")])))
-    spans = read_spans([packed(batch, read_header(batch))], 0, 10)
+    (spans,) = read_spans([packed(batch, read_header(batch))], 0, 10)
     assert COLUMNS["timestamp"](PARTITION, spans).view(pa.int64())[0].as_py() > 2**62
 
 
@@ -123,7 +136,7 @@ def test_a_header_name_that_is_not_text_is_marked() -> None:
     batch = bytes(build_batch([Record(0, 1, None, b"v", [("ab", b"1")])]))
     header = read_header(batch)
     broken = memoryview(bytes(seal(header, batch[HEADER_BYTES:].replace(b"ab", b"\xff\xfe"))))
-    spans = read_spans([packed(broken, header)], 0, 10)
+    (spans,) = read_spans([packed(broken, header)], 0, 10)
     assert COLUMNS["headers"](PARTITION, spans).to_pylist() == [[{"key": "��", "value": b"1"}]]
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -17,22 +18,17 @@ ORDERS = TopicPartition("orders", 0)
 
 
 def fetcher(broker: Broker, start: int, end: int, **changes: object) -> RangeFetcher:
-    settings = {
-        "bootstrap_servers": broker.bootstrap_servers,
-        "client_id": "tests",
-        "isolation": 1,
-        "timeout_s": 20.0,
-        "max_bytes": 1024 * 1024,
-        "fail_on_data_loss": True,
-    }
-    return RangeFetcher(FetchSettings(**{**settings, **changes}), ORDERS, start, end)  # type: ignore[arg-type]
+    settings = FetchSettings(broker.bootstrap_servers, "tests", 1, 20.0, 1024 * 1024, True)
+    return RangeFetcher(replace(settings, **changes), ORDERS, start, end)  # type: ignore[arg-type]
 
 
 def fill(broker: Broker, count: int, *, partitions: int = 1, **settings: str) -> None:
     with broker.client() as client:
         names = {name.replace("_", "."): value for name, value in settings.items()}
         client.create_topic("orders", partitions=partitions, settings=names)
-        client.send_all("orders", [(None, b"%d" % number) for number in range(count)])
+        for number in range(count):
+            # One by one: each is a batch of its own.
+            client.send("orders", b"%d" % number)
 
 
 def test_aborted_records_are_not_seen_and_their_range_ends(runnel: Broker) -> None:
@@ -134,6 +130,17 @@ def test_a_topic_made_anew_is_not_what_was_planned(runnel: Broker) -> None:
         list(reader.read(planned[0]))
 
 
+def test_a_topic_made_anew_while_it_is_read(runnel: Broker) -> None:
+    fill(runnel, 50)
+    reading = fetcher(runnel, 0, 50, max_bytes=200).chunks()
+    next(reading)
+    with runnel.client() as client:
+        client.delete_topic("orders")
+    fill(runnel, 50)
+    with pytest.raises(DataLost, match="are gone: the topic was deleted and made anew"):
+        list(reading)
+
+
 def test_a_topic_that_goes_while_it_is_read(runnel: Broker) -> None:
     fill(runnel, 3)
     with runnel.client() as client:
@@ -144,8 +151,8 @@ def test_a_topic_that_goes_while_it_is_read(runnel: Broker) -> None:
 
 
 def test_a_broker_that_restarts_is_waited_for(runnel: Broker) -> None:
-    fill(runnel, 300)
-    reading = fetcher(runnel, 0, 300, max_bytes=200).chunks()
+    fill(runnel, 50)
+    reading = fetcher(runnel, 0, 50, max_bytes=200).chunks()
     first = next(reading)
     restarting = threading.Thread(target=runnel.restart)
     restarting.start()
@@ -153,7 +160,7 @@ def test_a_broker_that_restarts_is_waited_for(runnel: Broker) -> None:
     restarting.join()
     seen = [batch.header.base_offset for chunk in (first, *rest) for batch in chunk.batches]
     assert seen == sorted(set(seen)) and seen[0] == 0
-    assert sum(batch.header.record_count for chunk in (first, *rest) for batch in chunk.batches) == 300
+    assert sum(batch.header.record_count for chunk in (first, *rest) for batch in chunk.batches) == 50
 
 
 def test_nobody_there() -> None:

@@ -9,12 +9,15 @@ from typing import TypeVar, cast
 from runnel.client.conversation import ANSWER_BYTES_MAX, Conversation
 from runnel.client.errors import ConnectionLost, NoBroker, NotKafka, TimedOut, check
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from runnel.messages.fetch import FetchRequest
 from runnel.model.errors import ErrorCode
 from runnel.wire import Request, Response
 
 CONNECT_TIMEOUT_S = 5.0
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for the next answer to arrive in while the one before is being decoded."""
+FETCH_VERSION_MAX = 17
+"""Version 18 is for followers."""
 
 A = TypeVar("A", bound=Response)
 
@@ -52,6 +55,10 @@ class BlockingConnection:
     def close(self) -> None:
         """End the connection."""
         self._socket.close()
+
+    def use_topic_ids(self) -> None:
+        """Fetch by topics' ids, where the broker can: a topic of the same name, made later, has another."""
+        self._conversation.ceilings[FetchRequest.api_key] = FETCH_VERSION_MAX + 1
 
     def ask(self, request: Request, answer: type[A]) -> A:
         """Ask and wait for the answer."""

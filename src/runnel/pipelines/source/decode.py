@@ -4,7 +4,7 @@ All is done for all records of a fetch at once: numpy finds where they begin and
 Arrow gathers keys, values and headers out of the one run of bytes in which they stand.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from runnel.batch.compression import decompress
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import HEADER_BYTES, BatchHeader
+from runnel.batch.header import HEADER_BYTES, BatchHeader, Buffer
 from runnel.batch.records import RECORD_BYTES_MIN
 from runnel.pipelines.source.varints import Bytes, Positions, read_varints
 from runnel.pipelines.source.walking import record_starts
 
 MICROSECONDS_MAX = (2**63 - 1) // 1000
 """Timestamps are milliseconds on the wire; beyond this one, they cannot be told in microseconds."""
+
+SPANS_BYTES = 64 * 1024 * 1024
+"""So many unpacked bytes are decoded at once; Arrow's columns end at 2 GiB."""
 
 
 @dataclass(slots=True)
@@ -71,14 +74,36 @@ def packed(batch: memoryview, header: BatchHeader) -> Packed:
     return Packed(header, batch[HEADER_BYTES : header.size_bytes])
 
 
-def read_spans(batches: Sequence[Packed], from_offset: int, to_offset: int) -> Spans:
-    """The records of these batches with offsets in [from, to); CorruptBatch if they are malformed."""
-    payloads = [decompress(batch.payload, batch.header.compression) for batch in batches]
+def read_spans(batches: Sequence[Packed], from_offset: int, to_offset: int) -> Iterator[Spans]:
+    """The records of these batches with offsets in [from, to); CorruptBatch if they are malformed.
+
+    Mostly all at once. What unfolds far beyond its size comes in several pieces, so that it fits into memory.
+    """
+    payloads: list[Buffer] = []
+    headers: list[BatchHeader] = []
+    size_bytes = 0
+    for batch in batches:
+        payload = decompress(batch.payload, batch.header.compression)
+        payloads.append(payload)
+        headers.append(batch.header)
+        size_bytes += len(payload)
+        if size_bytes >= SPANS_BYTES:
+            yield from _wanted(payloads, headers, from_offset, to_offset)
+            payloads, headers, size_bytes = [], [], 0
+    if payloads:
+        yield from _wanted(payloads, headers, from_offset, to_offset)
+
+
+def _wanted(
+    payloads: Sequence[Buffer], headers: Sequence[BatchHeader], from_offset: int, to_offset: int
+) -> Iterator[Spans]:
     data = b"".join(payloads)
-    headers = [batch.header for batch in batches]
     spans = _spans(data, record_starts(data, [len(payload) for payload in payloads], headers), headers)
     wanted = (spans.offsets >= from_offset) & (spans.offsets < to_offset)
-    return spans if wanted.all() else spans.select(wanted)
+    if wanted.all():
+        yield spans
+    elif wanted.any():
+        yield spans.select(wanted)
 
 
 def _spans(data: bytes, starts: Positions, headers: Sequence[BatchHeader]) -> Spans:

@@ -28,11 +28,11 @@ from runnel.model.ids import NO_ID, TopicPartition
 from runnel.pipelines.errors import BrokerUnreachable, DamagedRecords, DataLost, PipelineError
 from runnel.pipelines.source.connection import BlockingConnection
 from runnel.pipelines.source.cursor import Chunk, Cursor, Finished, Gone, LargerFetch, Wait
+from runnel.pipelines.source.options import FETCH_BYTES_MAX
 
 ANSWER_TIMEOUT_S = 30.0
 FETCH_WAIT_MS = 500
 PAUSE_S = 0.2
-FETCH_BYTES_MAX = 256 * 1024 * 1024
 
 MISSING_TOPIC_TIMEOUT_S = 5.0
 
@@ -133,7 +133,7 @@ class RangeFetcher:
                 min_bytes=1,
                 max_bytes=self._max_bytes,
                 isolation_level=self._settings.isolation,
-                topics=[FetchTopic(topic=topic, partitions=[wanted])],
+                topics=[FetchTopic(topic=topic, topic_id=self._topic_id, partitions=[wanted])],
             ),
             FetchResponse,
         )
@@ -247,9 +247,13 @@ class RangeFetcher:
             raise
         host, port = addresses[leader]
         if anyone.address == f"{host}:{port}":
-            return anyone
-        anyone.close()
-        return self._connect(host, port)
+            connection = anyone
+        else:
+            anyone.close()
+            connection = self._connect(host, port)
+        if self._topic_id != NO_ID:
+            connection.use_topic_ids()
+        return connection
 
     def _view_of(self, answer: MetadataResponse) -> MetadataResponsePartition:
         check(answer.error_code, "asking for metadata")
@@ -257,6 +261,7 @@ class RangeFetcher:
         check(topic.error_code, f"topic {self._partition.topic}")
         if NO_ID not in (self._topic_id, topic.topic_id) and topic.topic_id != self._topic_id:
             raise _TopicRemade("are gone: the topic was deleted and made anew")
+        self._topic_id = topic.topic_id
         for view in topic.partitions:
             if view.partition_index == self._partition.partition:
                 return view

@@ -67,6 +67,7 @@ CLOSE = 0.84
 """How much alike two names must be for one to be a misspelling of the other."""
 VALUE_FORMATS = ("bytes", "string", "json", "avro")
 FETCH_BYTES = 8 * 1024 * 1024
+FETCH_BYTES_MAX = 256 * 1024 * 1024
 FETCH_TIMEOUT_MS = 120_000
 
 
@@ -152,7 +153,9 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         group_id=options.get("kafka.group.id") or f"spark-{subscription}",
         client_id=options.get("kafka.client.id") or "runnel-spark",
         fetch_timeout_ms=_positive(options, "fetchTimeoutMs") or FETCH_TIMEOUT_MS,
-        fetch_bytes=_positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES,
+        fetch_bytes=min(
+            _positive(options, "kafka.max.partition.fetch.bytes") or FETCH_BYTES, FETCH_BYTES_MAX
+        ),
     )
 
 

@@ -24,7 +24,7 @@ class RangePartition(InputPartition):
 
 
 def read_range(options: SourceOptions, schema: StructType, whole: Range) -> Iterator[pa.RecordBatch]:
-    """The records of a range as Arrow batches, one per fetch."""
+    """The records of a range as Arrow batches, mostly one per fetch."""
     settings = FetchSettings(
         options.bootstrap_servers,
         options.client_id,
@@ -36,12 +36,8 @@ def read_range(options: SourceOptions, schema: StructType, whole: Range) -> Iter
     rows = RowBuilder(options, schema)
     fetcher = RangeFetcher(settings, whole.partition, whole.start, whole.end, whole.topic_id)
     for chunk in fetcher.chunks():
-        if not chunk.batches:
-            continue
         try:
-            spans = read_spans(chunk.batches, chunk.from_offset, chunk.to_offset)
-            batch = rows.batch(whole.partition, spans) if len(spans) else None
+            for spans in read_spans(chunk.batches, chunk.from_offset, chunk.to_offset):
+                yield rows.batch(whole.partition, spans)
         except CorruptBatch as error:
             raise DamagedRecords(f"{whole.partition}: {error}") from error
-        if batch is not None:
-            yield batch
