@@ -14,18 +14,18 @@ from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 from pyspark.sql import functions as F
 
+from runnel.pipelines.archive.layout import NAMESPACE, archived_offsets, open_archive
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
 from runnel.pipelines.audit.judge import PartitionVerdict
 from runnel.pipelines.audit.ranges import runs
-from runnel.pipelines.tables.catalog import open_catalog, table_name_of
-from runnel.pipelines.tables.table import SparkTable, read_files
+from runnel.pipelines.errors import NoSuchTable
+from runnel.pipelines.tables.catalog import open_catalog
+from runnel.pipelines.tables.table import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-NAMESPACE = "archive"
-ARCHIVED = "runnel.archived."
-"""Followed by a partition's number: the table property that holds the first offset not archived."""
+_DAY_MS = 86_400_000
 BUCKET_OFFSETS = 4096
 BUCKETS_TOLD = 256
 """So many differing buckets are looked into; that there are more is said."""
@@ -37,6 +37,12 @@ class Archive:
 
     warehouse: str
     namespace: str = NAMESPACE
+    days: int | None = None
+    """How many days it keeps, if not all: what is older need not be there."""
+
+    def oldest_ms(self, now_ms: int) -> int:
+        """From when on records must be there."""
+        return -1 if self.days is None else now_ms - now_ms % _DAY_MS - self.days * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +61,23 @@ def compare(
     archive: Archive,
     topic: str,
     verdicts: Sequence[PartitionVerdict],
+    now_ms: int,
 ) -> Archived:
     """Compare one topic with its table."""
-    catalog = open_catalog(archive.warehouse)
-    name = f"{archive.namespace}.{table_name_of(topic)}"
-    if not catalog.table_exists(name):
-        words = f"there is no table {name}"
-        return Archived(topic, 0, 0, [Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, topic, -1, -1, -1, words)])
-    table = SparkTable(catalog, name)
-    files, findings = _present(table.latest(), table.files(), topic)
-    kept = read_files(session, table.columns(), files)
-    properties = table.properties()
-    archived_to = {
-        verdict.partition: int(properties.get(f"{ARCHIVED}{verdict.partition}", -1)) for verdict in verdicts
-    }
+    with open_catalog(archive.warehouse) as catalog:
+        try:
+            table = open_archive(catalog, archive.namespace, topic)
+        except NoSuchTable as error:
+            missing = Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, topic, -1, -1, -1, str(error))
+            return Archived(topic, 0, 0, [missing])
+        files, findings = _present(table.latest(), table.files(), topic)
+        kept = read_files(session, table.columns(), files)
+        archived_to = archived_offsets(table.properties())
     ranges = _ranges(verdicts, archived_to)
     if ranges:
-        logged = _logged(session, bootstrap, topic, ranges)
-        findings += _Comparison(topic, logged, _within(kept, ranges)).findings()
+        is_due = F.unix_millis("timestamp") >= archive.oldest_ms(now_ms)
+        logged = _logged(session, bootstrap, topic, ranges).where(is_due)
+        findings += _Comparison(topic, logged, _within(kept, ranges).where(is_due)).findings()
     findings += _beyond(topic, kept, verdicts) + _behind(verdicts, archived_to)
     return Archived(topic, kept.count(), len(files), findings)
 
@@ -113,7 +118,7 @@ def _ranges(verdicts: Sequence[PartitionVerdict], archived_to: dict[int, int]) -
         damage = [
             entry.first_offset for entry in verdict.findings if entry.kind in (Kind.DAMAGED, Kind.UNREADABLE)
         ]
-        end = min([verdict.end_offset, archived_to[verdict.partition], *damage])
+        end = min([verdict.end_offset, archived_to.get(verdict.partition, -1), *damage])
         if end > verdict.start_offset:
             ranges[verdict.partition] = verdict.start_offset, end
     return ranges
@@ -269,9 +274,10 @@ def _behind(verdicts: Sequence[PartitionVerdict], archived_to: dict[int, int]) -
     """How much is still to be archived; no fault, as the log has it."""
     findings = []
     for verdict in verdicts:
-        first = max(archived_to[verdict.partition], verdict.start_offset)
+        first = max(archived_to.get(verdict.partition, 0), verdict.start_offset)
         if first < verdict.end_offset:
-            words = f"{count_text(verdict.end_offset - first, 'offset')} wait to be archived"
+            # Markers are never archived, so that some of them may be all there is.
+            words = f"up to {count_text(verdict.end_offset - first, 'offset')} to be archived"
             findings.append(
                 Finding(
                     Level.NOTICE,
