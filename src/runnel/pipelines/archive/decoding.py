@@ -10,7 +10,6 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from runnel.pipelines.archive.layout import DECODE_ERROR, DECODED
-from runnel.pipelines.errors import BadOption
 from runnel.pipelines.source.avro_values import AvroDecoder
 from runnel.pipelines.source.columns import value_type
 from runnel.pipelines.source.json_values import JsonDecoder
@@ -22,20 +21,9 @@ def with_decoded(frame: DataFrame, options: SourceOptions) -> DataFrame:
     """The same rows with what their values say, by the format and schema in `options`."""
     if options.value_format == "bytes":
         return frame
-    kind = _parsed(value_type(options))
+    kind = value_type(options)
     added = StructType([StructField(DECODED, kind), StructField(DECODE_ERROR, StringType())])
     return frame.mapInArrow(partial(_decode_batches, options, kind), StructType([*frame.schema, *added]))
-
-
-def _parsed(kind: DataType | str) -> DataType:
-    if isinstance(kind, DataType):
-        return kind
-    try:
-        parsed = StructType.fromDDL(f"{DECODED} {kind}")
-    except Exception as error:  # noqa: BLE001 Spark's parser raises what it likes
-        raise BadOption(f"valueSchema: {str(error).splitlines()[0]}") from None
-    assert isinstance(parsed, StructType)
-    return parsed.fields[0].dataType
 
 
 def _decode_batches(options: SourceOptions, kind: DataType, batches: Iterable[Any]) -> Iterator[Any]:

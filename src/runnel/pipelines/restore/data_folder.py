@@ -156,9 +156,8 @@ def _read_pieces(
             found, stretch = pieces[number]
             partition = TopicPartition(found.topic, found.partition)
             for group in _packed_batches(found, stretch):
-                spans = read_spans(group, found.log_start_offset, 2**63 - 1)
-                columns = [COLUMNS[name](partition, spans) for name in schema.fieldNames()]
-                if len(spans):
+                for spans in read_spans(group, found.log_start_offset, 2**63 - 1):
+                    columns = [COLUMNS[name](partition, spans) for name in schema.fieldNames()]
                     yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from runnel.server.cli.pipeline import audit, dead_letters, file, init, insights, validate
+from runnel.server.cli.pipeline import archive, audit, dead_letters, file, init, insights, restore, validate
 
 FILE = "file"
 """The command that runs a declared pipeline; `run orders.yaml` means `run file orders.yaml`."""
@@ -54,6 +54,8 @@ def run_pipeline() -> None:
 
 
 run.command(FILE)(file.file)
+run.command("archive")(archive.archive)
+run.command("restore")(restore.restore)
 run.command("audit")(audit.audit)
 run.command("insights")(insights.insights)
 run.command("dead-letters")(dead_letters.dead_letters)

@@ -1,0 +1,145 @@
+"""`runnel pipeline run archive`: topics into Iceberg tables."""
+
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runnel.server.cli.options import parse_settings
+from runnel.server.cli.pipeline.options import JobOptions, job
+
+if TYPE_CHECKING:
+    from runnel.pipelines.archive.job import ArchiveOutcome
+
+Warehouse = Annotated[
+    str,
+    typer.Option(
+        "--warehouse",
+        "-w",
+        metavar="DIR",
+        help="The folder of the tables; with --catalog, any place that Iceberg and Spark can reach.",
+    ),
+]
+Namespace = Annotated[
+    str, typer.Option("--namespace", metavar="NAME", help="Where tables stand in the catalog.")
+]
+CatalogSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--catalog",
+        metavar="KEY=VALUE",
+        help="A property of another Iceberg catalog than the SQLite file in the folder, as type=rest. "
+        "May be repeated.",
+    ),
+]
+
+
+@job(streams=True)
+def archive(
+    options: JobOptions,
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="What to archive.")] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", metavar="REGEX", help="All topics whose whole name matches.")
+    ] = None,
+    warehouse: Warehouse = "warehouse",
+    namespace: Namespace = "archive",
+    catalog: CatalogSettings = None,
+    retention: Annotated[
+        int | None,
+        typer.Option("--retention", min=1, metavar="DAYS", help="Remove archived records older than this."),
+    ] = None,
+    compact: Annotated[
+        bool,
+        typer.Option("--compact", help="Merge all small files at the end, not only where there are many."),
+    ] = False,
+    value_format: Annotated[
+        str, typer.Option("--value-format", metavar="FORMAT", help="bytes, string, json or avro.")
+    ] = "bytes",
+    value_schema: Annotated[
+        str | None,
+        typer.Option(
+            "--value-schema",
+            metavar="SCHEMA",
+            help="What values look like, or a file with it: columns as in SQL for JSON, or an Avro schema.",
+        ),
+    ] = None,
+    every: Annotated[
+        float,
+        typer.Option("--every", min=0.1, metavar="SECONDS", help="With --continuous: how often to add."),
+    ] = 60.0,
+    batch_records: Annotated[
+        int | None,
+        typer.Option("--batch-records", min=1, metavar="COUNT", help="At most so many records per snapshot."),
+    ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Go on where the broker deleted records before they were archived."
+        ),
+    ] = False,
+) -> None:
+    """Keep topics in Iceberg tables, one per topic: every committed record once, whatever fails.
+
+    Run again, it goes on where it was: Spark's checkpoint says where, and so do the tables.
+
+    Examples:
+
+      runnel pipeline run archive orders payments --warehouse /srv/archive
+
+      runnel pipeline run archive --pattern 'shop[.].*' --continuous --retention 365
+
+      runnel pipeline run archive orders --value-format json --value-schema 'id BIGINT, item STRING'
+    """
+    from runnel.pipelines.archive.job import ArchiveOptions, run
+    from runnel.server.cli.pipeline.running import run_job
+
+    if bool(topics) == (pattern is not None):
+        raise typer.BadParameter("say which topics to archive: their names, or --pattern")
+    subject = ",".join(topics or [str(pattern)])
+    name = f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
+    chosen = ArchiveOptions(
+        bootstrap=options.bootstrap,
+        warehouse=warehouse,
+        checkpoint=options.checkpoint(name),
+        topics=tuple(topics or ()),
+        pattern=pattern,
+        namespace=namespace,
+        catalog=parse_settings(catalog),
+        once=options.once is not False,
+        trigger_s=every,
+        records_per_batch=batch_records,
+        value_format=value_format,
+        value_schema=_text_of(value_schema),
+        retention_days=retention,
+        is_compacting=compact,
+        is_loss_accepted=accept_loss,
+    )
+    run_job("archive", options, lambda session, progress: run(session, chosen, progress), show=_show)
+
+
+def _text_of(schema: str | None) -> str | None:
+    """The schema itself, also if it is given as the name of a file."""
+    if schema is None or len(schema) > 1000 or not Path(schema).is_file():
+        return schema
+    return Path(schema).read_text("utf-8")
+
+
+def _show(outcome: "ArchiveOutcome") -> None:
+    from runnel.server.cli.output import print_table
+
+    print_table(
+        ["topic", "table", "records", "files", "removed", "next offsets"],
+        [
+            (
+                topic.topic,
+                topic.table,
+                topic.rows,
+                topic.files,
+                topic.rows_removed,
+                " ".join(f"{number}:{offset}" for number, offset in sorted(topic.next_offsets.items())),
+            )
+            for topic in outcome.topics
+        ],
+        empty="nothing was there to archive",
+    )
