@@ -82,6 +82,14 @@ class Driver:
             self._process.wait()
 
 
+class CalmFeeder(PlainFeeder):
+    """Feeds at a pace that a job can follow which is killed all the time."""
+
+    def feed(self) -> None:
+        super().feed()
+        time.sleep(0.4)
+
+
 class Copying:
     """Everybody who takes part."""
 
@@ -95,7 +103,7 @@ class Copying:
         self.inputs: list[Place] = [(INPUT, number) for number in range(PARTITIONS)]
         self.outputs: list[Place] = [(OUTPUT, number) for number in range(PARTITIONS)]
         make_topics(broker.bootstrap)
-        self.feeder = PlainFeeder("p", broker.bootstrap, INPUT, seed, self.book)
+        self.feeder = CalmFeeder("p", broker.bootstrap, INPUT, seed, self.book)
         arguments = [cluster.master, broker.bootstrap, INPUT, OUTPUT, str(folder / "checkpoint")]
         self.driver = Driver(arguments, folder / "driver.log")
 
@@ -105,7 +113,8 @@ class Copying:
         self.wait_for_output(1)
         while self.outcome.kills.total() < kills and not self.book.violations:
             self.wait(self.chance.uniform(0.1, 4.0))
-            if self.chance.random() < 0.5:
+            # Most of the time somebody is in the middle of a batch; now and then, of a start.
+            if self.chance.random() < 0.75:
                 self.wait_for_output(self.shown() + 1)
             self.strike()
             told = ", ".join(f"{count} {name}" for name, count in sorted(self.outcome.kills.items()))
