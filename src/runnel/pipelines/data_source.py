@@ -25,7 +25,7 @@ class RunnelDataSource(DataSource):
     def name(cls) -> str:
         return "runnel"
 
-    def schema(self) -> StructType | str:
+    def schema(self) -> StructType:
         return table_schema(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -5,7 +5,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
-from pyspark.sql.types import StructType
 
 from runnel.client.cluster import Cluster
 from runnel.client.transactional import TransactionalProducer
@@ -20,15 +19,9 @@ def source(broker: Broker, **options: object) -> RunnelDataSource:
     return RunnelDataSource({"kafka.bootstrap.servers": broker.bootstrap_servers, **given})
 
 
-def columns(table: RunnelDataSource) -> StructType:
-    schema = table.schema()
-    assert isinstance(schema, StructType)
-    return schema
-
-
 def stream(broker: Broker, **options: object) -> StreamReader:
     table = source(broker, **options)
-    reader = table.streamReader(columns(table))
+    reader = table.streamReader(table.schema())
     assert isinstance(reader, StreamReader)
     return reader
 
@@ -36,7 +29,7 @@ def stream(broker: Broker, **options: object) -> StreamReader:
 def rows(broker: Broker, **options: object) -> list[dict[str, Any]]:
     """All rows of a batch query, by partition and offset."""
     table = source(broker, **options)
-    reader = table.reader(columns(table))
+    reader = table.reader(table.schema())
     return read_all(reader, reader.partitions())
 
 

@@ -12,7 +12,7 @@ from runnel.pipelines.errors import BrokerUnreachable, DamagedRecords, DataLost
 from runnel.pipelines.source.cursor import Chunk
 from runnel.pipelines.source.fetching import FetchSettings, RangeFetcher
 from runnel.testing import Broker
-from tests.pipelines.source.tables import columns, offsets, read_all, rows, send_in_transaction, source
+from tests.pipelines.source.tables import offsets, read_all, rows, send_in_transaction, source
 
 ORDERS = TopicPartition("orders", 0)
 
@@ -92,7 +92,7 @@ def test_ranges_that_begin_or_end_in_a_compacted_gap(runnel: Broker) -> None:
 def test_records_gone_before_they_are_read(runnel: Broker) -> None:
     fill(runnel, 10)
     table = source(runnel, subscribe="orders", failOnDataLoss="false")
-    reader = table.reader(columns(table))
+    reader = table.reader(table.schema())
     planned = reader.partitions()
     with runnel.client() as client:
         client.run(lambda cluster: Admin(cluster).delete_records({ORDERS: 6}))
@@ -121,7 +121,7 @@ def test_records_that_never_come(runnel: Broker) -> None:
 def test_a_topic_made_anew_is_not_what_was_planned(runnel: Broker) -> None:
     fill(runnel, 3)
     table = source(runnel, subscribe="orders")
-    reader = table.reader(columns(table))
+    reader = table.reader(table.schema())
     planned = reader.partitions()
     with runnel.client() as client:
         client.delete_topic("orders")

@@ -10,7 +10,7 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, BrokerUnreachable, DataLost, UnknownTopic
 from runnel.testing import Broker
-from tests.pipelines.source.tables import columns, read_all, send_in_transaction, source, stream
+from tests.pipelines.source.tables import read_all, send_in_transaction, source, stream
 
 ALL = ReadAllAvailable()
 
@@ -240,7 +240,7 @@ def test_mistakes(runnel: Broker) -> None:
     table = source(runnel, subscribe="orders")
     table.options["kafka.bootstrap.servers"] = "127.0.0.1:1"
     with pytest.raises(BrokerUnreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
-        table.streamReader(columns(table)).initialOffset()
+        table.streamReader(table.schema()).initialOffset()
     table.options["kafka.bootstrap.servers"] = "127.0.0.1:x"
     with pytest.raises(BadOption, match=r"kafka\.bootstrap\.servers"):
-        table.streamReader(columns(table)).initialOffset()
+        table.streamReader(table.schema()).initialOffset()

@@ -64,15 +64,10 @@ def source_columns(source: Source) -> "StructType":
 
 def _all_columns(options: Mapping[str, str]) -> "StructType":
     """Every column that the format runnel has with these options."""
-    from pyspark.sql.types import StructType
-
     from runnel.pipelines.source.columns import table_schema
     from runnel.pipelines.source.options import read_options
 
-    schema = table_schema(read_options(options))
-    parsed = StructType.fromDDL(schema) if isinstance(schema, str) else schema
-    assert isinstance(parsed, StructType)
-    return parsed
+    return table_schema(read_options(options))
 
 
 def _raw(session: "SparkSession", options: Mapping[str, str], columns: tuple[str, ...]) -> "DataFrame":

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BadOption
 from runnel.pipelines.source.avro_values import AvroDecoder, spark_type
+from runnel.pipelines.source.ddl import BadType, parse_type
 from runnel.pipelines.source.decode import MICROSECONDS_MAX, Spans, binary_column
 from runnel.pipelines.source.headers import header_column
 from runnel.pipelines.source.json_values import JsonDecoder
@@ -47,24 +48,18 @@ MALFORMED_TYPES: Mapping[str, DataType] = {"valueError": StringType(), "rawValue
 # What there is.
 
 
-def table_schema(options: SourceOptions) -> StructType | str:
-    """All columns that these options give; as text where only Spark can read the type of the values."""
-    value = value_type(options)
-    types: dict[str, DataType | str] = {**TYPES, "value": value}
+def table_schema(options: SourceOptions) -> StructType:
+    """All columns that these options give."""
+    types = {**TYPES, "value": value_type(options)}
     if not options.include_headers:
         del types["headers"]
     if options.value_format != "bytes":
         types |= MALFORMED_TYPES
-    if isinstance(value, DataType):
-        return StructType([StructField(name, kind) for name, kind in types.items()])  # type: ignore[arg-type]
-    return ", ".join(
-        f"`{name}` {kind.simpleString() if isinstance(kind, DataType) else kind}"
-        for name, kind in types.items()
-    )
+    return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
-def value_type(options: SourceOptions) -> DataType | str:
-    """The type of the decoded values, or its text in SQL."""
+def value_type(options: SourceOptions) -> DataType:
+    """The type of the decoded values."""
     text = options.value_schema
     match options.value_format:
         case "bytes":
@@ -83,29 +78,27 @@ def _needed(text: str | None, value_format: str) -> str:
     return text
 
 
-def _json_type(text: str) -> DataType | str:
-    if text.startswith("{"):
+def _json_type(text: str) -> DataType:
+    if not text.startswith("{"):
         try:
-            return StructType.fromJson(json.loads(text))
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadOption(f"valueSchema is not the JSON form of a Spark schema: {error!r}") from None
-    is_whole_type = text.upper().startswith(("STRUCT<", "ARRAY<", "MAP<")) or " " not in text
-    return text if is_whole_type else f"STRUCT<{text}>"
+            return parse_type(text)
+        except BadType as error:
+            raise BadOption(f"valueSchema={text!r}: {error}") from None
+    try:
+        return StructType.fromJson(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadOption(f"valueSchema is not the JSON form of a Spark schema: {error!r}") from None
 
 
 def check_schema(chosen: StructType, options: SourceOptions) -> None:
     """BadOption unless the columns chosen are among those there are: naming fewer saves work."""
     full = table_schema(options)
-    value = value_type(options)
-    types = {**TYPES, **(MALFORMED_TYPES if options.value_format != "bytes" else {})}
+    types = {column.name: column.dataType for column in full}
     for column in chosen:
-        expected = types.get(column.name) if column.name != "value" else value
-        if isinstance(expected, str):
-            continue
-        if expected != column.dataType:
+        if types.get(column.name) != column.dataType:
             raise BadOption(
                 f"there is no column {column.name} {column.dataType.simpleString()}; "
-                f"the columns are {full if isinstance(full, str) else full.simpleString()}"
+                f"the columns are {full.simpleString()}"
             )
     names = set(chosen.fieldNames())
     if names & MALFORMED_TYPES.keys() and "value" not in names:
