@@ -33,51 +33,58 @@ CatalogSettings = Annotated[
         "May be repeated.",
     ),
 ]
+Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="What to archive.")]
+Pattern = Annotated[
+    str | None, typer.Option("--pattern", metavar="REGEX", help="All topics whose whole name matches.")
+]
+Retention = Annotated[
+    int | None,
+    typer.Option("--retention", min=1, metavar="DAYS", help="Remove archived records older than this."),
+]
+Compact = Annotated[
+    bool,
+    typer.Option("--compact", help="Merge all small files at the end, not only where there are many."),
+]
+ValueFormat = Annotated[
+    str, typer.Option("--value-format", metavar="FORMAT", help="bytes, string, json or avro.")
+]
+ValueSchema = Annotated[
+    str | None,
+    typer.Option(
+        "--value-schema",
+        metavar="SCHEMA",
+        help="What values look like, or a file with it: columns as in SQL for JSON, or an Avro schema.",
+    ),
+]
+Every = Annotated[
+    float,
+    typer.Option("--every", min=0.1, metavar="SECONDS", help="With --continuous: how often to add."),
+]
+BatchRecords = Annotated[
+    int | None,
+    typer.Option("--batch-records", min=1, metavar="COUNT", help="At most so many records per snapshot."),
+]
+AcceptLoss = Annotated[
+    bool,
+    typer.Option("--accept-loss", help="Go on where the broker deleted records before they were archived."),
+]
 
 
 @job(streams=True)
 def archive(
     options: JobOptions,
-    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="What to archive.")] = None,
-    pattern: Annotated[
-        str | None, typer.Option("--pattern", metavar="REGEX", help="All topics whose whole name matches.")
-    ] = None,
+    topics: Topics = None,
+    pattern: Pattern = None,
     warehouse: Warehouse = "warehouse",
     namespace: Namespace = "archive",
     catalog: CatalogSettings = None,
-    retention: Annotated[
-        int | None,
-        typer.Option("--retention", min=1, metavar="DAYS", help="Remove archived records older than this."),
-    ] = None,
-    compact: Annotated[
-        bool,
-        typer.Option("--compact", help="Merge all small files at the end, not only where there are many."),
-    ] = False,
-    value_format: Annotated[
-        str, typer.Option("--value-format", metavar="FORMAT", help="bytes, string, json or avro.")
-    ] = "bytes",
-    value_schema: Annotated[
-        str | None,
-        typer.Option(
-            "--value-schema",
-            metavar="SCHEMA",
-            help="What values look like, or a file with it: columns as in SQL for JSON, or an Avro schema.",
-        ),
-    ] = None,
-    every: Annotated[
-        float,
-        typer.Option("--every", min=0.1, metavar="SECONDS", help="With --continuous: how often to add."),
-    ] = 60.0,
-    batch_records: Annotated[
-        int | None,
-        typer.Option("--batch-records", min=1, metavar="COUNT", help="At most so many records per snapshot."),
-    ] = None,
-    accept_loss: Annotated[
-        bool,
-        typer.Option(
-            "--accept-loss", help="Go on where the broker deleted records before they were archived."
-        ),
-    ] = False,
+    retention: Retention = None,
+    compact: Compact = False,
+    value_format: ValueFormat = "bytes",
+    value_schema: ValueSchema = None,
+    every: Every = 60.0,
+    batch_records: BatchRecords = None,
+    accept_loss: AcceptLoss = False,
 ) -> None:
     """Keep topics in Iceberg tables, one per topic: every committed record once, whatever fails.
 
@@ -96,12 +103,10 @@ def archive(
 
     if bool(topics) == (pattern is not None):
         raise typer.BadParameter("say which topics to archive: their names, or --pattern")
-    subject = ",".join(topics or [str(pattern)])
-    name = f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
     chosen = ArchiveOptions(
         bootstrap=options.bootstrap,
         warehouse=warehouse,
-        checkpoint=options.checkpoint(name),
+        checkpoint=options.checkpoint(_name(namespace, ",".join(topics or [str(pattern)]))),
         topics=tuple(topics or ()),
         pattern=pattern,
         namespace=namespace,
@@ -116,6 +121,11 @@ def archive(
         is_loss_accepted=accept_loss,
     )
     run_job("archive", options, lambda session, progress: run(session, chosen, progress), show=_show)
+
+
+def _name(namespace: str, subject: str) -> str:
+    """One name per archive: several may run with folders that nobody chose."""
+    return f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
 
 
 def _text_of(schema: str | None) -> str | None:

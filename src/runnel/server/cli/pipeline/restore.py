@@ -1,6 +1,7 @@
 """`runnel pipeline run restore`: from an archive, or from the folder of a stopped broker, back to a topic."""
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,98 +10,101 @@ from runnel.server.cli.options import parse_moment_ms, parse_settings
 from runnel.server.cli.output import print_json, print_table
 from runnel.server.cli.pipeline.archive import CatalogSettings, Namespace
 from runnel.server.cli.pipeline.options import JobOptions, job
+from runnel.server.cli.pipeline.running import run_job
 
 if TYPE_CHECKING:
-    from runnel.pipelines.restore.job import RestoreOutcome
+    from pyspark.sql import SparkSession
+
+    from runnel.pipelines.progress import Progress
+    from runnel.pipelines.restore.job import RestoreOptions, RestoreOutcome
+Topic = Annotated[
+    str | None,
+    typer.Argument(help="The topic, as it was called. Left out: list what could be restored."),
+]
+ArchiveFolder = Annotated[
+    str | None, typer.Option("--warehouse", "-w", metavar="DIR", help="The archive to restore from.")
+]
+DataDir = Annotated[
+    str | None,
+    typer.Option("--from", metavar="DIR", help="Or: the data folder of a broker that is not running."),
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="TOPIC", help="The topic to restore to. Left out: the same name."),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="TIME",
+        help="Records with timestamps up to this and no others: 2026-10-01T12:30, @EPOCH_MS or 2h (ago).",
+    ),
+]
+UntilOffset = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--until-offset",
+        metavar="PARTITION:OFFSET",
+        help="Of this partition, the records before this offset. May be repeated.",
+    ),
+]
+GroupNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group",
+        metavar="GROUP",
+        help="Move this consumer group, without members, to where it had read to. May be repeated.",
+    ),
+]
+GroupsFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--groups-from",
+        metavar="ADDRESS",
+        help="The broker that knows how far groups had read. Left out: the folder, or the same broker.",
+    ),
+]
+Partitions = Annotated[
+    int | None,
+    typer.Option("--partitions", min=1, metavar="COUNT", help="Of a topic that is made. Left out: as many."),
+]
+Append = Annotated[bool, typer.Option("--append", help="Also to a topic with other records, behind those.")]
 
 
 @job(streams=False)
 def restore(
     options: JobOptions,
-    topic: Annotated[
-        str | None,
-        typer.Argument(help="The topic, as it was called. Left out: list what could be restored."),
-    ] = None,
-    warehouse: Annotated[
-        str | None, typer.Option("--warehouse", "-w", metavar="DIR", help="The archive to restore from.")
-    ] = None,
-    folder: Annotated[
-        str | None,
-        typer.Option("--from", metavar="DIR", help="Or: the data folder of a broker that is not running."),
-    ] = None,
-    to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TOPIC", help="The topic to restore to. Left out: the same name."),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until",
-            metavar="TIME",
-            help="Records with timestamps up to this and no others: 2026-10-01T12:30, @EPOCH_MS or 2h (ago).",
-        ),
-    ] = None,
-    until_offset: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--until-offset",
-            metavar="PARTITION:OFFSET",
-            help="Of this partition, the records before this offset. May be repeated.",
-        ),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--group",
-            metavar="GROUP",
-            help="Move this consumer group, without members, to where it had read to. May be repeated.",
-        ),
-    ] = None,
-    groups_from: Annotated[
-        str | None,
-        typer.Option(
-            "--groups-from",
-            metavar="ADDRESS",
-            help="The broker that knows how far groups had read. Left out: the folder, or --bootstrap-server.",
-        ),
-    ] = None,
-    partitions: Annotated[
-        int | None,
-        typer.Option(
-            "--partitions", min=1, metavar="COUNT", help="Of a topic that is made. Left out: as many."
-        ),
-    ] = None,
-    append: Annotated[
-        bool, typer.Option("--append", help="Also to a topic with other records, behind those.")
-    ] = False,
+    topic: Topic = None,
+    warehouse: ArchiveFolder = None,
+    folder: DataDir = None,
+    to: To = None,
+    until: Until = None,
+    until_offset: UntilOffset = None,
+    group: GroupNames = None,
+    groups_from: GroupsFrom = None,
+    partitions: Partitions = None,
+    append: Append = False,
     namespace: Namespace = "archive",
     catalog: CatalogSettings = None,
 ) -> None:
     """Bring a topic back: whole, or up to a point in time, and its consumer groups with it.
 
     Each record comes back once, in its partition, in order, with its timestamp, and with headers that say
-    where it stood: runnel.restore.topic, .partition, .offset and .timestamp. Interrupted, run it again with
-    the same options. What the broker had compacted away before it was archived does not come back.
+    where it stood. Interrupted, run it again with the same options. What the broker had compacted away
+    before it was archived does not come back.
 
     Examples:
 
-      runnel pipeline run restore orders --warehouse /srv/archive --to orders-again --until 2026-10-01T12:30
-
-      runnel pipeline run restore orders --warehouse /srv/archive --to orders-again --group billing
+      runnel pipeline run restore orders -w /srv/archive --to again --until 2026-10-01T12:30 --group billing
 
       runnel pipeline run restore orders --from /old/disk/data --group billing
     """
-    from runnel.pipelines.restore.job import RestoreOptions, run
-    from runnel.server.cli.pipeline.running import run_job
+    from runnel.pipelines.restore.job import RestoreOptions
 
     if (warehouse is None) == (folder is None):
         raise typer.BadParameter("say where to restore from: --warehouse DIR, or --from DIR")
     if topic is None:
-        columns, rows = _listed(warehouse, folder, namespace, parse_settings(catalog))
-        if options.as_json:
-            print_json([dict(zip(columns, row, strict=True)) for row in rows])
-        else:
-            print_table(columns, rows)
+        _list(options, *_listed(warehouse, folder, namespace, parse_settings(catalog)))
         return
     chosen = RestoreOptions(
         bootstrap=options.bootstrap,
@@ -117,13 +121,14 @@ def restore(
         partitions=partitions,
         is_appending=append,
     )
-    run_job(
-        "restore",
-        options,
-        lambda session, progress: run(session, chosen, progress),
-        show=_show,
-        is_fine=lambda outcome: outcome.is_fine,
-    )
+    work = partial(_run, chosen)
+    run_job("restore", options, work, show=_show, is_fine=lambda outcome: outcome.is_fine)
+
+
+def _run(chosen: "RestoreOptions", session: "SparkSession", progress: "Progress") -> "RestoreOutcome":
+    from runnel.pipelines.restore.job import run
+
+    return run(session, chosen, progress)
 
 
 def _offsets(texts: list[str] | None) -> dict[int, int]:
@@ -134,6 +139,13 @@ def _offsets(texts: list[str] | None) -> dict[int, int]:
             raise typer.BadParameter(f"--until-offset looks like 0:1500, not {text}")
         places[int(partition)] = int(offset)
     return places
+
+
+def _list(options: JobOptions, columns: list[str], rows: list[tuple[object, ...]]) -> None:
+    if options.as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
 
 
 def _listed(
