@@ -151,6 +151,7 @@ sources:
     topic: orders
     format: string
     start: earliest
+    on-malformed: skip
 steps:
   louder:
     sql: SELECT upper(value) AS value FROM orders
