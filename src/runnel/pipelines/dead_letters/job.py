@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.dead_letters.choice import Choice
 from runnel.pipelines.dead_letters.letter import DEAD_LETTERS, Letter
@@ -20,7 +22,7 @@ from runnel.pipelines.dead_letters.redrive import NO_ORIGIN, Redriven, Redriver,
 from runnel.pipelines.progress import Progress
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 ALL = Choice()
 
@@ -58,14 +60,14 @@ def run(session: "SparkSession", options: DeadLetterOptions, progress: Progress)
         outcome = DeadLetterOutcome([], is_dry_run=options.dry_run)
         if not topics:
             return outcome
+        letters = letters_frame(session, options.bootstrap, topics)
         if options.redrive:
             limit = options.limit
             for topic in topics:
-                redriven = _redrive(session, broker, options, topic, limit, progress)
+                redriven = _redrive(session, broker, options, letters, topic, limit, progress)
                 outcome.redriven.append(redriven)
                 limit = None if limit is None else limit - redriven.letters
         with progress.tasks(session, "grouping dead letters"):
-            letters = letters_frame(session, options.bootstrap, topics)
             marked = marked_frame(session, options.bootstrap, _with_marks(broker, topics))
             outcome.groups = groups_of(session, letters, marked, options.choice)
     return outcome
@@ -75,26 +77,28 @@ def _redrive(
     session: "SparkSession",
     broker: BrokerView,
     options: DeadLetterOptions,
+    letters: "DataFrame",
     topic: str,
     limit: int | None,
     progress: Progress,
 ) -> Redriven:
+    own = letters.where(F.col("topic") == topic)
     if options.dry_run:
-        return _would_redrive(_chosen(session, options, topic, _with_marks(broker, (topic,)), limit), topic)
+        with_marks = _with_marks(broker, (topic,))
+        return _would_redrive(_chosen(session, options, own, with_marks, limit), topic)
     ensure_marks(broker, topic)
     # Only behind the taking over do the marks tell everything: until then, another run may be at work.
     with Redriver(broker, topic) as redriver, progress.tasks(session, f"sending {topic} back"):
-        return redriver.redrive(_chosen(session, options, topic, (topic,), limit))
+        return redriver.redrive(_chosen(session, options, own, (topic,), limit))
 
 
 def _chosen(
     session: "SparkSession",
     options: DeadLetterOptions,
-    topic: str,
+    letters: "DataFrame",
     with_marks: tuple[str, ...],
     limit: int | None,
 ) -> Iterator[Letter]:
-    letters = letters_frame(session, options.bootstrap, [topic])
     chosen = chosen_frame(letters, marked_frame(session, options.bootstrap, with_marks), options.choice)
     if limit is not None:
         chosen = chosen.limit(max(0, limit))

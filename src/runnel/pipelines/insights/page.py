@@ -171,7 +171,7 @@ def _sizes_and_keys(outcome: "InsightsOutcome") -> Section:
     keys.sort(key=lambda entry: -entry[1].records)
     bars = [
         Bar(
-            f"{each.topic}: {key_text(hot.key)}",
+            f"{key_text(hot.key)} · {each.topic}",
             hot.records,
             "warn" if hot.records > 0.2 * each.records and each.keys > 1 else "plain",
             f"{each.topic}, key {key_text(hot.key)}: {hot.records:,} ({hot.records / each.records:.1%})",
@@ -234,9 +234,8 @@ def _spread(outcome: "InsightsOutcome") -> Section:
             f"{SKEW_NOTABLE:.0f}× and more is uneven."
         )
         blocks.append(Wide(chart, caption))
-    blocks.append(
-        Table(["topic", "#now", "#proposed", "advice", "why"], rows, "How many partitions", is_prose=True)
-    )
+    columns = ["topic", "#now", "#proposed", "advice", "why"]
+    blocks.append(Table(columns, rows, "How many partitions"))
     return Section("How evenly it is spread", blocks)
 
 
