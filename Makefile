@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev,spark]'
 	@touch $@
 
-demo: $(STAMP) ## a broker, a stream of events, a consumer group, a replay: all in one terminal report
+demo: $(STAMP) ## a broker, a consumer group, a replay, a crash; a pipeline on Spark, its audit, two reports
 	$(BIN)/runnel demo
 
 up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runnel)
@@ -57,6 +57,7 @@ sim: $(STAMP) ## made-up worlds of crashes, power cuts and full disks, each repe
 
 bench: $(STAMP) ## Runnel and Apache Kafka side by side; writes docs/BENCHMARKS.md (QUICK=1 for a short look)
 	$(BIN)/python -m tools.bench $(if $(QUICK),--quick) $(ARGS)
+	$(BIN)/python -m tools.spark_bench $(if $(QUICK),--quick)
 
 conformance: $(STAMP) ## judgement of strangers: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md
 	$(BIN)/python -m tools.conformance $(ARGS)
