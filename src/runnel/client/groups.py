@@ -38,6 +38,8 @@ from runnel.messages.offset_delete import (
 from runnel.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 from runnel.model.errors import ErrorCode
@@ -180,19 +182,41 @@ class Groups:
             members,
         )
 
-    async def committed(self, group_id: str, *, stable: bool = False) -> dict[TopicPartition, Commit]:
-        """How far a group has read, in every partition it ever committed.
-
-        `stable` waits for open transactions that are about to change it.
-        """
+    async def committed(self, group_id: str) -> dict[TopicPartition, Commit]:
+        """How far a group has read, in every partition it ever committed."""
 
         async def ask() -> dict[TopicPartition, Commit]:
             request = OffsetFetchRequest(
                 group_id=group_id,
                 topics=None,
                 groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)],
-                require_stable=stable,
             )
+            answer = await self._cluster.ask_coordinator(group_id, request, OffsetFetchResponse)
+            return _commits(group_id, answer)
+
+        return await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+
+    async def settled(
+        self, group_id: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Commit]:
+        """How far a group has read these partitions, once no open transaction is about to change that.
+
+        They are asked for by name: a list of all leaves out what so far only an open transaction has.
+        """
+        numbers: dict[str, list[int]] = {}
+        for partition in partitions:
+            numbers.setdefault(partition.topic, []).append(partition.partition)
+        topics = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=these) for name, these in numbers.items()
+        ]
+        request = OffsetFetchRequest(
+            group_id=group_id,
+            topics=[OffsetFetchRequestTopic(name, these) for name, these in numbers.items()],
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)],
+            require_stable=True,
+        )
+
+        async def ask() -> dict[TopicPartition, Commit]:
             answer = await self._cluster.ask_coordinator(group_id, request, OffsetFetchResponse)
             return _commits(group_id, answer)
 

@@ -203,6 +203,25 @@ def test_a_commit_is_not_undone_by_the_abort_that_follows_its_failure(query, mon
     assert query.visible() == expected(1)
 
 
+def test_a_decision_that_died_half_way_does_not_hold_up_the_replay(query, monkeypatch):
+    """The note is sent, but the transaction around it is not ended: nobody can tell what becomes of it."""
+    monkeypatch.setattr("runnel.pipelines.sink.ledger.STABLE_TIMEOUT_S", 0.5)
+    messages = query.write(0, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+
+        async def dying(self, *arguments):
+            if arguments[0] == query.name:
+                raise Killed
+            return await end(self, *arguments)
+
+        end = Transactions.commit
+        patch.setattr(Transactions, "commit", dying)
+        query.commit(messages)
+    query.run(0, 3)
+    query.run(1)
+    assert query.visible() == expected(2)
+
+
 def test_ids_are_used_again_by_later_batches(new_query):
     for batch in range(5):
         new_query.run(batch, 3)

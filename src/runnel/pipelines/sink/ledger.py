@@ -25,7 +25,7 @@ from runnel.messages.txn_offset_commit import (
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.sink.decision import InDoubt, Note, Part
-from runnel.pipelines.sink.notes import note_from, note_texts
+from runnel.pipelines.sink.notes import note_from, note_texts, piece_count
 
 NOTES_TOPIC = "__consumer_offsets"
 DECISION_TIMEOUT_MS = 60_000
@@ -64,16 +64,17 @@ class BrokerLedger:
             return await self._read()
 
     async def _read(self) -> Note | None:
-        commits = await Groups(self._cluster).committed(self._name, stable=True)
-        first = commits.get(TopicPartition(NOTES_TOPIC, 0))
-        if first is None:
-            return None
-        texts = {
-            place.partition: (commit.offset, commit.metadata)
-            for place, commit in commits.items()
-            if place.topic == NOTES_TOPIC
-        }
-        return note_from(first.offset, texts, f"{self._name}-")
+        count = 1
+        while True:
+            places = [TopicPartition(NOTES_TOPIC, index) for index in range(count)]
+            commits = await Groups(self._cluster).settled(self._name, places)
+            if places[0] not in commits:
+                return None
+            texts = {place.partition: (commit.offset, commit.metadata) for place, commit in commits.items()}
+            # Between two questions the note may have changed.
+            if (wanted := piece_count(texts[0][1])) <= count:
+                return note_from(texts[0][0], texts, f"{self._name}-")
+            count = wanted
 
     async def write(self, claim: Identity, note: Note) -> None:
         request = TxnOffsetCommitRequest(

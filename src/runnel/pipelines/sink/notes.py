@@ -29,6 +29,12 @@ def note_texts(note: Note, prefix: str) -> list[str]:
     return [f"{len(pieces)}:{pieces[0]}", *pieces[1:]]
 
 
+def piece_count(first: str) -> int:
+    """In how many pieces the note is that begins like this."""
+    count = first.partition(":")[0]
+    return int(count) if count.isdecimal() else 1
+
+
 def note_from(batch: int, texts: Mapping[int, tuple[int, str]], prefix: str) -> Note:
     """The note of a batch from its pieces, each with the batch that it was written with."""
     try:

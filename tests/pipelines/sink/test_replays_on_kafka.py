@@ -1,0 +1,81 @@
+"""The same with Apache Kafka as the broker: its markers come late, and its timeouts are real."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from runnel.client import SyncClient
+from runnel.pipelines.sink.decision import NotDecided
+from tests.pipelines.sink.stage import Query, arrow, expected, rows_of
+from tests.pipelines.sink.test_replays import Killed, kill_at, open_transactions
+from tools.bench.clients import jars
+from tools.bench.systems import Kafka
+from tools.conformance.suites import kit_folder
+
+ROOT = Path(__file__).resolve().parents[3]
+
+pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Apache Kafka, where it can be started."""
+    kit = kit_folder(ROOT)
+    if kit is None or jars() is None or shutil.which("java") is None:
+        pytest.skip("Apache Kafka is not here")
+    running = Kafka(kit / "kafka-peer.sh").launch(tmp_path_factory.mktemp("peer") / "kafka")
+    try:
+        yield f"127.0.0.1:{running.port}"
+    finally:
+        running.stop()
+
+
+@pytest.fixture
+def query(bootstrap: str) -> Query:
+    topic = f"out-{uuid4().hex}"
+    with SyncClient(bootstrap) as client:
+        client.create_topic(topic, partitions=3)
+    return Query(bootstrap, topic)
+
+
+def check(query: Query, batches: int) -> None:
+    """Kafka answers a commit before its markers are in the log: give them a moment."""
+    deadline = time.monotonic() + 20
+    while query.visible() != expected(batches) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert query.visible() == expected(batches)
+    assert open_transactions(query) == []
+
+
+@pytest.mark.parametrize("dies_after", [False, True])
+@pytest.mark.parametrize("verb", ["claim", "write", "commit", "abort"])
+def test_a_commit_that_dies_at_any_step_is_finished_or_written_anew(query, monkeypatch, verb, dies_after):
+    query.run(0)
+    query.task(1, 0, [arrow(rows_of(1)[0::2])])
+    messages = query.write(1, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, verb, dies_after)
+        query.commit(messages)
+    query.abort(messages)
+    query.run(1, 3)
+    query.run(2)
+    check(query, 3)
+
+
+def test_a_decision_that_timed_out_is_revoked_and_the_batch_written_anew(query, monkeypatch):
+    query.settings["transactionTimeoutMs"] = "10000"
+    messages = query.write(0, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "write", dies_after=True)
+        query.commit(messages)
+    deadline = time.monotonic() + 60
+    while open_transactions(query) and time.monotonic() < deadline:
+        time.sleep(0.5)
+    with pytest.raises(NotDecided, match="timed out before it could be made visible"):
+        query.run(0, 3)
+    query.run(0, 3)
+    check(query, 1)
