@@ -33,7 +33,7 @@ def run_once(spark, broker: Broker, folder, **options: object) -> list[list[tupl
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(100)
+    assert query.awaitTermination(300), "a query that reads what is there comes to an end"
     return batches
 
 
