@@ -17,6 +17,8 @@ from runnel.pipelines.errors import BadDataFolder
 from runnel.pipelines.restore.data_folder import DataFolder, held_data_folder
 from runnel.pipelines.restore.segments import Scan, scan, walk
 
+pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
+
 Row = tuple[int, int, bytes | None, bytes | None]
 
 

@@ -16,6 +16,8 @@ from runnel.pipelines.tables import open_catalog
 from runnel.testing import Broker
 from tests.pipelines.archive.steps import Steps
 
+pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
+
 HOUR_MS = 3_600_000
 NOON_MS = 1_750_000_000_000
 

@@ -24,6 +24,8 @@ from runnel.pipelines.tables import (
 from runnel.pipelines.tables.durable import local_path
 from tests.pipelines.tables.rows import DAY, offsets_in, rows
 
+pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
+
 
 @pytest.fixture
 def table(spark: SparkSession, catalog: Catalog) -> SparkTable:

@@ -18,6 +18,8 @@ from runnel.pipelines.tables.expiry import sweep
 from runnel.pipelines.tables.table import read_files
 from tests.pipelines.tables.rows import offsets_in, rows
 
+pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
+
 NOW = {"snapshots_older_than_ms": -1000, "snapshots_min": 1}
 
 

@@ -121,8 +121,7 @@ def restore(
         partitions=partitions,
         is_appending=append,
     )
-    work = partial(_run, chosen)
-    run_job("restore", options, work, show=_show, is_fine=lambda outcome: outcome.is_fine)
+    run_job("restore", options, partial(_run, chosen), show=_show, is_fine=lambda outcome: outcome.is_fine)
 
 
 def _run(chosen: "RestoreOptions", session: "SparkSession", progress: "Progress") -> "RestoreOutcome":

@@ -1,0 +1,97 @@
+"""The archive as a job: from run to run, by its checkpoint and by its tables."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.archive import job
+from runnel.pipelines.archive.job import ArchiveOptions, run
+from runnel.pipelines.archive.layout import open_archive
+from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
+from runnel.pipelines.errors import BadCheckpoint, BadOption
+from runnel.pipelines.progress import Progress
+from runnel.pipelines.tables import open_catalog
+
+pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
+
+DAY_MS = 24 * 60 * 60 * 1000
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def send(broker, *values: bytes, **more) -> None:
+    with broker.client() as client:
+        for value in values:
+            client.send("orders", value, partition=0, **more)
+
+
+def test_runs_go_on_from_checkpoint_or_tables_and_keep_tables_in_shape(spark, runnel, tmp_path, monkeypatch):
+    options = ArchiveOptions(
+        bootstrap=runnel.bootstrap_servers,
+        warehouse=str(tmp_path / "warehouse"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        topics=("orders",),
+    )
+    with runnel.client() as client:
+        client.create_topic("orders", partitions=1, settings={"retention.ms": "-1"})
+
+    def archive(**changes):
+        (topic,) = run(spark, replace(options, **changes), Progress()).topics
+        return topic
+
+    def offsets() -> list[int]:
+        with open_catalog(options.warehouse) as catalog:
+            table = open_archive(catalog, "archive", "orders")
+            return sorted(row.offset for row in table.read(spark).select("offset").collect())
+
+    send(runnel, b"old", timestamp_ms=DAY_MS)
+    send(runnel, b"a")
+    # Several batches, with upkeep after each of them.
+    monkeypatch.setattr(job, "BATCHES_PER_UPKEEP", 1)
+    monkeypatch.setattr(job, "SMALL_FILES_MIN", 2)
+    assert archive(records_per_batch=1).rows == 2
+    monkeypatch.undo()
+    # Without its checkpoint, it goes on where the tables end.
+    shutil.rmtree(options.checkpoint)
+    send(runnel, b"b")
+    topic = archive(retention_days=30, is_compacting=True)
+    assert (topic.rows, topic.rows_removed, topic.files_merged, topic.next_offsets) == (1, 1, 2, {0: 3})
+    assert offsets() == [1, 2]
+    # Without its tables, the checkpoint would leave a hole.
+    shutil.rmtree(options.warehouse)
+    with pytest.raises(BadCheckpoint, match="remove that folder"):
+        archive()
+
+
+def test_which_topics_must_be_said(spark, tmp_path):
+    with pytest.raises(BadOption, match="which topics"):
+        run(
+            spark,
+            ArchiveOptions(bootstrap="127.0.0.1:1", warehouse=str(tmp_path), checkpoint=str(tmp_path)),
+            Progress(),
+        )
+
+
+def test_it_begins_where_tables_end_and_at_the_beginning_of_what_has_none():
+    assert starting_offsets([A, B], {A: 7}) == '{"orders": {"0": 7, "1": -2}}'
+    assert starting_offsets([], {}) == "earliest"
+
+
+def test_what_a_checkpoint_passed_over_is_found(tmp_path: Path):
+    assert checkpointed_offsets(str(tmp_path)) == {}
+    for name in ("commits", "offsets"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "offsets" / "9").write_text('v1\n{}\n{"orders": {"0": 4, "1": 9}}')
+    (tmp_path / "offsets" / "10").write_text('v1\n{}\n{"orders": {"0": 5, "1": 11}}')
+    assert checkpointed_offsets(str(tmp_path)) == {}
+    # Of a batch without its commit, nothing is known.
+    (tmp_path / "commits" / "9").write_text("v1\n{}")
+    (tmp_path / "commits" / ".9.crc").write_text("")
+    found = checkpointed_offsets(str(tmp_path))
+    assert found == {A: 4, B: 9}
+    assert behind(found, {A: 4, B: 3}) == {B: (3, 9)}
+    (tmp_path / "offsets" / "9").write_text("damaged")
+    with pytest.raises(BadCheckpoint):
+        checkpointed_offsets(str(tmp_path))
