@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from runnel.client import SyncClient, Transactions
-from runnel.pipelines.errors import BrokerUnreachable, PipelineError
+from runnel.pipelines.errors import BadOption, BrokerUnreachable, PipelineError
 from runnel.pipelines.sink.decision import InDoubt, NotDecided
 from runnel.pipelines.sink.ledger import BrokerLedger
 from tests.client.hanging import set_transaction_version
@@ -258,3 +258,15 @@ def test_a_batch_that_is_too_large_for_its_topic_says_which_option_helps(new_que
     new_query.settings["kafka.batch.size"] = "400"
     new_query.commit([new_query.task(0, 0, [arrow(values)])])
     assert new_query.visible() == Counter(values)
+
+
+@pytest.mark.runnel({"transaction.max.timeout.ms": 60_000})
+def test_a_timeout_that_the_broker_does_not_allow_is_told(runnel):
+    with runnel.client() as client:
+        client.create_topic("out")
+    query = Query(runnel.bootstrap_servers)
+    with pytest.raises(BadOption, match="transactionTimeoutMs=900000 is more than"):
+        query.write(0, 1)
+    query.settings["transactionTimeoutMs"] = "60000"
+    query.run(0)
+    assert query.visible() == expected(1)

@@ -10,10 +10,12 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from runnel.client.accumulator import Identity
 from runnel.client.cluster import Cluster
-from runnel.client.errors import ClientError, check
+from runnel.client.errors import BrokerRefused, ClientError, check
 from runnel.client.transactions import Transactions
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from runnel.model.errors import ErrorCode
 from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.errors import BadOption
 from runnel.pipelines.sink.columns import Columns
 from runnel.pipelines.sink.decision import Part, Verdict, Written, abort_parts, judge
 from runnel.pipelines.sink.ledger import BrokerLedger
@@ -131,8 +133,7 @@ class TaskWriter:
             if self._verdict is Verdict.SKIP:
                 return None, None
         name = own_pool().take(target.name, target.batch)
-        timeout_ms = self._options.transaction_timeout_ms
-        identity = await Transactions(cluster).take_over(name, timeout_ms=timeout_ms)
+        identity = await _take_over(cluster, name, self._options.transaction_timeout_ms)
         self._part = Part(name, identity.producer_id, identity.producer_epoch)
         return identity, name
 
@@ -152,6 +153,17 @@ class TaskWriter:
                     await abort_parts(BrokerLedger(cluster, self._target.name), [self._part])
             except (ClientError, TimeoutError):
                 pass
+
+
+async def _take_over(cluster: Cluster, name: str, timeout_ms: int) -> Identity:
+    try:
+        return await Transactions(cluster).take_over(name, timeout_ms=timeout_ms)
+    except BrokerRefused as refused:
+        if refused.error is not ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            raise
+        raise BadOption(
+            f"transactionTimeoutMs={timeout_ms} is more than the broker's transaction.max.timeout.ms allows"
+        ) from refused
 
 
 async def _new_identity(cluster: Cluster) -> Identity:
