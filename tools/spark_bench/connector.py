@@ -45,7 +45,8 @@ def _pom() -> str:
     # Named one by one: the connector asks for a version of its token provider that does not exist.
     dependencies = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>"
-        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions></dependency>"
+        "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+        "</dependency>"
         for group, name, version in JARS
     )
     return (
