@@ -39,7 +39,7 @@ def test_what_is_told_is_what_is_there(spark, tmp_path):
         )
         outcome = run(spark, options, Progress())
     orders = outcome.traffic["orders"]
-    assert (orders.records, orders.size_bytes, orders.largest_bytes) == (30, 3000 + 60 + 25, 103)
+    assert (orders.records, orders.size_bytes, orders.largest_bytes) == (30, 3000 + 60 + 26, 103)
     assert [count for _, (count, _) in sorted(orders.steps.items())] == [6, 6, 6, 6, 6]
     assert {number: found.records for number, found in orders.partitions.items()} == {0: 20, 1: 10}
     assert (orders.hot_keys[0].key, orders.hot_keys[0].records, orders.keys) == (b"hot", 20, 11)
