@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -34,10 +35,13 @@ def run_queries(queries: "Sequence[StreamingQuery]", progress: Progress) -> Ran:
     """Wait until all queries have ended, or a signal ends them; if one fails, all end, and that is raised."""
     watched = [_Watched(query) for query in queries]
     ran = Ran()
-    with stop_requests(progress) as stop:
+    with stop_requests() as stop:
         try:
-            while not stop.is_set() and any([one.is_active(progress, ran) for one in watched]):
-                stop.wait(_LOOK_S)
+            # Looked at before the signal is: what had failed by then has failed.
+            while any([one.is_active(progress, ran) for one in watched]) and not stop.is_requested:
+                time.sleep(_LOOK_S)
+            if stop.is_requested:
+                progress.say("stopping (Ctrl-C once more ends at once)")
             for one in watched:
                 one.stop(progress, ran)
         except Exception as error:
@@ -48,21 +52,27 @@ def run_queries(queries: "Sequence[StreamingQuery]", progress: Progress) -> Ran:
             if is_of_spark(error):
                 raise explained(error) from error
             raise
-        ran.was_stopped = stop.is_set()
+        ran.was_stopped = stop.is_requested
     return ran
 
 
+@dataclass(slots=True)
+class Stop:
+    """Whether somebody wants an end. No lock: a signal may come while its own thread holds it."""
+
+    is_requested: bool = False
+
+
 @contextmanager
-def stop_requests(progress: Progress) -> Iterator[threading.Event]:
-    """Set by the first Ctrl-C or SIGTERM while the block runs; the second ends the process at once."""
-    stop = threading.Event()
+def stop_requests() -> Iterator[Stop]:
+    """Requested by the first Ctrl-C or SIGTERM while the block runs; the second ends the process at once."""
+    stop = Stop()
 
     def answer(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
+        if stop.is_requested:
             # Java ends with us, and so does everything that it runs; whatever is open is as after a crash.
             os._exit(_KILLED_BY_SIGINT)
-        stop.set()
-        progress.say("stopping (Ctrl-C once more ends at once)")
+        stop.is_requested = True
 
     if threading.current_thread() is not threading.main_thread():
         yield stop

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from runnel.testing import Broker
 from tests.pipelines.running import copy_topic
-from tests.pipelines.running.cluster import Cluster
+from tests.pipelines.running.cluster import Cluster, ending_with_us
 
 PARTITIONS = 2
 RECORDS = 3000
@@ -58,15 +58,12 @@ class Driver:
         self.lines_to("copied ")
         return self._process.wait(60)
 
-    def wait(self) -> int:
-        return self._process.wait()
-
 
 @contextmanager
 def copying(cluster: Cluster, broker: Broker, checkpoint: Path, how: str) -> Iterator[Driver]:
     arguments = [cluster.master, broker.bootstrap_servers, "orders", "copies", str(checkpoint), how]
     process = subprocess.Popen(
-        [sys.executable, copy_topic.__file__, *arguments],
+        ending_with_us(sys.executable, copy_topic.__file__, *arguments),
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,

@@ -149,12 +149,12 @@ def slowly(number: int) -> int:
 
 
 TWICE = """
-import sys, time
-from runnel.pipelines.progress import Progress
+import time
 from runnel.pipelines.queries import stop_requests
-with stop_requests(Progress()) as stop:
+with stop_requests() as stop:
     print("ready", flush=True)
-    stop.wait()
+    while not stop.is_requested:
+        time.sleep(0.01)
     print("stopping", flush=True)
     time.sleep(100)
 """
