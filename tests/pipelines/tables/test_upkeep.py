@@ -133,6 +133,13 @@ def test_old_snapshots_go_with_the_files_that_only_they_need(spark, table):
     assert not table.append(rows(spark, [0]), Marker("q", 2)).is_new
 
 
+def test_where_there_are_many_snapshots_they_go_earlier(spark, table):
+    assert sweep(table, snapshots_min=1, snapshots_max=2).snapshots == 0
+    assert sweep(table, snapshots_min=1, snapshots_max=2, grace_ms=-1000).snapshots == 1
+    assert len(table.latest().snapshots()) == 2
+    assert offsets_in(table.read(spark)) == list(range(30))
+
+
 def test_young_snapshots_and_young_strays_stay(spark, table):
     table.stage(rows(spark, [99]))
     before = files_of(table)

@@ -19,6 +19,10 @@ from runnel.pipelines.tables.table import SparkTable
 
 DAY_MS = 24 * 60 * 60 * 1000
 SNAPSHOTS_MIN = 5
+SNAPSHOTS_MAX = 100
+"""A commit writes down all snapshots that there are: with hundreds of them it takes a second and more."""
+GRACE_MS = 30 * 60 * 1000
+"""Snapshots beyond that number go after this time, which readers of them have to finish."""
 METADATA_FOLDER = "metadata"
 
 
@@ -36,15 +40,22 @@ def sweep(
     *,
     snapshots_older_than_ms: int = DAY_MS,
     snapshots_min: int = SNAPSHOTS_MIN,
+    snapshots_max: int = SNAPSHOTS_MAX,
+    grace_ms: int = GRACE_MS,
     orphans_older_than_ms: int = DAY_MS,
 ) -> Swept:
     """Expire snapshots of this age but for the newest ones, and remove files that none of the rest needs.
+
+    Where there are more than `snapshots_max`, the older ones go earlier, but for those within `grace_ms`.
 
     Files that no snapshot names may be those of a writer at work: they stay for `orphans_older_than_ms`.
     A reader of a snapshot that goes may miss its files: choose the ages longer than any query takes.
     """
     now_ms = time.time_ns() // 1_000_000
-    expired = _expire(table, now_ms - snapshots_older_than_ms, snapshots_min)
+    limits = _Limits(
+        now_ms - snapshots_older_than_ms, max(1, snapshots_min), now_ms - grace_ms, snapshots_max
+    )
+    expired = _expire(table, limits)
     # In this order: what is committed after the list was made is not in it.
     latest = table.latest()
     listed = [
@@ -66,6 +77,16 @@ def sweep(
 
 
 @dataclass(slots=True)
+class _Limits:
+    """Which snapshots may go."""
+
+    old_before_ms: int
+    count_min: int
+    grace_before_ms: int
+    count_max: int
+
+
+@dataclass(slots=True)
 class _Expired:
     """Snapshots that were just forgotten, and what they named."""
 
@@ -76,10 +97,10 @@ class _Expired:
         return _owner(location) in self.keys
 
 
-def _expire(table: SparkTable, older_than_ms: int, snapshots_min: int) -> _Expired:
+def _expire(table: SparkTable, limits: _Limits) -> _Expired:
     for _ in range(COMMITS_MAX):
         latest = table.latest()
-        old = _expirable(latest, older_than_ms, snapshots_min)
+        old = _expirable(latest, limits)
         if not old:
             return _Expired([], set())
         keys = _named_by(latest.io, old)
@@ -92,13 +113,16 @@ def _expire(table: SparkTable, older_than_ms: int, snapshots_min: int) -> _Expir
     raise CommitConflict(f"table {table.name} is written to by too many others: its snapshots stay")
 
 
-def _expirable(table: Table, older_than_ms: int, snapshots_min: int) -> list[Snapshot]:
+def _expirable(table: Table, limits: _Limits) -> list[Snapshot]:
     kept = {reference.snapshot_id for reference in table.refs().values()}
     newest_first = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms, reverse=True)
     return [
         snapshot
-        for snapshot in newest_first[max(1, snapshots_min) :]
-        if snapshot.timestamp_ms < older_than_ms and snapshot.snapshot_id not in kept
+        for rank, snapshot in enumerate(newest_first)
+        if snapshot.snapshot_id not in kept
+        and rank >= limits.count_min
+        and snapshot.timestamp_ms
+        < (limits.old_before_ms if rank < limits.count_max else limits.grace_before_ms)
     ]
 
 
