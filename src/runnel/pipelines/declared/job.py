@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from runnel.client.admin import BROKER_DEFAULT
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import held_checkpoint
-from runnel.pipelines.declared.beginning import begun
+from runnel.pipelines.declared.beginning import TRIES, await_end, begun, lost_patience
 from runnel.pipelines.declared.declaration import (
     ConsoleTarget,
     Declaration,
@@ -87,21 +87,26 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
         with BrokerView(declaration.broker, client_id=f"runnel-{declaration.name}") as broker:
             _make_topics(declaration, broker)
             starts = pinned_starts(declaration, broker, checkpoint)
-        running = _Starting(own, declaration, _trigger(declaration, options.once), checkpoint, starts, held)
-        queries: list[StreamingQuery] = []
-        try:
-            for sink in declaration.sinks.values():
-                queries.append(running.sink(sink))
-            for source in read_sources(declaration):
-                if source.on_malformed == "dead-letter" and has_malformed(source):
-                    queries.append(running.dead_letters(source))
-        except BaseException:
-            for query in queries:
-                query.stop()
-            raise
-        ran = run_queries(queries, counting)
-    counting.outcome.was_stopped = ran.was_stopped
+        starting = _Starting(own, declaration, _trigger(declaration, options.once), checkpoint, starts, held)
+        counting.outcome.was_stopped = _run_to_the_end(starting, counting)
     return counting.outcome
+
+
+def _run_to_the_end(starting: "_Starting", progress: Progress) -> bool:
+    """Run all queries, and again from their checkpoints where Spark lost patience; was it stopped?"""
+    for left in reversed(range(TRIES)):
+        queries = starting.all()
+        try:
+            return run_queries(queries, progress).was_stopped
+        except PipelineError as error:
+            if not left or not lost_patience(error.__cause__ or error):
+                raise
+            for query in queries:
+                await_end(query)
+            progress.say(
+                "a process was too slow for Spark, on a machine this busy: going on from the checkpoint"
+            )
+    raise AssertionError("the last try returns or raises")
 
 
 def _trigger(declaration: Declaration, once: bool | None) -> Trigger:
@@ -163,6 +168,22 @@ class _Starting:
         self._checkpoint = checkpoint
         self._starts = starts
         self._held = held
+        self._folders: dict[str, str] = {}
+
+    def all(self) -> "list[StreamingQuery]":
+        """Start every query of the pipeline."""
+        queries: list[StreamingQuery] = []
+        try:
+            for sink in self._declaration.sinks.values():
+                queries.append(self.sink(sink))
+            for source in read_sources(self._declaration):
+                if source.on_malformed == "dead-letter" and has_malformed(source):
+                    queries.append(self.dead_letters(source))
+        except BaseException:
+            for query in queries:
+                query.stop()
+            raise
+        return queries
 
     def sink(self, sink: Sink) -> "StreamingQuery":
         """The query of a sink; it reads its sources for itself, as a consumer group of its own."""
@@ -198,8 +219,11 @@ class _Starting:
         return read_options_of(source, self._declaration, query, self._starts.get(source.name))
 
     def _folder(self, name: str, sources: list[Source], target: str) -> str:
+        """The folder of a query's checkpoint, which is held until the pipeline ends."""
+        if name in self._folders:
+            return self._folders[name]
         topics = [topic for source in sources for topic in (source.topics or (f"/{source.pattern}/",))]
-        return self._held.enter_context(
+        self._folders[name] = self._held.enter_context(
             held_checkpoint(
                 f"{self._checkpoint}/{name}",
                 pipeline=f"{self._declaration.name}.{name}",
@@ -207,6 +231,7 @@ class _Starting:
                 sink=target,
             )
         )
+        return self._folders[name]
 
 
 def target_text(sink: Sink) -> str:

@@ -123,6 +123,9 @@ def as_text(column: "Column", kind: "DataType") -> "Column":
 
 def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFrame, int], None]":
     """Batches into an Iceberg table, which is made if it is not there."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
     from runnel.pipelines.tables import ensure_table, marker_of, open_catalog
     from runnel.pipelines.tables.compaction import compact
     from runnel.pipelines.tables.expiry import sweep
@@ -136,7 +139,13 @@ def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFra
             # The table has it, but windows and joins only note where they are while their rows are taken.
             batch.write.format("noop").mode("overwrite").save()
             return
-        table.append(batch, marker)
+        counted = Observation()
+        staged = table.stage(batch.observe(counted, F.count(F.lit(1)).alias("rows")))
+        if counted.get["rows"]:
+            table.commit(staged, marker)
+        else:
+            # While windows are open there is nothing to write, batch after batch.
+            table.discard(staged)
         if batch_id % BATCHES_PER_UPKEEP == BATCHES_PER_UPKEEP - 1:
             compact(batch.sparkSession, table)
             sweep(table)
