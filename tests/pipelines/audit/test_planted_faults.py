@@ -1,5 +1,8 @@
 """Faults planted into the files of a stopped broker: found in its folder, and through the broker again."""
 
+import time
+from pathlib import Path
+
 import pytest
 
 from runnel.client.admin import Admin
@@ -36,7 +39,7 @@ def broker():
         yield broker
 
 
-def audit_broker(broker, offsets_max=10**9):
+def audit_broker(broker, offsets_max=10**9, **terms):
     """The verdict about orders-0, read from the running broker."""
     with BrokerView(broker.bootstrap_servers) as view:
         (partition,) = view.partitions(["orders"])
@@ -44,7 +47,7 @@ def audit_broker(broker, offsets_max=10**9):
             view.earliest_offsets([partition])[partition],
             view.latest_offsets([partition])[partition],
         )
-    judge = PartitionJudge(Terms("orders", 0, start, end))
+    judge = PartitionJudge(Terms("orders", 0, start, end, **terms))
     for piece in cut("orders", 0, start, end, offsets_max):
         for fact in read_broker_piece(broker.bootstrap_servers, piece):
             judge.saw(fact)
@@ -135,3 +138,31 @@ def test_transactions_compaction_and_deleted_records_raise_no_alarm(broker):
     assert (verdict.start_offset, told(verdict, Level.FAULT)) == (77, [])
     broker.stop()
     assert told(audit_folder(broker.data_dir, "orders")) == []
+
+
+@pytest.mark.runnel({"log.cleaner.backoff.ms": 100, "log.retention.check.interval.ms": 200})
+def test_compaction_is_explained_and_a_loss_behind_it_is_not(runnel):
+    settings = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "segment.bytes": str(1024 * 1024),
+        "max.compaction.lag.ms": "1000",
+    }
+    with runnel.client() as client:
+        client.create_topic("orders", partitions=1, settings=settings)
+        for number in range(60):
+            client.send_all(
+                "orders", [(b"k%d" % (number % 2), b"x" * 30_000), (b"%d" % number, b"y" * 30_000)]
+            )
+    deadline = time.monotonic() + 30
+    while (verdict := audit_broker(runnel, is_compacted=True)).counts.records == 120:
+        assert time.monotonic() < deadline, "nothing was compacted"
+        time.sleep(0.2)
+    assert told(verdict) == []
+    runnel.stop()
+    verdict = audit_folder(runnel.data_dir, "orders")
+    assert (told(verdict), verdict.counts.lost) == ([], 0)
+    # The last segment is never compacted: what is missing there is lost.
+    last_segment = max((Path(runnel.data_dir) / "orders-0").glob("*.log"))
+    first, last = remove_range(last_segment, 118)
+    assert told(audit_folder(runnel.data_dir, "orders")) == [("lost range", first, last)]

@@ -39,6 +39,8 @@ class AuditOptions:
     """All topics that are not the broker's own, if none is named."""
     archive: Archive | None = None
     expected: tuple[Expected, ...] = ()
+    compacted: tuple[str, ...] = ()
+    """Topics that were compacted once and are not any more: their settings do not tell."""
     time_is_strict: bool = False
     report: Path | None = None
     """The folder for the report; None writes none."""
@@ -174,7 +176,7 @@ def _broker_terms(broker: BrokerView, options: AuditOptions) -> dict[tuple[str, 
     # Ends first: what retention removes between the two questions must not make an end before its start.
     ends = broker.latest_offsets(partitions)
     starts = broker.earliest_offsets(partitions)
-    compacted = {topic: _is_compacted(broker, topic) for topic in topics}
+    compacted = {topic: topic in options.compacted or _is_compacted(broker, topic) for topic in topics}
     return {
         (partition.topic, partition.partition): Terms(
             partition.topic,

@@ -41,6 +41,12 @@ Expect = Annotated[
         help="So many records were written. May be repeated.",
     ),
 ]
+Compacted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--compacted", metavar="TOPIC", help="A topic that was compacted once: its holes are no loss."
+    ),
+]
 StrictTime = Annotated[
     bool, typer.Option("--strict-time", help="Fail, too, where producers' timestamps go back.")
 ]
@@ -61,6 +67,7 @@ def audit(
     namespace: Namespace = "archive",
     archive_days: ArchiveDays = None,
     expect: Expect = None,
+    compacted: Compacted = None,
     strict_time: StrictTime = False,
     report: Report = None,
 ) -> None:
@@ -90,6 +97,7 @@ def audit(
         topics=tuple(topics or ()),
         archive=Archive(archive, namespace, archive_days) if archive else None,
         expected=tuple(map(parse_expected, expect or ())),
+        compacted=tuple(compacted or ()),
         time_is_strict=strict_time,
         report=report or report_folder("audit", round(time.time() * 1000)),
     )
