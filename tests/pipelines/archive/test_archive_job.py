@@ -9,8 +9,9 @@ import pytest
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive import job
 from runnel.pipelines.archive.job import ArchiveOptions, run
-from runnel.pipelines.archive.layout import open_archive
+from runnel.pipelines.archive.layout import archived_groups, open_archive
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
+from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadCheckpoint, BadOption
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.tables import open_catalog
@@ -46,6 +47,8 @@ def test_runs_go_on_from_checkpoint_or_tables_and_keep_tables_in_shape(spark, ru
             table = open_archive(catalog, "archive", "orders")
             return sorted(row.offset for row in table.read(spark).select("offset").collect())
 
+    with BrokerView(runnel.bootstrap_servers) as broker:
+        broker.commit_group_offsets("readers", {A: 1})
     send(runnel, b"old", timestamp_ms=DAY_MS)
     send(runnel, b"a")
     # Several batches, with upkeep after each of them.
@@ -59,6 +62,9 @@ def test_runs_go_on_from_checkpoint_or_tables_and_keep_tables_in_shape(spark, ru
     topic = archive(retention_days=30, is_compacting=True)
     assert (topic.rows, topic.rows_removed, topic.files_merged, topic.next_offsets) == (1, 1, 2, {0: 3})
     assert offsets() == [1, 2]
+    with open_catalog(options.warehouse) as catalog:
+        properties = open_archive(catalog, "archive", "orders").properties()
+    assert archived_groups(properties) == {"readers": {0: 1}}
     # Without its tables, the checkpoint would leave a hole.
     shutil.rmtree(options.warehouse)
     with pytest.raises(BadCheckpoint, match="remove that folder"):

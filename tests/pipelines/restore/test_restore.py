@@ -7,6 +7,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from runnel.model.ids import TopicPartition
+from runnel.pipelines.archive.layout import GROUPS, groups_text, open_archive
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, PipelineError, TargetInUse, UnknownTopic
 from runnel.pipelines.progress import Progress
@@ -112,6 +113,15 @@ def test_offsets_limit_it_partition_by_partition_and_strangers_are_not_mixed(
     outcome = restore(spark, orders, tmp_path, target="again", until_offsets={0: 2, 1: 0})
     assert [row[2] for row in contents(orders, "again")] == [b"v0", b"v2"]
     assert outcome.records == 2
+
+
+def test_groups_come_from_the_archive_where_no_broker_knows_them(spark, catalog, orders, tmp_path):
+    Steps(spark, catalog, orders.bootstrap_servers).batch(0)
+    table = open_archive(catalog, "archive", "orders")
+    table.set_properties({GROUPS: groups_text({"readers": {0: 1}})})
+    with Broker() as new:
+        outcome = restore(spark, new, tmp_path, groups=("readers",))
+    assert outcome.groups == [GroupMove("readers", 0, 1, 1)]
 
 
 def test_a_broker_that_is_gone_comes_back_from_its_folder_with_its_groups(spark, orders, tmp_path):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 from runnel.client.offsets import EARLIEST
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.batches import BatchArchiver, KnownTopic, TopicArchived
-from runnel.pipelines.archive.layout import NAMESPACE, open_archive, table_of
+from runnel.pipelines.archive.layout import GROUPS, NAMESPACE, groups_text, open_archive, table_of
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import held_checkpoint
 from runnel.pipelines.errors import BadCheckpoint, BadOption
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.queries import run_queries
+from runnel.pipelines.restore.groups import committed_by
 from runnel.pipelines.source.options import SourceOptions, read_options
 from runnel.pipelines.source.resolving import Topics, subscribed
 from runnel.pipelines.tables import open_catalog
@@ -211,7 +212,19 @@ class _Upkeep:
         with self._progress.stage("looking after the tables", unit="tables"):
             self._upkeep(2 if self._options.is_compacting else SMALL_FILES_MIN)
 
+    def _note_groups(self) -> None:
+        """Where consumers were, for the day on which there is nothing left but the archive."""
+        own = f"runnel-{self._options.namespace}"
+        with BrokerView(self._options.bootstrap) as broker:
+            groups = [group for group in broker.groups() if group != own]
+            for topic, table in self._archiver.tables.items():
+                places = {group: committed_by(broker, group, topic) for group in groups}
+                text = groups_text({group: offsets for group, offsets in places.items() if offsets})
+                if table.properties().get(GROUPS, "{}") != text:
+                    table.set_properties({GROUPS: text})
+
     def _upkeep(self, files_min: int) -> None:
+        self._note_groups()
         for topic, table in self._archiver.tables.items():
             outcome = self._archiver.topics[topic]
             if self._options.retention_days is not None:

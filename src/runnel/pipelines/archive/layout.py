@@ -1,5 +1,6 @@
 """What an archive looks like: one table per topic, by name and by its columns."""
 
+import json
 from collections.abc import Mapping
 
 from pyiceberg.catalog import Catalog
@@ -17,6 +18,8 @@ TOPIC_ID = "runnel.topic-id"
 """The table property that tells a topic from another of the same name, made after the first was deleted."""
 PARTITIONS = "runnel.partitions"
 """The table property that says how many partitions the topic had, also such as never held a record."""
+GROUPS = "runnel.groups"
+"""The table property that says how far consumer groups had read when the archive last looked, as JSON."""
 ARCHIVED = "runnel.archived."
 """Followed by a partition's number: the table property that holds the first offset not archived."""
 DECODED = "decoded"
@@ -85,6 +88,20 @@ def archived_offsets(properties: Mapping[str, str]) -> dict[int, int]:
         int(name.removeprefix(ARCHIVED)): int(value)
         for name, value in properties.items()
         if name.startswith(ARCHIVED)
+    }
+
+
+def groups_text(places: Mapping[str, Mapping[int, int]]) -> str:
+    """The property of groups: offsets by group and partition."""
+    return json.dumps({group: dict(offsets) for group, offsets in sorted(places.items())})
+
+
+def archived_groups(properties: Mapping[str, str]) -> dict[str, dict[int, int]]:
+    """How far groups had read, by group and partition."""
+    places: dict[str, dict[str, int]] = json.loads(properties.get(GROUPS, "{}"))
+    return {
+        group: {int(partition): offset for partition, offset in offsets.items()}
+        for group, offsets in places.items()
     }
 
 

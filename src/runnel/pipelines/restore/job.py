@@ -13,6 +13,7 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.layout import (
     NAMESPACE,
     PARTITIONS,
+    archived_groups,
     archived_offsets,
     archived_topics,
     open_archive,
@@ -53,7 +54,7 @@ class RestoreOptions:
     """Per partition, the first offset that is left out, and all after it."""
     groups: tuple[str, ...] = ()
     groups_bootstrap: str | None = None
-    """A broker that knows how far the groups had read; None for the target's, or the folder."""
+    """A broker that knows how far the groups had read; None for the folder, the target's, or the archive."""
     partitions: int | None = None
     is_appending: bool = False
     transaction_records: int = 50_000
@@ -96,8 +97,8 @@ class _Source:
 
     frame: "DataFrame"
     partitions: int
-    groups: dict[str, dict[int, int]] | None = None
-    """How far groups had read, if the source knows."""
+    groups: dict[str, dict[int, int]]
+    """How far groups had read, as the source knows it."""
     damages: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -135,7 +136,7 @@ def _source(session: "SparkSession", options: RestoreOptions, progress: Progress
             yield _Source(
                 _wanted(folder.read(session, scans), options),
                 max(scan.partition for scan in scans) + 1,
-                _by_number(folder.group_offsets(), options.topic) if options.groups else None,
+                _by_number(folder.group_offsets(), options.topic) if options.groups else {},
                 [damage for scan in scans for damage in scan.damages],
                 torn,
             )
@@ -148,7 +149,8 @@ def _source(session: "SparkSession", options: RestoreOptions, progress: Progress
             raise UnknownTopic(f"{options.topic} is not archived here; these are: {names}") from None
         properties = table.properties()
         count = max([int(properties.get(PARTITIONS, 1)) - 1, *archived_offsets(properties)]) + 1
-        yield _Source(_wanted(table.read(session, _days(options)), options), count)
+        rows = _wanted(table.read(session, _days(options)), options)
+        yield _Source(rows, count, archived_groups(properties))
 
 
 def _days(options: RestoreOptions) -> str:
@@ -253,10 +255,11 @@ def _group_places(options: RestoreOptions, broker: BrokerView, source: _Source) 
         if options.groups_bootstrap is not None:
             with BrokerView(options.groups_bootstrap) as other:
                 places[group] = committed_by(other, group, options.topic)
-        elif source.groups is not None:
+        elif options.folder is not None:
             places[group] = source.groups.get(group, {})
         else:
-            places[group] = committed_by(broker, group, options.topic)
+            # The broker knows it better, if it is the one that the archive is of.
+            places[group] = committed_by(broker, group, options.topic) or source.groups.get(group, {})
         if not places[group]:
             raise BadOption(f"group {group} has committed no offset of {options.topic} there")
     return places

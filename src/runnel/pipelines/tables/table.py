@@ -16,9 +16,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from runnel.pipelines.errors import TableError
+from runnel.pipelines.errors import CommitConflict, TableError
 from runnel.pipelines.tables.catalog import ensure_namespace
-from runnel.pipelines.tables.commit import ATTEMPT, Ending, Marker, commit, load
+from runnel.pipelines.tables.commit import ATTEMPT, COMMITS_MAX, Ending, Marker, commit, load
 from runnel.pipelines.tables.schema import arrow_schema, fitted, merged, spark_schema
 from runnel.pipelines.tables.staging import Staged, discard, write_files
 
@@ -127,6 +127,15 @@ class SparkTable:
         if ending is Ending.NOT_NEEDED:
             discard(table.io, staged)
         return Written(False, 0, 0, 0)
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Set properties without a snapshot. Not for what must fence other writers: see `commit`."""
+        for _ in range(COMMITS_MAX):
+            # Said again, it changes nothing: whether a try that failed took effect does not matter.
+            with suppress(CommitFailedException):
+                self.latest().transaction().set_properties(dict(properties)).commit_transaction()
+                return
+        raise CommitConflict(f"table {self.name} is written to by too many others")
 
     def remove(self, where: Where) -> int:
         """Remove the rows of `where` in one snapshot, and return how many; cheapest by partition columns."""

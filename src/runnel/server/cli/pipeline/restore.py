@@ -61,7 +61,7 @@ GroupsFrom = Annotated[
     typer.Option(
         "--groups-from",
         metavar="ADDRESS",
-        help="The broker that knows how far groups had read. Left out: the folder, or the same broker.",
+        help="Who knows how far groups had read. Left out: the folder, the same broker, or the archive.",
     ),
 ]
 Partitions = Annotated[
