@@ -142,6 +142,18 @@ def test_a_batch_with_fewer_records_than_offsets_is_a_fault_unless_compacted():
     assert told(judge(thinned, end=15, is_compacted=True)) == []
 
 
+def test_a_thinned_batch_shows_that_a_log_is_compacted():
+    header = read_header(SOUND[4])
+    header.last_offset_delta += 5
+    thinned = bytes(seal(header, SOUND[4][61:]))
+    log = SOUND[0] + SOUND[2] + thinned
+    assert told(judge(log, end=55, may_be_compacted=True, cleaned_to=50)) == []
+    # Where compaction cannot have been, it explains nothing.
+    found = told(judge(log, end=55, may_be_compacted=True, cleaned_to=36))
+    assert ("lost range", 10, 14) in found and ("records missing in batch", 36, 54) in found
+    assert told(judge(SOUND[0] + SOUND[2], end=35, may_be_compacted=True)) == [("lost range", 10, 14)]
+
+
 def test_time_that_goes_back_is_worth_knowing_and_a_fault_if_asked():
     log = batch(0, 10, timestamp=5000) + batch(10, 10, timestamp=2000) + batch(20, 10, timestamp=5000)
     assert told(judge(log), Level.NOTICE) == [("time goes back", 10, 10)]

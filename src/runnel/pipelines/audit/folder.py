@@ -1,7 +1,7 @@
 """The data folder of a broker that is not running: partitions, segments, and what they should hold."""
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +27,10 @@ class FolderPartition:
     segments: tuple[FilePiece, ...]
 
 
-def partitions_of(folder: Path, *, time_is_strict: bool = False) -> list[FolderPartition]:
-    """All partitions of a broker's data folder, by name."""
+def partitions_of(
+    folder: Path, *, compacted: Collection[str] = (), time_is_strict: bool = False
+) -> list[FolderPartition]:
+    """All partitions of a broker's data folder, by name; `compacted` are topics known to be so."""
     if not folder.is_dir():
         raise PipelineError(f"there is no folder {folder}")
     starts, cleaned = _offsets(folder / LOG_STARTS), _offsets(folder / KAFKA_CLEANED)
@@ -38,12 +40,19 @@ def partitions_of(folder: Path, *, time_is_strict: bool = False) -> list[FolderP
         name = partition_of(path.name)
         if name is None or not path.is_dir():
             continue
-        cleaned_to = _cleaned_to(path, cleaned.get(name))
-        found.append(_partition(path, name, starts.get(name), closed.get(name), cleaned_to, time_is_strict))
+        files = segment_files(path)
+        bases = [int(file.name.partition(".")[0]) for file in files]
+        is_compacted = name.topic in compacted or name in cleaned or (path / CLEAN_UP_TO).exists()
+        terms = _terms(name, starts.get(name), closed.get(name), bases, is_compacted, time_is_strict)
+        segments = tuple(
+            FilePiece(name.topic, name.partition, str(file), base, file is files[-1])
+            for file, base in zip(files, bases, strict=True)
+        )
+        found.append(FolderPartition(terms, segments))
     # What was there when the broker stopped and is not any more is gone as a whole.
     missing = closed.keys() - {TopicPartition(one.terms.topic, one.terms.partition) for one in found}
     found.extend(
-        FolderPartition(_terms(name, None, closed[name], None, (), time_is_strict), ())
+        FolderPartition(_terms(name, None, closed[name], [], False, time_is_strict), ())
         for name in sorted(missing)
     )
     if not found:
@@ -51,29 +60,12 @@ def partitions_of(folder: Path, *, time_is_strict: bool = False) -> list[FolderP
     return found
 
 
-def _partition(
-    path: Path,
-    name: TopicPartition,
-    start: int | None,
-    closed: LogEntry | None,
-    cleaned_to: int | None,
-    time_is_strict: bool,
-) -> FolderPartition:
-    files = segment_files(path)
-    bases = [int(file.name.partition(".")[0]) for file in files]
-    segments = tuple(
-        FilePiece(name.topic, name.partition, str(file), base, file is files[-1])
-        for file, base in zip(files, bases, strict=True)
-    )
-    return FolderPartition(_terms(name, start, closed, cleaned_to, bases, time_is_strict), segments)
-
-
 def _terms(
     name: TopicPartition,
     start: int | None,
     closed: LogEntry | None,
-    cleaned_to: int | None,
-    bases: "list[int] | tuple[()]",
+    bases: Sequence[int],
+    is_compacted: bool,
     time_is_strict: bool,
 ) -> Terms:
     first = bases[0] if bases else 0
@@ -87,8 +79,11 @@ def _terms(
         name.partition,
         start_offset,
         end_offset,
-        is_compacted=cleaned_to is not None,
-        cleaned_to=cleaned_to,
+        is_compacted=is_compacted,
+        # A broker that stopped in the middle of its first compaction has not noted it yet.
+        may_be_compacted=True,
+        # Nobody compacts the segment that is written to.
+        cleaned_to=bases[-1] if bases else 0,
         time_is_strict=time_is_strict,
     )
 
@@ -119,10 +114,3 @@ def _offsets(path: Path) -> dict[TopicPartition, int]:
         return decode_offsets(path.read_bytes())
     except (FileNotFoundError, DamagedCheckpoint):
         return {}
-
-
-def _cleaned_to(folder: Path, known: int | None) -> int | None:
-    try:
-        return int((folder / CLEAN_UP_TO).read_text())
-    except (FileNotFoundError, ValueError):
-        return known

@@ -154,7 +154,9 @@ def _plan_folder(
         raise BadOption("an archive is compared with a running broker: leave the folder out, or the archive")
     found = [
         partition
-        for partition in partitions_of(folder, time_is_strict=options.time_is_strict)
+        for partition in partitions_of(
+            folder, compacted=options.compacted, time_is_strict=options.time_is_strict
+        )
         if not options.topics or partition.terms.topic in options.topics
     ]
     _check_found(options.topics, {partition.terms.topic for partition in found})

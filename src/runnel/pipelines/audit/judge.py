@@ -10,7 +10,7 @@ theirs as all others do, and are seen here. So a hole is a loss, unless compacti
 
 from dataclasses import dataclass, field
 
-from runnel.batch.header import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from runnel.batch.header import CONTROL, DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
 from runnel.pipelines.audit.counts import Counts, OverTime
 from runnel.pipelines.audit.facts import ABORT, CHECKSUM, COMMIT, GONE, TORN, UNREADABLE, BatchFact
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
@@ -34,8 +34,10 @@ class Terms:
     end_offset: int = UNKNOWN
     """One past the last offset that readers may see; UNKNOWN where only the batches tell."""
     is_compacted: bool = False
+    may_be_compacted: bool = False
+    """Nobody says whether it is: batches from which records were removed will show it."""
     cleaned_to: int | None = None
-    """Up to where compaction has come, if that is known; records behind it are all there."""
+    """How far compaction may have come, if that is known; records behind it are all there."""
     time_is_strict: bool = False
     """Is a timestamp of a producer's that goes back a fault?"""
     time_tolerance_ms: int = 1000
@@ -66,6 +68,9 @@ class PartitionJudge:
         self._damage = ""
         """What is wrong with the damaged batch whose end is not known yet."""
         self._last_end = terms.start_offset
+        self._is_compacted = terms.is_compacted
+        self._holes: list[tuple[int, int]] = []
+        """Of which is not known yet whether compaction made them."""
         self._sequences = Sequences()
         self._jumps: list[tuple[int, int, int, str]] = []
         """(by how many sequences, first offset, last offset, words) where a producer's are not the next"""
@@ -101,6 +106,8 @@ class PartitionJudge:
         if verdict.end_offset == UNKNOWN:
             verdict.end_offset = self._last_end
         self._placed(self._placement.ended(verdict.end_offset))
+        for first, end in self._holes:
+            self._hole(first, end)
         for producer_id, (offset, count) in sorted(self._open.items()):
             words = f"producer {producer_id} has not ended its transaction of {count_text(count, 'record')}"
             self._add(Level.NOTICE, Kind.OPEN_TRANSACTION, offset, offset, words)
@@ -125,6 +132,8 @@ class PartitionJudge:
     def _placed(self, events: list[Event]) -> None:
         for event in events:
             match event:
+                case Hole(first, end) if self._terms.may_be_compacted and not self._is_compacted:
+                    self._holes.append((first, end))
                 case Hole(first, end):
                     self._hole(first, end)
                 case Overlap(first, end):
@@ -140,7 +149,7 @@ class PartitionJudge:
     def _hole(self, first: int, end: int) -> None:
         """Offsets [first, end) stand nowhere."""
         terms = self._terms
-        if terms.is_compacted:
+        if self._is_compacted:
             cleaned_to = end if terms.cleaned_to is None else min(end, terms.cleaned_to)
             if cleaned_to > first:
                 self._verdict.counts.compacted += cleaned_to - first
@@ -185,7 +194,9 @@ class PartitionJudge:
             return
         counts.records += fact.record_count
         self._verdict.over_time.add(fact.max_timestamp, fact.record_count, fact.size_bytes)
-        if fact.record_count != size and not (self._terms.is_compacted and fact.record_count < size):
+        if fact.record_count < size or fact.attributes & DELETE_HORIZON:
+            self._note_compaction(fact)
+        if fact.record_count != size and not (self._is_compacted and fact.record_count < size):
             words = (
                 f"a batch of {count_text(size, 'offset')} says that it holds {fact.record_count:,} records"
             )
@@ -198,6 +209,12 @@ class PartitionJudge:
         if fact.producer_id >= 0 and fact.base_sequence >= 0:
             self._judge_sequence(fact, size)
         self._note_time(fact)
+
+    def _note_compaction(self, fact: BatchFact) -> None:
+        """Only compaction takes records out of a batch and makes a new checksum."""
+        cleaned_to = self._terms.cleaned_to
+        if self._terms.may_be_compacted and (cleaned_to is None or fact.base_offset < cleaned_to):
+            self._is_compacted = True
 
     def _ended_transaction(self, fact: BatchFact) -> None:
         _, count = self._open.pop(fact.producer_id, (0, 0))
@@ -218,7 +235,7 @@ class PartitionJudge:
                 before = "before" if first_offset is None else f"at offset {first_offset}"
                 words = f"{who} wrote sequence {fact.base_sequence} {before} already"
                 self._add(Level.FAULT, Kind.DUPLICATE, fact.base_offset, fact.last_offset, words)
-            case Jump(sequences) if not self._terms.is_compacted:
+            case Jump(sequences) if not self._is_compacted:
                 way = f"{sequences:,} further on than" if sequences > 0 else f"{-sequences:,} before"
                 words = f"{who} goes on at sequence {fact.base_sequence}, {way} its next"
                 if len(self._jumps) < JUMPS_MAX:
