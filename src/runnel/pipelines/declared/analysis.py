@@ -1,6 +1,7 @@
 """A declaration as Spark understands it, checked on streams without rows: no broker is asked."""
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+_OPTION = re.compile(r"^valueSchema=.*?': ", re.DOTALL)
+"""How the format begins when it speaks of the schema, which stands at the place already."""
 _PHRASES = {
     "Stream-stream": "a join that keeps rows without a partner gives them out when none can come any more: "
     "that takes a watermark on both sides, and a condition as p.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR",
@@ -79,7 +82,7 @@ def _empty(session: "SparkSession", source: Source) -> "DataFrame":
 def _report(part: Source | Step, error: Exception, findings: Findings) -> None:
     if isinstance(part, Source):
         place = part.schema.place if part.schema else part.place
-        findings.error(place, f"source {part.name!r}: {said(error)}")
+        findings.error(place, f"source {part.name!r}: {_OPTION.sub('', said(error))}")
     elif part.sql is not None:
         findings.error(place_in(part.sql, error), f"step {part.name!r}: {said(error)}")
     elif isinstance(error, PipelineError):

@@ -62,7 +62,9 @@ def place_in(sql: Scalar, error: Any) -> Place:
         (int(position[1]), int(position[2])) if position[1] else (int(position[3]), int(position[4]) - 1)
     )
     lines = sql.text.split("\n")
-    return sql.place_of(sum(len(text) + 1 for text in lines[: line - 1]) + column)
+    index = sum(len(text) + 1 for text in lines[: line - 1]) + column
+    # What is missing at the end is missing after the last word, not in the line behind the query.
+    return sql.place_of(min(index, len(sql.text.rstrip())))
 
 
 def _contexts(error: Any) -> list[Any]:
