@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +19,21 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PYTHON_WORKER = b"pyspark.daemon"
+
+
+_END_WITH_PARENT = """
+import ctypes, os, signal, sys
+PR_SET_PDEATHSIG = 1
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+if os.getppid() != int(sys.argv[1]):
+    sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def ending_with_us(program: str | Path, *arguments: str) -> list[str]:
+    """A command whose process ends with the thread that starts it, also where no `finally` is reached."""
+    return [sys.executable, "-c", _END_WITH_PARENT, str(os.getpid()), str(program), *arguments]
 
 
 class Cluster:
@@ -84,7 +100,7 @@ class Cluster:
         where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
         log = folder / "log"
         with log.open("wb") as output:
-            command = [str(program), arguments[0], *where, *arguments[1:]]
+            command = ending_with_us(program, arguments[0], *where, *arguments[1:])
             self._daemons.append(
                 subprocess.Popen(
                     command,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.pipelines.running.cluster import Cluster, running_cluster
+from tools.spark_cluster import Cluster, running_cluster
 
 
 @pytest.fixture(scope="module")

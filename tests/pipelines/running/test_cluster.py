@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from runnel.testing import Broker
 from tests.pipelines.running import copy_topic
-from tests.pipelines.running.cluster import Cluster, ending_with_us
+from tools.spark_cluster import Cluster, ending_with_us
 
 PARTITIONS = 2
 RECORDS = 3000
