@@ -4,6 +4,10 @@ python -m tools.crash.spark.job MASTER BOOTSTRAP SOURCE TARGET CHECKPOINT
 """
 
 import sys
+import time
+
+from pyspark.sql.functions import udf
+from pyspark.sql.types import BinaryType
 
 from runnel.pipelines.session import spark_session
 
@@ -13,10 +17,20 @@ SETTINGS = {
     "spark.driver.memory": "512m",
     # Whoever is killed costs a task one of its tries.
     "spark.task.maxFailures": "20",
+    # Rows come to the sink in small portions, so that a task is in the middle of its transaction for long.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
 }
+ROW_PAUSE_S = 0.005
+BATCH_BYTES = 200
 TASKS = 3
-RECORDS_PER_BATCH = 5000
+RECORDS_PER_BATCH = 1000
 TRANSACTION_TIMEOUT_MS = 60_000
+
+
+def slowed(value: bytes) -> bytes:
+    """The same value, after a while."""
+    time.sleep(ROW_PAUSE_S)
+    return value
 
 
 def main(master: str, bootstrap: str, source: str, target: str, checkpoint: str) -> None:
@@ -32,11 +46,12 @@ def main(master: str, bootstrap: str, source: str, target: str, checkpoint: str)
         )
         # Mixed anew, so that every task writes to every partition.
         query = (
-            rows.select("key", "value")
-            .repartition(TASKS)
+            rows.repartition(TASKS)
+            .select("key", udf(slowed, BinaryType(), useArrow=False)("value").alias("value"))
             .writeStream.format("runnel")
             .option("kafka.bootstrap.servers", bootstrap)
             .option("topic", target)
+            .option("kafka.batch.size", BATCH_BYTES)
             .option("transactionTimeoutMs", TRANSACTION_TIMEOUT_MS)
             .option("checkpointLocation", checkpoint)
             .trigger(processingTime="300 milliseconds")
