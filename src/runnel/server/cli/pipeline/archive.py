@@ -90,13 +90,11 @@ def archive(
 
     Run again, it goes on where it was: Spark's checkpoint says where, and so do the tables.
 
-    Examples:
+    Example: runnel pipeline run archive orders payments --warehouse /srv/archive
 
-      runnel pipeline run archive orders payments --warehouse /srv/archive
+    Example: runnel pipeline run archive --pattern 'shop[.].*' --continuous --retention 365
 
-      runnel pipeline run archive --pattern 'shop[.].*' --continuous --retention 365
-
-      runnel pipeline run archive orders --value-format json --value-schema 'id BIGINT, item STRING'
+    Example: runnel pipeline run archive orders --value-format json --value-schema 'id BIGINT, item STRING'
     """
     from runnel.pipelines.archive.job import ArchiveOptions, run
     from runnel.server.cli.pipeline.running import run_job

@@ -93,11 +93,9 @@ def restore(
     where it stood. Interrupted, run it again with the same options. What the broker had compacted away
     before it was archived does not come back.
 
-    Examples:
+    Example: runnel pipeline run restore orders -w /srv/archive --to again --until 2026-10-01T12:30
 
-      runnel pipeline run restore orders -w /srv/archive --to again --until 2026-10-01T12:30 --group billing
-
-      runnel pipeline run restore orders --from /old/disk/data --group billing
+    Example: runnel pipeline run restore orders --from /old/disk/data --group billing
     """
     from runnel.pipelines.restore.job import RestoreOptions
 
