@@ -1,4 +1,8 @@
-"""What Spark loads for the format "runnel": topics as tables to read from and write to."""
+"""What Spark loads for the format "runnel": topics as tables to read from and write to.
+
+Spark starts a process of its own for each question that it has about a source or a sink: so each imports only
+what its question is about.
+"""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -9,14 +13,6 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from runnel.pipelines.errors import BadOption
-from runnel.pipelines.sink.options import write_options
-from runnel.pipelines.sink.writers import BatchWriter, StreamWriter
-from runnel.pipelines.source.batch_reader import BatchReader
-from runnel.pipelines.source.columns import table_schema
-from runnel.pipelines.source.options import read_options
-from runnel.pipelines.source.stream_reader import StreamReader
-
 
 class RunnelDataSource(DataSource):
     """Topics of a broker that speaks Kafka's protocol."""
@@ -26,18 +22,34 @@ class RunnelDataSource(DataSource):
         return "runnel"
 
     def schema(self) -> StructType:
+        from runnel.pipelines.source.columns import table_schema
+        from runnel.pipelines.source.options import read_options
+
         return table_schema(read_options(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from runnel.pipelines.source.batch_reader import BatchReader
+        from runnel.pipelines.source.options import read_options
+
         return BatchReader(read_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from runnel.pipelines.source.options import read_options
+        from runnel.pipelines.source.stream_reader import StreamReader
+
         return StreamReader(read_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from runnel.pipelines.errors import BadOption
+        from runnel.pipelines.sink.options import write_options
+        from runnel.pipelines.sink.writers import BatchWriter
+
         if overwrite:
             raise BadOption("a topic cannot be overwritten, only added to: use mode('append')")
         return BatchWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from runnel.pipelines.sink.options import write_options
+        from runnel.pipelines.sink.writers import StreamWriter
+
         return StreamWriter(write_options(self.options), schema)

@@ -150,7 +150,8 @@ def _topics(outcome: "InsightsOutcome", largest: Sequence[TopicTraffic]) -> Tabl
                 f"{each.records:,}",
                 Unit.BYTES.text(each.size_bytes),
                 Unit.BYTES.text(known.size_bytes),
-                Unit.BYTES.text(bucket_percentile(each.sizes, 0.5, bucket_low)),
+                # A bucket's middle may lie above all that is in it.
+                Unit.BYTES.text(min(bucket_percentile(each.sizes, 0.5, bucket_low), each.largest_bytes)),
                 Unit.BYTES.text(each.largest_bytes),
                 Cell(markup=_spark(outcome, each.steps)),
             ]

@@ -22,9 +22,6 @@ class Varints(NamedTuple):
     widths: Numbers
 
 
-_EMPTY = pa.scalar(b"", pa.binary())
-
-
 def spans(column: Any) -> tuple[Bytes, Numbers, Numbers]:
     """The bytes of a binary column, and where each value begins and how long it is; nulls have none."""
     _, offsets_buffer, data_buffer = column.buffers()
@@ -91,7 +88,9 @@ def packed(numbers: list[Varints]) -> Any:
 
 def join(columns: list[Any]) -> Any:
     """The columns strung together row by row; a null adds nothing."""
-    return pc.binary_join_element_wise(*columns, _EMPTY, null_handling="replace", null_replacement=b"")
+    # Made here: to make a value, Arrow imports pandas, which takes longer than all else that is imported.
+    empty = pa.scalar(b"", pa.binary())
+    return pc.binary_join_element_wise(*columns, empty, null_handling="replace", null_replacement=b"")
 
 
 def content(column: Any) -> tuple[memoryview, Numbers]:

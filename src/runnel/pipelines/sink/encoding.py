@@ -20,7 +20,7 @@ from runnel.pipelines.sink.binary import (
 )
 from runnel.pipelines.sink.rows import Rows
 
-_NO_HEADERS = pa.scalar(b"\x00", pa.binary())
+_NO_HEADERS = b"\x00"
 
 
 def encode_records(
@@ -30,7 +30,7 @@ def encode_records(
     key_lengths = lengths_of(rows.key) if rows.key is not None else np.full(len(rows), NULL_LENGTH, np.int64)
     value_lengths = lengths_of(rows.value)
     value_head = varints(value_lengths)
-    headers = _NO_HEADERS if rows.headers is None else rows.headers
+    headers = pa.scalar(_NO_HEADERS, pa.binary()) if rows.headers is None else rows.headers
     header_lengths = np.int64(1) if rows.headers is None else lengths_of(rows.headers)
     between = [varints(timestamp_deltas), varints(offset_deltas), varints(key_lengths)]
     sizes: Numbers = 1 + np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0) + header_lengths
