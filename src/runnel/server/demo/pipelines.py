@@ -3,9 +3,12 @@
 import tempfile
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from runnel.client.cluster import Cluster
+from runnel.client.producer import Producer
 from runnel.server.cli.output import CannotDo
 from runnel.server.demo.process import BrokerProcess
 from runnel.server.demo.report import Report
@@ -77,13 +80,23 @@ def publish(report: Report, broker: str, made: "list[Event]") -> None:
     from runnel.client import SyncClient
 
     report.chapter("A shop publishes orders, and a bank the payments for them")
-    with SyncClient(broker, compression="lz4") as client:
+    with SyncClient(broker) as client:
         for topic in ("orders", "payments"):
             client.create_topic(topic, partitions=PARTITIONS)
             sent = [event for event in made if event.topic == topic]
-            client.send_all(topic, ((event.key.encode(), event.value.encode()) for event in sent))
+            client.run(partial(send, sent))
             report.done(f"{len(sent):,} records to the topic [bold]{topic}[/bold]")
     report.say(f"{MALFORMED} of the orders are no proper JSON: systems do that")
+
+
+async def send(events: "list[Event]", cluster: Cluster) -> None:
+    """At the time at which they happened, as a system that was away for a while would."""
+    async with Producer(cluster, compression="lz4", linger_ms=5) as producer:
+        for event in events:
+            await producer.send(
+                event.topic, event.value.encode(), key=event.key.encode(), timestamp_ms=event.timestamp_ms
+            )
+        await producer.flush()
 
 
 def run_pipeline(stage: Stage) -> None:
@@ -177,7 +190,10 @@ def insights(stage: Stage) -> None:
     from runnel.pipelines.progress import Progress
 
     stage.report.chapter("Insights tell how the traffic went")
-    options = job.InsightsOptions(bootstrap=stage.broker, report=stage.reports / "demo-insights")
+    since_ms = stage.events[0].timestamp_ms
+    options = job.InsightsOptions(
+        bootstrap=stage.broker, since_ms=since_ms, report=stage.reports / "demo-insights"
+    )
     with stage.report.working("summing up"):
         outcome = job.run(stage.session, options, Progress())
     verdict = verdict_of(outcome)
