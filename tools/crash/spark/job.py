@@ -17,20 +17,22 @@ SETTINGS = {
     "spark.driver.memory": "512m",
     # Whoever is killed costs a task one of its tries.
     "spark.task.maxFailures": "20",
-    # Rows come to the sink in small portions, so that a task is in the middle of its transaction for long.
+    # Rows come to the sink slowly and in small portions, so that a task is inside its transaction for long.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
 }
 ROW_PAUSE_S = 0.005
-BATCH_BYTES = 200
+BATCH_BYTES = 4000
+PADDING = b">" + b"x" * 3000
+"""Makes rows so large that they do not wait for each other in the pipe between Java and Python."""
 TASKS = 3
 RECORDS_PER_BATCH = 1000
 TRANSACTION_TIMEOUT_MS = 60_000
 
 
 def slowed(value: bytes) -> bytes:
-    """The same value, after a while."""
+    """The same value, padded, after a while."""
     time.sleep(ROW_PAUSE_S)
-    return value
+    return value + PADDING
 
 
 def main(master: str, bootstrap: str, source: str, target: str, checkpoint: str) -> None:

@@ -17,7 +17,7 @@ from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.broker_process import BrokerProcess
-from tools.crash.chain.book import Book, Log
+from tools.crash.chain.book import Book, Log, original
 from tools.crash.chain.feed import PlainFeeder, whole_log
 from tools.crash.chain.story import ends, open_transactions
 from tools.crash.ledger import Place
@@ -208,8 +208,8 @@ class Copying:
 
 
 def values(log: Log) -> Counter[bytes]:
-    """Every value of a log, and how often it is there."""
-    return Counter(value for records in log.values() for _, value in records)
+    """Every value of a log, without its padding, and how often it is there."""
+    return Counter(original(value) for records in log.values() for _, value in records)
 
 
 def differences(inputs: Mapping[bytes, int], outputs: Mapping[bytes, int]) -> list[str]:
