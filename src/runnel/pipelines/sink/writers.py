@@ -3,6 +3,7 @@
 `write` runs in a task; `commit` and `abort` run in another process beside the driver, on another object.
 """
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
@@ -35,6 +36,9 @@ from runnel.pipelines.sink.task import Target, TaskMessage, TaskWriter, summed_u
 Messages = Sequence[WriterCommitMessage | None]
 Action = Callable[[Ledger[Identity], Written, bool], Awaitable[None]]
 
+STRAGGLER_LOOKS = 6
+STRAGGLER_WAIT_S = 1.0
+"""Spark does not wait for the tasks that it kills, before it calls abort."""
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
@@ -62,7 +66,9 @@ class BatchWriter(DataSourceArrowWriter):
         _commit(self._options, messages)
 
     def abort(self, messages: Messages) -> None:
-        _abort(self._options, messages)
+        # With no message at all, a task may have been killed inside its transaction.
+        nothing = TaskMessage(self._target, 0, None, has_skipped=False)
+        _abort(self._options, [*messages, nothing])
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -115,9 +121,20 @@ def _abort(options: SinkOptions, messages: Messages) -> None:
         if is_noted:
             await abort_batch(ledger, written.batch, written.parts)
         else:
-            await abort_parts(ledger, await ledger.others([]))
+            await _abort_stragglers(ledger)
 
     _on_ledger(options, messages, abort)
+
+
+async def _abort_stragglers(ledger: Ledger[Identity]) -> None:
+    """Undo all that a write has open, and what tasks open that do not know yet that they are killed.
+
+    Nobody would come back to it later, and readers of committed records would wait until it times out.
+    """
+    for look in range(STRAGGLER_LOOKS):
+        if look:
+            await asyncio.sleep(STRAGGLER_WAIT_S)
+        await abort_parts(ledger, await ledger.others([]))
 
 
 def _on_ledger(options: SinkOptions, messages: Messages, action: Action) -> None:
