@@ -9,14 +9,14 @@ import fcntl
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from runnel.pipelines.errors import BadCheckpoint
+from runnel.pipelines.whole_files import replace_file
 
 IDENTITY_FILE = "runnel-identity.json"
 LOCK_FILE = "runnel-lock"
@@ -88,7 +88,8 @@ def _check_identity(place: Path, identity: Identity) -> None:
         owner = Identity(str(kept["pipeline"]), tuple(map(str, kept["sources"])), str(kept["sink"]))
     except FileNotFoundError:
         _check_unused(place)
-        _write(file, identity)
+        # Half an identity would lock its owner out.
+        replace_file(file, json.dumps(asdict(identity)), durable=True)
         return
     except (ValueError, KeyError, TypeError) as error:
         raise BadCheckpoint(f"{file} does not say whose the checkpoint is: {error}") from error
@@ -105,22 +106,3 @@ def _check_unused(place: Path) -> None:
             f"the checkpoint {place} was begun by a query that is not one of Runnel's pipelines: "
             "give this one a checkpoint of its own"
         )
-
-
-def _write(file: Path, identity: Identity) -> None:
-    # Whole or not at all, also after a power cut: half an identity would lock its owner out.
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".identity-", delete=False) as new:
-        try:
-            json.dump(asdict(identity), new)
-            new.flush()
-            os.fsync(new.fileno())
-            os.replace(new.name, file)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(new.name)
-            raise
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.pipelines.errors import NoJava
+from runnel.pipelines.whole_files import RUNNABLE_BY_ALL, replace_file
 
 JAVA_MIN = 17
 
@@ -118,8 +119,5 @@ def _write_program(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.parent.parent.stat().st_uid != os.getuid() and os.getuid() != 0:
         raise PermissionError(f"{path} lies in a folder of somebody else")
-    # Another process may be about to run it: it sees the old one or the new one, never half.
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    os.chmod(file.name, 0o755)
-    os.replace(file.name, path)
+    # Another process may be about to run it.
+    replace_file(path, text, mode=RUNNABLE_BY_ALL)

@@ -1,7 +1,5 @@
 """A job's figures in a file, in Prometheus' text format, for the node exporter's textfile collector."""
 
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -10,8 +8,7 @@ from pathlib import Path
 
 from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.progress import Stage, StreamBatch
-
-_READABLE_BY_ALL = 0o644
+from runnel.pipelines.whole_files import replace_file
 
 _QUERY_METRICS = (
     ("batches_total", "counter", "Micro-batches finished since this run began."),
@@ -49,7 +46,7 @@ class MetricsFile:
         self._is_up = True
         self._is_fine: bool | None = None
         try:
-            self._replace()
+            replace_file(self._path, self.text())
         except OSError as error:
             raise PipelineError(f"cannot write metrics to {path}: {error.strerror}") from error
 
@@ -84,21 +81,7 @@ class MetricsFile:
     def _write(self) -> None:
         # A full disk beside it must not stop a pipeline; old figures show by their timestamp.
         with suppress(OSError):
-            self._replace()
-
-    def _replace(self) -> None:
-        with tempfile.NamedTemporaryFile(
-            "w", dir=self._path.parent, prefix=f".{self._path.name}-", delete=False
-        ) as new:
-            try:
-                new.write(self.text())
-                new.flush()
-                os.fchmod(new.fileno(), _READABLE_BY_ALL)
-                os.replace(new.name, self._path)
-            except BaseException:
-                with suppress(FileNotFoundError):
-                    os.unlink(new.name)
-                raise
+            replace_file(self._path, self.text())
 
     def _lines(self) -> Iterator[str]:
         yield from self._metric("up", "gauge", "Whether the pipeline is running.", [({}, self._is_up)])

@@ -1,7 +1,5 @@
 """The same source and sink with Apache Kafka as the broker: they speak Kafka's protocol, not ours."""
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -9,36 +7,19 @@ from uuid import uuid4
 import pytest
 
 from runnel.client import SyncClient
-from tools.bench.clients import jars
-from tools.bench.systems import Kafka
-from tools.conformance.suites import kit_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROOT = Path(__file__).resolve().parents[3]
 RECORDS = 2_000
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Apache Kafka, where it can be started."""
-    kit = kit_folder(ROOT)
-    if kit is None or jars() is None or shutil.which("java") is None:
-        pytest.skip("Apache Kafka is not here")
-    running = Kafka(kit / "kafka-peer.sh").launch(tmp_path_factory.mktemp("peer") / "kafka")
-    try:
-        yield f"127.0.0.1:{running.port}"
-    finally:
-        running.stop()
-
-
 @pytest.fixture
-def topic(bootstrap: str) -> str:
+def topic(apache_kafka: str) -> str:
     name = f"t-{uuid4().hex[:8]}"
-    with SyncClient(bootstrap) as client:
+    with SyncClient(apache_kafka) as client:
         client.create_topic(name, partitions=3)
     return name
 
@@ -52,20 +33,20 @@ def rows(spark: "SparkSession") -> "DataFrame":
     )
 
 
-def read(spark: "SparkSession", bootstrap: str, topic: str) -> "DataFrame":
+def read(spark: "SparkSession", apache_kafka: str, topic: str) -> "DataFrame":
     return (
         spark.read.format("runnel")
-        .option("kafka.bootstrap.servers", bootstrap)
+        .option("kafka.bootstrap.servers", apache_kafka)
         .option("subscribe", topic)
         .load()
     )
 
 
 @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
-def test_what_is_written_is_read(spark: "SparkSession", bootstrap: str, topic: str, delivery: str) -> None:
-    writer = rows(spark).write.format("runnel").mode("append").option("kafka.bootstrap.servers", bootstrap)
+def test_what_is_written_is_read(spark: "SparkSession", apache_kafka: str, topic: str, delivery: str) -> None:
+    writer = rows(spark).write.format("runnel").mode("append").option("kafka.bootstrap.servers", apache_kafka)
     writer.option("topic", topic).option("delivery", delivery).save()
-    found = read(spark, bootstrap, topic).selectExpr(
+    found = read(spark, apache_kafka, topic).selectExpr(
         "cast(key AS string)", "cast(value AS string)", "cast(headers[0].value AS string)"
     )
     expected = {
@@ -78,27 +59,27 @@ def test_what_is_written_is_read(spark: "SparkSession", bootstrap: str, topic: s
 
 
 def test_a_stream_that_repeats_its_last_batch_writes_it_once(
-    spark: "SparkSession", bootstrap: str, topic: str, tmp_path: Path
+    spark: "SparkSession", apache_kafka: str, topic: str, tmp_path: Path
 ) -> None:
-    rows(spark).write.format("runnel").mode("append").option("kafka.bootstrap.servers", bootstrap).option(
+    rows(spark).write.format("runnel").mode("append").option("kafka.bootstrap.servers", apache_kafka).option(
         "topic", topic
     ).save()
     target = f"{topic}-copy"
-    with SyncClient(bootstrap) as client:
+    with SyncClient(apache_kafka) as client:
         client.create_topic(target, partitions=3)
     checkpoint = tmp_path / "checkpoint"
 
     def copy() -> None:
         query = (
             spark.readStream.format("runnel")
-            .option("kafka.bootstrap.servers", bootstrap)
+            .option("kafka.bootstrap.servers", apache_kafka)
             .option("subscribe", topic)
             .option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", RECORDS // 3)
             .load()
             .select("key", "value", "headers")
             .writeStream.format("runnel")
-            .option("kafka.bootstrap.servers", bootstrap)
+            .option("kafka.bootstrap.servers", apache_kafka)
             .option("topic", target)
             .option("checkpointLocation", str(checkpoint))
             .trigger(availableNow=True)
@@ -113,5 +94,5 @@ def test_a_stream_that_repeats_its_last_batch_writes_it_once(
     last.unlink()
     (commits / f".{last.name}.crc").unlink(missing_ok=True)
     copy()
-    keys = [row["key"] for row in read(spark, bootstrap, target).select("key").collect()]
+    keys = [row["key"] for row in read(spark, apache_kafka, target).select("key").collect()]
     assert sorted(map(int, keys)) == list(range(RECORDS))

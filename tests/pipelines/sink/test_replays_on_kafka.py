@@ -1,9 +1,6 @@
 """The same with Apache Kafka as the broker: its markers come late, and its timeouts are real."""
 
-import shutil
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -12,34 +9,16 @@ from runnel.client import SyncClient
 from runnel.pipelines.sink.decision import NotDecided
 from tests.pipelines.sink.stage import Query, arrow, expected, rows_of
 from tests.pipelines.sink.test_replays import Killed, kill_at, open_transactions
-from tools.bench.clients import jars
-from tools.bench.systems import Kafka
-from tools.conformance.suites import kit_folder
-
-ROOT = Path(__file__).resolve().parents[3]
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Apache Kafka, where it can be started."""
-    kit = kit_folder(ROOT)
-    if kit is None or jars() is None or shutil.which("java") is None:
-        pytest.skip("Apache Kafka is not here")
-    running = Kafka(kit / "kafka-peer.sh").launch(tmp_path_factory.mktemp("peer") / "kafka")
-    try:
-        yield f"127.0.0.1:{running.port}"
-    finally:
-        running.stop()
-
-
 @pytest.fixture
-def query(bootstrap: str) -> Query:
+def query(apache_kafka: str) -> Query:
     topic = f"out-{uuid4().hex}"
-    with SyncClient(bootstrap) as client:
+    with SyncClient(apache_kafka) as client:
         client.create_topic(topic, partitions=3)
-    return Query(bootstrap, topic)
+    return Query(apache_kafka, topic)
 
 
 def check(query: Query, batches: int) -> None:

@@ -5,10 +5,7 @@ If each looked up `latest` when it starts, a record could be seen by one and mis
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from runnel.client.offsets import EARLIEST
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.declared.declaration import Declaration, Source
 from runnel.pipelines.errors import BadCheckpoint
+from runnel.pipelines.whole_files import replace_file
 
 FILE = "starts.json"
 
@@ -34,7 +32,9 @@ def pinned_starts(declaration: Declaration, broker: BrokerView, checkpoint: str)
         source.name: _looked_up(source, declaration, broker) for source in chosen if source.name not in kept
     }
     if new:
-        _write(file, {**kept, **new})
+        # On the disk before any query begins by it: a start that is looked up again later is another.
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, json.dumps({**kept, **new}), durable=True)
     return {
         source.name: _with_new_partitions(source, {**kept, **new}[source.name], declaration, broker)
         for source in chosen
@@ -83,23 +83,3 @@ def _options(source: Source, declaration: Declaration) -> Any:
     from runnel.pipelines.source.options import read_options
 
     return read_options(read_options_of(source, declaration, "starts", None))
-
-
-def _write(file: Path, starts: Mapping[str, Starts]) -> None:
-    # Whole and on the disk before any query begins by it: a start that is looked up again later is another.
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, prefix=".starts-", delete=False) as new:
-        try:
-            json.dump(starts, new)
-            new.flush()
-            os.fsync(new.fileno())
-            os.replace(new.name, file)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(new.name)
-            raise
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

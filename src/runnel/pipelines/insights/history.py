@@ -1,11 +1,11 @@
 """What earlier runs have seen, in a file of one line each: disks and lag as they were."""
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+from runnel.pipelines.whole_files import replace_file
 
 SAMPLES_MAX = 5000
 
@@ -39,7 +39,5 @@ def add_sample(path: Path, sample: Sample) -> list[Sample]:
     """Keep a sample with those before; the file is replaced whole, a crash leaves the old or the new."""
     samples = [*read_history(path), sample][-SAMPLES_MAX:]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.writelines(json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in samples)
-    os.replace(file.name, path)
+    replace_file(path, "".join(json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in samples))
     return samples

@@ -1,8 +1,6 @@
 """Putting a report into a folder: the page and, beside it, the same as JSON."""
 
 import json
-import os
-import tempfile
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -10,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.pipelines.report.page import Page, render
+from runnel.pipelines.whole_files import replace_file
 
 PAGE = "index.html"
 DATA = "report.json"
@@ -23,8 +22,8 @@ def report_folder(job: str, now_ms: int, root: Path = Path(".runnel/reports")) -
 def write_report(folder: Path, page: Page, data: object) -> Path:
     """Write both files, each whole or not at all; returns where the page is."""
     folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / DATA, json.dumps(plain(data), indent=2, ensure_ascii=False) + "\n")
-    _write(folder / PAGE, render(page))
+    replace_file(folder / DATA, json.dumps(plain(data), indent=2, ensure_ascii=False) + "\n")
+    replace_file(folder / PAGE, render(page))
     return folder / PAGE
 
 
@@ -43,10 +42,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path):
         return str(value)
     return value
-
-
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as file:
-        file.write(text)
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)
