@@ -50,7 +50,7 @@ def _pom() -> str:
         for group, name, version in JARS
     )
     return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<project><modelVersion>4.0.0</modelVersion>"
         "<groupId>runnel</groupId><artifactId>spark-jars</artifactId><version>1</version>"
         f"<dependencies>{dependencies}</dependencies></project>"
     )
