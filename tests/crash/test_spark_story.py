@@ -3,7 +3,8 @@
 from collections import Counter
 
 from tools.crash.__main__ import report_spark
-from tools.crash.spark.story import SparkOutcome, differences, values
+from tools.crash.spark.story import SparkOutcome, differences
+from tools.crash.spark.to_topic import values
 
 
 def test_equal_logs_have_no_differences():
@@ -23,7 +24,7 @@ def test_what_is_lost_doubled_or_made_up_is_named():
 
 
 def test_a_violation_fails_the_story(capsys):
-    assert report_spark(SparkOutcome(kills=Counter({"driver": 2}), inputs=5, outputs=5))
+    assert report_spark("topic to table", SparkOutcome(kills=Counter({"driver": 2}), inputs=5, outputs=5))
     assert "2 kills (2 of drivers)" in capsys.readouterr().out
-    assert not report_spark(SparkOutcome(violations=["1 records lost: [b'b']"]))
+    assert not report_spark("topic to table", SparkOutcome(violations=["1 records lost: [b'b']"]))
     assert "VIOLATION 1 records lost" in capsys.readouterr().out

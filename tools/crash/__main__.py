@@ -13,7 +13,9 @@ from tools.crash.chain.crew import java_missing
 from tools.crash.chain.story import ChainOutcome, chain
 from tools.crash.disk_full import disk_full
 from tools.crash.powercut import power_cuts
-from tools.crash.spark.story import SparkOutcome, copying
+from tools.crash.spark.story import MakeJob, SparkOutcome, under_kills
+from tools.crash.spark.to_table import ArchiveToTable
+from tools.crash.spark.to_topic import CopyToTopic
 from tools.crash.story import Note, Outcome, kill, tell
 from tools.processes import unwind_when_ended
 
@@ -23,6 +25,7 @@ CHAINS = [
     ("java", "commit", "classic"),
     ("java", "never", "classic"),
 ]
+SPARK_JOBS: dict[str, MakeJob] = {"topic to topic": CopyToTopic, "topic to table": ArchiveToTable}
 SPARK_KILLS = 20
 
 
@@ -73,16 +76,24 @@ def report_chain(name: str, outcome: ChainOutcome) -> bool:
     return not outcome.violations
 
 
-def report_spark(outcome: SparkOutcome) -> bool:
+def spark_jobs(folder: Path, kills: int, seed: int, note: Note) -> Iterator[bool]:
+    """Jobs on a cluster, to a topic by transactions and to a table by snapshots."""
+    for name, make_job in SPARK_JOBS.items():
+        place = folder / name.replace(" ", "-")
+        yield report_spark(name, under_kills(make_job, place, kills, seed, note))
+
+
+def report_spark(name: str, outcome: SparkOutcome) -> bool:
     killed = ", ".join(f"{count} of {name}s" for name, count in sorted(outcome.kills.items()))
     print(
-        f"topic to topic by Spark: {outcome.kills.total()} kills ({killed}), {outcome.drivers} drivers, "
+        f"{name} by Spark: {outcome.kills.total()} kills ({killed}), {outcome.drivers} drivers, "
         f"{outcome.inputs} inputs, {outcome.outputs} outputs, "
         f"{outcome.undone} records written and never shown, {outcome.seconds:.0f} s"
     )
     for violation in outcome.violations:
         print(f"  VIOLATION {violation}")
-    print(f"  {'FAILED' if outcome.violations else 'every input once in the output; nothing stays open'}")
+    kept = f"every input once in the output; nothing stays open; the audit says: {outcome.audit}"
+    print(f"  {'FAILED' if outcome.violations else kept}")
     return not outcome.violations
 
 
@@ -121,7 +132,7 @@ def main() -> int:
         if options.only in (None, "spark"):
             # A driver takes half a minute to come back: unless it is asked for, a few kills must do.
             count = options.kills if options.only else min(options.kills, SPARK_KILLS)
-            passed.append(report_spark(copying(folder / "spark", count, options.seed, note)))
+            passed.extend(spark_jobs(folder / "spark", count, options.seed, note))
     return 0 if all(passed) else 1
 
 

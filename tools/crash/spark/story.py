@@ -1,6 +1,6 @@
-"""A copy from topic to topic by Spark while everybody is killed, and the reckoning at the end."""
+"""A job on a Spark cluster while everybody is killed, and the reckoning at the end."""
 
-import asyncio
+import json
 import os
 import random
 import signal
@@ -8,25 +8,31 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
-from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.broker_process import BrokerProcess
-from tools.crash.chain.book import Book, Log, original
+from tools.crash.chain.book import Book, Log
 from tools.crash.chain.feed import PlainFeeder, whole_log
-from tools.crash.chain.story import ends, open_transactions
 from tools.crash.ledger import Place
-from tools.crash.spark.job import TRANSACTION_TIMEOUT_MS
 from tools.crash.story import Note, kill, silent
 from tools.spark_cluster import Cluster, running_cluster
 
-INPUT, OUTPUT = "spark-in", "spark-out"
+INPUT = "spark-in"
 PARTITIONS = 3
+RUNNEL = [sys.executable, "-m", "runnel.server.cli"]
+EXECUTORS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.memory": "512m",
+    # Whoever is killed costs a task one of its tries.
+    "spark.task.maxFailures": "20",
+}
 PATIENCE_S = 300.0
 REST_S = 2.0
 VICTIMS = {"executor": 0.3, "python worker": 0.25, "driver": 0.2, "broker": 0.25}
@@ -47,15 +53,50 @@ class SparkOutcome:
     outputs: int = 0
     undone: int = 0
     """Records that were written and never shown."""
+    audit: str = ""
+    """The audit's verdict, in its own words."""
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
+
+
+class Job(Protocol):
+    """A streaming job that brings every record of the input somewhere, and how to look at what it brought."""
+
+    topics: list[str]
+    """What must be there besides the input."""
+    command: list[str]
+    """Starts the driver; given again, it goes on where the last one was killed."""
+
+    def shown(self) -> int:
+        """A number that grows whenever readers are shown more."""
+        ...
+
+    def wanted(self, inputs: Log) -> Counter[Any]:
+        """What should be there, and how often."""
+        ...
+
+    def found(self) -> Counter[Any]:
+        """What is there, read by a stranger."""
+        ...
+
+    def undone(self) -> int:
+        """How many records were written and never shown."""
+        ...
+
+    def wait_until_closed(self) -> str | None:
+        """Wait until nothing of the dead driver is open; what is wrong if something stays so."""
+        ...
+
+    def audit_options(self, count: int) -> list[str]:
+        """What to tell the audit of the input's topic to have it look at the job's work as well."""
+        ...
 
 
 class Driver:
     """The job's driver, started again whenever it has ended."""
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
-        self._command = [sys.executable, "-m", "tools.crash.spark.job", *arguments]
+    def __init__(self, command: list[str], log: Path) -> None:
+        self._command = command
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._born_s = 0.0
@@ -90,22 +131,23 @@ class CalmFeeder(PlainFeeder):
         time.sleep(0.4)
 
 
-class Copying:
+class Story:
     """Everybody who takes part."""
 
-    def __init__(self, broker: BrokerProcess, cluster: Cluster, folder: Path, seed: int, note: Note) -> None:
+    def __init__(
+        self, broker: BrokerProcess, cluster: Cluster, job: Job, folder: Path, seed: int, note: Note
+    ) -> None:
         self.broker = broker
         self.cluster = cluster
+        self.job = job
+        self.folder = folder
         self.note = note
         self.book = Book()
         self.outcome = SparkOutcome(violations=self.book.violations)
         self.chance = random.Random(seed)
-        self.inputs: list[Place] = [(INPUT, number) for number in range(PARTITIONS)]
-        self.outputs: list[Place] = [(OUTPUT, number) for number in range(PARTITIONS)]
-        make_topics(broker.bootstrap)
+        make_topics(broker.bootstrap, [INPUT, *job.topics])
         self.feeder = CalmFeeder("p", broker.bootstrap, INPUT, seed, self.book)
-        arguments = [cluster.master, broker.bootstrap, INPUT, OUTPUT, str(folder / "checkpoint")]
-        self.driver = Driver(arguments, folder / "driver.log")
+        self.driver = Driver(job.command, folder / "driver.log")
 
     def play(self, kills: int) -> None:
         """Load, kills, rest."""
@@ -115,10 +157,10 @@ class Copying:
             self.wait(self.chance.uniform(0.1, 4.0))
             # Most of the time somebody is in the middle of a batch; now and then, of a start.
             if self.chance.random() < 0.75:
-                self.wait_for_output(self.shown() + 1)
+                self.wait_for_output(self.job.shown() + 1)
             self.strike()
             told = ", ".join(f"{count} {name}" for name, count in sorted(self.outcome.kills.items()))
-            self.note(f"killed {told}: {self.feeder.sent} sent, {self.shown()} shown")
+            self.note(f"killed {told}: {self.feeder.sent} sent, {self.job.shown()} shown")
         self.feeder.end()
         if not self.book.violations:
             self.come_to_rest()
@@ -152,25 +194,21 @@ class Copying:
             self.driver.revive()
             time.sleep(0.05)
 
-    def shown(self) -> int:
-        """How far readers of committed records can read the output, markers included."""
-        return sum(ends(self.broker.bootstrap, self.outputs, IsolationLevel.READ_COMMITTED).values())
-
     def wait_for_output(self, count: int) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while self.shown() < count:
+        while self.job.shown() < count:
             if time.monotonic() > deadline:
-                self.book.accuse(f"stuck: the output does not grow beyond {self.shown()}")
+                self.book.accuse(f"stuck: the output does not grow beyond {self.job.shown()}")
                 return
             self.wait(0.2)
 
     def come_to_rest(self) -> None:
-        """All input is copied, everybody leaves, and nothing stays open."""
-        self.note("no more kills: the rest is copied")
-        inputs = whole_log(self.broker.bootstrap, self.inputs, "read_committed")
-        wanted = sum(map(len, inputs.values()))
+        """All input is brought over, everybody leaves, and nothing stays open."""
+        self.note("no more kills: the rest is brought over")
+        inputs = self.read_input()
+        wanted = self.job.wanted(inputs).total()
         deadline = time.monotonic() + PATIENCE_S
-        while sum(map(len, self.read_output().values())) < wanted:
+        while self.job.found().total() < wanted:
             if time.monotonic() > deadline:
                 self.book.accuse(f"stuck: {wanted} records in, and not all of them out")
                 break
@@ -178,41 +216,42 @@ class Copying:
         # Anything that is there in spite of its doubles would come now.
         self.wait(5.0)
         self.driver.kill()
-        self.wait_until_closed()
+        if left := self.job.wait_until_closed():
+            self.book.accuse(left)
         self.reckon(inputs)
         if self.broker.stop() != 0:
             self.book.accuse("a clean stop ended with an error")
         self.broker.start()
         self.reckon(inputs)
+        self.note("the audit looks at all of it")
+        self.let_audit(wanted)
 
-    def read_output(self) -> Log:
-        return whole_log(self.broker.bootstrap, self.outputs, "read_committed")
-
-    def wait_until_closed(self) -> None:
-        deadline = time.monotonic() + 2 * TRANSACTION_TIMEOUT_MS / 1000
-        while left := asyncio.run(open_transactions(self.broker.bootstrap)):
-            if time.monotonic() > deadline:
-                self.book.accuse(f"transactions are left open: {left}")
-                return
-            time.sleep(0.5)
+    def read_input(self) -> Log:
+        places: list[Place] = [(INPUT, number) for number in range(PARTITIONS)]
+        return whole_log(self.broker.bootstrap, places, "read_committed")
 
     def reckon(self, inputs: Log) -> None:
-        outputs = self.read_output()
-        everything = whole_log(self.broker.bootstrap, self.outputs, "read_uncommitted")
-        for complaint in differences(values(inputs), values(outputs)):
+        wanted, found = self.job.wanted(inputs), self.job.found()
+        for complaint in differences(wanted, found):
             self.book.accuse(complaint)
         self.book.judge_acknowledged(self.feeder.acknowledged, inputs)
-        self.outcome.inputs = sum(map(len, inputs.values()))
-        self.outcome.outputs = sum(map(len, outputs.values()))
-        self.outcome.undone = sum(map(len, everything.values())) - self.outcome.outputs
+        self.outcome.inputs = wanted.total()
+        self.outcome.outputs = found.total()
+        self.outcome.undone = self.job.undone()
+
+    def let_audit(self, count: int) -> None:
+        """Runnel's own judge, told nothing but how many records there should be."""
+        audit = [*RUNNEL, "pipeline", "run", "audit", "--bootstrap-server", self.broker.bootstrap]
+        options = ["--topic", INPUT, "--expect", f"{INPUT}={count}", *self.job.audit_options(count)]
+        report = ["--report", str(self.folder / "audit"), "--json", "--quiet"]
+        ended = subprocess.run([*audit, *options, *report], capture_output=True, text=True, check=False)
+        if ended.returncode != 0:
+            self.book.accuse(f"the audit ended with {ended.returncode}: {ended.stdout}{ended.stderr[-2000:]}")
+            return
+        self.outcome.audit = json.loads(ended.stdout)["headline"]
 
 
-def values(log: Log) -> Counter[bytes]:
-    """Every value of a log, without its padding, and how often it is there."""
-    return Counter(original(value) for records in log.values() for _, value in records)
-
-
-def differences(inputs: Mapping[bytes, int], outputs: Mapping[bytes, int]) -> list[str]:
+def differences(inputs: Mapping[Any, int], outputs: Mapping[Any, int]) -> list[str]:
     """What is not in the output as often as in the input, each kind with a few examples."""
     lost = [value for value, count in inputs.items() if outputs.get(value, 0) < count]
     doubled = [value for value, count in outputs.items() if value in inputs and count > inputs[value]]
@@ -224,14 +263,21 @@ def differences(inputs: Mapping[bytes, int], outputs: Mapping[bytes, int]) -> li
     ]
 
 
-def copying(folder: Path, kills: int, seed: int = 1, note: Note = silent) -> SparkOutcome:
-    """Play the story from an empty broker to its reckoning."""
+MakeJob = Callable[[str, str, Path], Job]
+"""Broker's address, Spark's master, a folder → the job."""
+
+
+def under_kills(
+    make_job: MakeJob, folder: Path, kills: int, seed: int = 1, note: Note = silent
+) -> SparkOutcome:
+    """Play the story of a job from an empty broker to its reckoning."""
     began = time.monotonic()
     broker = BrokerProcess(folder / "data", SETTINGS, folder / "broker.log")
     try:
         broker.start()
         with running_cluster(folder / "cluster") as cluster:
-            story = Copying(broker, cluster, folder, seed, note)
+            job = make_job(broker.bootstrap, cluster.master, folder)
+            story = Story(broker, cluster, job, folder, seed, note)
             try:
                 story.play(kills)
             finally:
@@ -242,7 +288,7 @@ def copying(folder: Path, kills: int, seed: int = 1, note: Note = silent) -> Spa
     return story.outcome
 
 
-def make_topics(bootstrap: str) -> None:
+def make_topics(bootstrap: str, names: list[str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in (INPUT, OUTPUT)]).values():
+    for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
         future.result(PATIENCE_S)

@@ -1,6 +1,6 @@
 """The driver: copies a topic to another, exactly once, until it is killed.
 
-python -m tools.crash.spark.job MASTER BOOTSTRAP SOURCE TARGET CHECKPOINT
+python -m tools.crash.spark.copying_job MASTER BOOTSTRAP SOURCE TARGET CHECKPOINT
 """
 
 import sys
@@ -10,13 +10,10 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
 from runnel.pipelines.session import spark_session
+from tools.crash.spark.story import EXECUTORS
 
 SETTINGS = {
-    "spark.executor.memory": "512m",
-    "spark.executor.cores": "1",
-    "spark.driver.memory": "512m",
-    # Whoever is killed costs a task one of its tries.
-    "spark.task.maxFailures": "20",
+    **EXECUTORS,
     # Rows come to the sink slowly and in small portions, so that a task is inside its transaction for long.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
 }
