@@ -62,17 +62,11 @@ def test_a_topic_is_archived_audited_and_restored_to_a_moment(
 ):
     with BrokerView(apache_kafka) as broker:
         broker.commit_group_offsets("readers", {TopicPartition(orders, 0): 5, TopicPartition(orders, 1): 30})
-    warehouse = str(tmp_path / "warehouse")
-    archived = archive(
-        spark,
-        ArchiveOptions(
-            bootstrap=apache_kafka,
-            warehouse=warehouse,
-            checkpoint=str(tmp_path / "checkpoint"),
-            topics=(orders,),
-        ),
-        Progress(),
+    warehouse, checkpoint = str(tmp_path / "warehouse"), str(tmp_path / "checkpoint")
+    wanted = ArchiveOptions(
+        bootstrap=apache_kafka, warehouse=warehouse, checkpoint=checkpoint, topics=(orders,)
     )
+    archived = archive(spark, wanted, Progress())
     assert [(topic.topic, topic.rows) for topic in archived.topics] == [(orders, RECORDS)]
 
     def verdict(count: int):
@@ -88,20 +82,15 @@ def test_a_topic_is_archived_audited_and_restored_to_a_moment(
     assert [finding.kind for finding in verdict(RECORDS + 1).faults] == [Kind.COUNT]
 
     target = f"{orders}-again"
-    until_ms = began_ms + 39 * STEP_MS
-    restored = restore(
-        spark,
-        RestoreOptions(
-            bootstrap=apache_kafka,
-            topic=orders,
-            target=target,
-            warehouse=warehouse,
-            until_ms=until_ms,
-            groups=("readers",),
-        ),
-        Progress(),
+    options = RestoreOptions(
+        bootstrap=apache_kafka,
+        topic=orders,
+        target=target,
+        warehouse=warehouse,
+        until_ms=began_ms + 39 * STEP_MS,
+        groups=("readers",),
     )
-    assert restored.records == 40
+    assert restore(spark, options, Progress()).records == 40
     messages = client.read(target, committed_only=True)
     assert {(each.partition, each.value) for each in messages} == {
         (number % 2, b"v%d" % number) for number in range(40)

@@ -5,7 +5,8 @@ import pytest
 from runnel.client.transactional import TransactionalProducer
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.restore.trail import find_trail, old_offset, restore_headers, translate
+from runnel.pipelines.restore.trail import find_trail, old_offset, translate
+from tests.pipelines.restore.steps import restore_headers
 
 PLACE = TopicPartition("new", 0)
 

@@ -6,6 +6,17 @@ import pytest
 from runnel.pipelines.errors import PipelineError, TargetInUse
 from runnel.pipelines.restore.writing import Target, write_rows
 
+SCHEMA = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
 
 def rows(offsets: list[int], partition: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(
@@ -19,7 +30,8 @@ def rows(offsets: list[int], partition: int = 0) -> pa.RecordBatch:
                 "headers": [{"key": "own", "value": b"x"}] if offset % 2 else None,
             }
             for offset in offsets
-        ]
+        ],
+        SCHEMA,
     )
 
 

@@ -33,16 +33,6 @@ class Trail:
     """The old offset of the last record that was restored; None if none was."""
 
 
-def restore_headers(topic: str, partition: int, offset: int, timestamp_ms: int) -> Headers:
-    """What a restored record carries beside its own headers."""
-    return [
-        (TOPIC, topic.encode()),
-        (PARTITION, b"%d" % partition),
-        (OFFSET, b"%d" % offset),
-        (TIMESTAMP, b"%d" % timestamp_ms),
-    ]
-
-
 def old_offset(headers: Headers, topic: str) -> int | None:
     """Where a record stood in that topic, or None if it was not restored from it."""
     # The last ones count: a record may have been restored before, from elsewhere.

@@ -6,22 +6,31 @@ open transaction is aborted; the last committed record then says where to go on.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from runnel.batch.compression import Compression
+from runnel.client.accumulator import Identity
 from runnel.client.cluster import Cluster
 from runnel.client.errors import ClientError
 from runnel.client.loop_thread import LoopThread
-from runnel.client.transactional import TransactionalProducer
+from runnel.client.transactions import Transactions
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import pipeline_error
 from runnel.pipelines.errors import TargetInUse
-from runnel.pipelines.restore.trail import find_trail, restore_headers
+from runnel.pipelines.restore.records import restored_rows
+from runnel.pipelines.restore.trail import find_trail
+from runnel.pipelines.sink.options import BATCH_BYTES
+from runnel.pipelines.sink.packing import Packer
+from runnel.pipelines.sink.partitioning import Group
+from runnel.pipelines.sink.rows import pieces
+from runnel.pipelines.sink.sending import Courier
 
 TRANSACTION_TIMEOUT_MS = 300_000
-LINGER_MS = 5
+DELIVERY_TIMEOUT_S = 120.0
 
 RESULT = StructType(
     [
@@ -43,7 +52,7 @@ class Target:
     topic: str
     source_topic: str
     is_appending: bool = False
-    compression: str = "zstd"
+    compression: Compression = Compression.ZSTD
     transaction_records: int = 50_000
     transaction_bytes: int = 64 * 1024 * 1024
 
@@ -80,14 +89,13 @@ def _write_rows(
             thread.call(writer.close())
 
 
-def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of an Arrow batch, in runs of the same partition."""
-    rows = batch.to_pylist()
-    start = 0
-    for index in range(1, len(rows) + 1):
-        if index == len(rows) or rows[index]["partition"] != rows[start]["partition"]:
-            yield rows[start]["partition"], rows[start:index]
-            start = index
+    numbers = batch.column("partition").to_numpy()
+    edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
+    for start, end in pairwise(edges):
+        if end > start:
+            yield int(numbers[start]), batch.slice(start, end - start)
 
 
 class _PartitionWriter:
@@ -98,14 +106,13 @@ class _PartitionWriter:
         self._target = target
         self._partition = TopicPartition(target.topic, number)
         self._cluster = Cluster(target.bootstrap, client_id="runnel-restore")
-        self._producer = TransactionalProducer(
-            self._cluster,
-            f"runnel-restore-{self._partition}",
-            timeout_ms=TRANSACTION_TIMEOUT_MS,
-            compression=target.compression,
-            linger_ms=LINGER_MS,
-        )
-        self._last: int | None = None
+        self._transactions = Transactions(self._cluster)
+        self._transactional_id = f"runnel-restore-{self._partition}"
+        self._identity: Identity | None = None
+        self._packer: Packer | None = None
+        self._courier: Courier | None = None
+        """There is one while a transaction is open."""
+        self._last = -1
         self._records = 0
         self._records_before = 0
         self._open_records = 0
@@ -115,25 +122,26 @@ class _PartitionWriter:
         """Take the partition over, and find where a restore before this one ended."""
         await self._cluster.__aenter__()
         # First this, then the look: what another writer had open is decided by then.
-        await self._producer.begin()
+        identity = await self._transactions.take_over(
+            self._transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        self._become(identity)
         trail = await find_trail(self._cluster, self._partition, self._target.source_topic)
         if trail.has_records and trail.last_offset is None and not self._target.is_appending:
             raise in_use(self._partition, self._target.source_topic)
-        self._last = trail.last_offset
+        self._last = -1 if trail.last_offset is None else trail.last_offset
 
-    async def write(self, rows: list[dict[str, Any]]) -> None:
+    async def write(self, rows: pa.RecordBatch) -> None:
         """Send rows that a restore before this one did not."""
-        for row in rows:
-            if self._last is not None and row["offset"] <= self._last:
-                self._records_before += 1
-                continue
-            if (
-                self._open_records >= self._target.transaction_records
-                or self._open_bytes >= self._target.transaction_bytes
-            ):
-                await self._commit()
-                await self._producer.begin()
-            await self._send(row)
+        done = int(np.searchsorted(rows.column("offset").to_numpy(), self._last, side="right"))
+        self._records_before += done
+        for piece in pieces(rows.slice(done)):
+            start = 0
+            while start < piece.num_rows:
+                await self._commit_if_full()
+                room = self._target.transaction_records - self._open_records
+                await self._send(piece.slice(start, room))
+                start += room
 
     async def finish(self) -> pa.RecordBatch:
         """Commit the rest; what was done as a row of the result."""
@@ -148,26 +156,55 @@ class _PartitionWriter:
     async def close(self) -> None:
         """Let go; a transaction that is open is aborted."""
         try:
-            await self._producer.close()
+            if self._courier is not None and self._identity is not None:
+                # A batch that arrived behind the end would open the transaction again.
+                await self._courier.close()
+                await self._transactions.abort(
+                    self._transactional_id, self._identity.producer_id, self._identity.producer_epoch
+                )
         finally:
             await self._cluster.close()
 
-    async def _send(self, row: dict[str, Any]) -> None:
-        own = [(header["key"], header["value"]) for header in row["headers"] or ()]
-        trail = restore_headers(self._target.source_topic, self.number, row["offset"], row["timestamp_ms"])
-        await self._producer.send(
-            self._target.topic,
-            row["value"],
-            key=row["key"],
-            headers=[*own, *trail],
-            partition=self.number,
-            timestamp_ms=row["timestamp_ms"],
-        )
-        self._open_records += 1
-        self._open_bytes += len(row["key"] or b"") + len(row["value"] or b"")
+    def _become(self, identity: Identity) -> None:
+        if identity != self._identity:
+            # An epoch of its own has sequence numbers of its own.
+            self._packer = Packer(identity, self._target.compression, BATCH_BYTES)
+        self._identity = identity
+
+    async def _send(self, rows: pa.RecordBatch) -> None:
+        assert self._identity is not None and self._packer is not None
+        if self._courier is None:
+            self._courier = Courier(
+                self._cluster,
+                self._identity,
+                timeout_s=DELIVERY_TIMEOUT_S,
+                transactional_id=self._transactional_id,
+            )
+        records = restored_rows(rows, self._target.source_topic, self.number)
+        group = Group(self._partition, 0, rows.num_rows)
+        await self._courier.put(list(self._packer.add(records, [group])))
+        self._open_records += rows.num_rows
+        self._open_bytes += rows.nbytes
+
+    async def _commit_if_full(self) -> None:
+        if (
+            self._open_records >= self._target.transaction_records
+            or self._open_bytes >= self._target.transaction_bytes
+        ):
+            await self._commit()
 
     async def _commit(self) -> None:
-        await self._producer.commit()
+        if self._courier is None:
+            return
+        assert self._identity is not None and self._packer is not None
+        await self._courier.put(list(self._packer.finish()))
+        await self._courier.flush()
+        await self._courier.close()
+        identity = await self._transactions.commit(
+            self._transactional_id, self._identity.producer_id, self._identity.producer_epoch
+        )
+        self._courier = None
+        self._become(identity)
         self._records += self._open_records
         self._open_records = self._open_bytes = 0
 

@@ -73,8 +73,8 @@ def rows_of(batch: Any, columns: Columns, now_ms: int) -> Rows:
         return None if index is None else batch.column(index)
 
     return Rows(
-        _binary(column(columns.key)),
-        _binary(column(columns.value)),
+        binary(column(columns.key)),
+        binary(column(columns.value)),
         None if columns.headers is None else encode_headers(column(columns.headers)),
         _milliseconds(column(columns.timestamp), batch.num_rows, now_ms),
         column(columns.topic),
@@ -82,7 +82,8 @@ def rows_of(batch: Any, columns: Columns, now_ms: int) -> Rows:
     )
 
 
-def _binary(column: Any) -> Any:
+def binary(column: Any) -> Any:
+    """The column as bytes; None stays None."""
     return None if column is None else column.cast(pa.binary())
 
 
@@ -98,16 +99,22 @@ def _milliseconds(column: Any, length: int, now_ms: int) -> Numbers:
 
 def encode_headers(column: Any) -> Any:
     """From lists of structs of key and value to the headers of each row as a record has them."""
+    counts, runs = header_runs(column)
+    return join([packed([varints(counts)]), runs])
+
+
+def header_runs(column: Any) -> tuple[Numbers, Any]:
+    """How many headers each row has, and their bytes, one header after the other."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = column.flatten()
     names, values = (flat.field(index).cast(pa.binary()) for index in (0, 1))
     if names.null_count or flat.null_count:
         raise PipelineError("column `headers` has a header without a key, which a record cannot have")
     if len(names) == 0:
-        return packed([varints(counts)])
+        return counts, pa.scalar(b"", pa.binary())
     heads = [packed([varints(lengths_of(part))]) for part in (names, values)]
     data, starts = content(join([heads[0], names, heads[1], values]))
     # The headers of a row stand side by side: its run of them is one value.
     offsets = starts[np.concatenate(([0], np.cumsum(counts)))].astype(np.int32)
     runs = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return join([packed([varints(counts)]), runs])
+    return counts, runs

@@ -1,0 +1,45 @@
+"""Rows of an archive as the records that go back into a topic, column by column."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runnel.batch.varint import encode_varint
+from runnel.pipelines.restore.trail import OFFSET, PARTITION, TIMESTAMP, TOPIC
+from runnel.pipelines.sink.binary import Numbers, join, lengths_of, packed, varints
+from runnel.pipelines.sink.rows import Rows, binary, header_runs
+
+TRAIL_HEADERS = 4
+
+
+def restored_rows(rows: pa.RecordBatch, topic: str, partition: int) -> Rows:
+    """Records as they were, each with headers behind its own that say where it stood."""
+    offsets, timestamps_ms = (rows.column(name) for name in ("offset", "timestamp_ms"))
+    counts, own = header_runs(rows.column("headers"))
+    headers = join(
+        [
+            packed([varints(counts + TRAIL_HEADERS)]),
+            own,
+            pa.scalar(_header(TOPIC, topic.encode()) + _header(PARTITION, b"%d" % partition), pa.binary()),
+            *_numbers_header(OFFSET, offsets),
+            *_numbers_header(TIMESTAMP, timestamps_ms),
+        ]
+    )
+    stamps: Numbers = timestamps_ms.to_numpy().astype(np.int64)
+    return Rows(binary(rows.column("key")), binary(rows.column("value")), headers, stamps, None, None)
+
+
+def _name(name: str) -> bytes:
+    return encode_varint(len(name)) + name.encode()
+
+
+def _header(name: str, value: bytes) -> bytes:
+    return _name(name) + encode_varint(len(value)) + value
+
+
+def _numbers_header(name: str, numbers: Any) -> list[Any]:
+    """The parts of a header whose value is a number in digits."""
+    digits = pc.cast(pc.cast(numbers, pa.string()), pa.binary())
+    return [pa.scalar(_name(name), pa.binary()), packed([varints(lengths_of(digits))]), digits]
