@@ -11,6 +11,9 @@ from runnel.pipelines.archive import job
 from runnel.pipelines.archive.job import ArchiveOptions, run
 from runnel.pipelines.archive.layout import archived_groups, open_archive
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
+from runnel.pipelines.audit.archive import Archive
+from runnel.pipelines.audit.job import AuditOptions
+from runnel.pipelines.audit.job import run as audit
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadCheckpoint, BadOption
 from runnel.pipelines.progress import Progress
@@ -65,6 +68,9 @@ def test_runs_go_on_from_checkpoint_or_tables_and_keep_tables_in_shape(spark, ru
     with open_catalog(options.warehouse) as catalog:
         properties = open_archive(catalog, "archive", "orders").properties()
     assert archived_groups(properties) == {"readers": {0: 1}}
+    # What retention took is not missed by an audit, though the log still has it.
+    check = AuditOptions(bootstrap=runnel.bootstrap_servers, archive=Archive(options.warehouse))
+    assert audit(spark, check, Progress()).faults == []
     # Without its tables, the checkpoint would leave a hole.
     shutil.rmtree(options.warehouse)
     with pytest.raises(BadCheckpoint, match="remove that folder"):

@@ -10,6 +10,7 @@ from runnel.client.offsets import EARLIEST
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.batches import BatchArchiver, KnownTopic, TopicArchived
 from runnel.pipelines.archive.layout import GROUPS, NAMESPACE, groups_text, open_archive, table_of
+from runnel.pipelines.archive.retention import remove_before
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import held_checkpoint
@@ -229,7 +230,7 @@ class _Upkeep:
             outcome = self._archiver.topics[topic]
             if self._options.retention_days is not None:
                 oldest = datetime.now(UTC).date() - timedelta(days=self._options.retention_days)
-                outcome.rows_removed += table.remove(f"day < '{oldest}'")
+                outcome.rows_removed += remove_before(table, oldest)
             merged = compact(self._session, table, files_min=files_min)
             outcome.files_merged += merged.files_before
             outcome.files_removed += sweep(table).files

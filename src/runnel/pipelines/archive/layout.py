@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import date
 
 from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame
@@ -20,6 +21,8 @@ PARTITIONS = "runnel.partitions"
 """The table property that says how many partitions the topic had, also such as never held a record."""
 GROUPS = "runnel.groups"
 """The table property that says how far consumer groups had read when the archive last looked, as JSON."""
+KEPT_FROM = "runnel.kept-from"
+"""The table property that says from which day on records are kept, if the archive's retention took any."""
 ARCHIVED = "runnel.archived."
 """Followed by a partition's number: the table property that holds the first offset not archived."""
 DECODED = "decoded"
@@ -89,6 +92,11 @@ def archived_offsets(properties: Mapping[str, str]) -> dict[int, int]:
         for name, value in properties.items()
         if name.startswith(ARCHIVED)
     }
+
+
+def kept_from(properties: Mapping[str, str]) -> date:
+    """The first day whose records the archive's own retention has left in it."""
+    return date.fromisoformat(properties.get(KEPT_FROM, date.min.isoformat()))
 
 
 def groups_text(places: Mapping[str, Mapping[int, int]]) -> str:

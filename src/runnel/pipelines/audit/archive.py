@@ -6,6 +6,7 @@ Both sides are summed up in buckets of offsets; only where the sums differ are r
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING
 
 from pyiceberg.conversions import from_bytes
@@ -14,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 from pyspark.sql import functions as F
 
-from runnel.pipelines.archive.layout import NAMESPACE, archived_offsets, open_archive
+from runnel.pipelines.archive.layout import NAMESPACE, archived_offsets, kept_from, open_archive
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
 from runnel.pipelines.audit.judge import PartitionVerdict
 from runnel.pipelines.audit.ranges import runs
@@ -37,12 +38,6 @@ class Archive:
 
     warehouse: str
     namespace: str = NAMESPACE
-    days: int | None = None
-    """How many days it keeps, if not all: what is older need not be there."""
-
-    def oldest_ms(self, now_ms: int) -> int:
-        """From when on records must be there."""
-        return -1 if self.days is None else now_ms - now_ms % _DAY_MS - self.days * _DAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +56,6 @@ def compare(
     archive: Archive,
     topic: str,
     verdicts: Sequence[PartitionVerdict],
-    now_ms: int,
 ) -> Archived:
     """Compare one topic with its table."""
     with open_catalog(archive.warehouse) as catalog:
@@ -73,9 +67,11 @@ def compare(
         files, findings = _present(table.latest(), table.files(), topic)
         kept = read_files(session, table.columns(), files)
         archived_to = archived_offsets(table.properties())
+        oldest = kept_from(table.properties())
     ranges = _ranges(verdicts, archived_to)
     if ranges:
-        is_due = F.unix_millis("timestamp") >= archive.oldest_ms(now_ms)
+        # What the archive's own retention took need not be there.
+        is_due = F.unix_millis("timestamp") >= (oldest - date(1970, 1, 1)).days * _DAY_MS
         logged = _logged(session, bootstrap, topic, ranges).where(is_due)
         findings += _Comparison(topic, logged, _within(kept, ranges).where(is_due)).findings()
     findings += _beyond(topic, kept, verdicts) + _behind(verdicts, archived_to)

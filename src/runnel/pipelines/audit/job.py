@@ -74,7 +74,7 @@ def run(session: "SparkSession", options: AuditOptions, progress: Progress) -> A
             verdicts = judge_all(batch_facts(session, options.bootstrap or "", pieces), terms)
     findings = judge_counts(options.expected, verdicts) + judge_groups(positions, verdicts)
     findings += _retention(verdicts)
-    archived = _archived(session, options, verdicts, progress, began_ms)
+    archived = _archived(session, options, verdicts, progress)
     findings += [finding for entry in archived for finding in entry.findings]
     outcome = outcome_of(str(options.folder or options.bootstrap), verdicts, findings, archived)
     if options.report is not None:
@@ -218,7 +218,6 @@ def _archived(
     options: AuditOptions,
     verdicts: Sequence[PartitionVerdict],
     progress: Progress,
-    now_ms: int,
 ) -> list[Archived]:
     if options.archive is None or options.bootstrap is None:
         return []
@@ -227,5 +226,5 @@ def _archived(
     for topic in topics:
         own = [verdict for verdict in verdicts if verdict.topic == topic]
         with progress.tasks(session, f"comparing {topic} with its archive"):
-            archived.append(compare(session, options.bootstrap, options.archive, topic, own, now_ms))
+            archived.append(compare(session, options.bootstrap, options.archive, topic, own))
     return archived

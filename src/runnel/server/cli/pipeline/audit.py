@@ -27,12 +27,6 @@ Warehouse = Annotated[
 Namespace = Annotated[
     str, typer.Option("--namespace", help="Where in the warehouse the archive's tables are.")
 ]
-ArchiveDays = Annotated[
-    int | None,
-    typer.Option(
-        "--archive-days", min=0, help="The archive keeps so many days: older records need not be there."
-    ),
-]
 Expect = Annotated[
     list[str] | None,
     typer.Option(
@@ -65,7 +59,6 @@ def audit(
     folder: Folder = None,
     archive: Warehouse = None,
     namespace: Namespace = "archive",
-    archive_days: ArchiveDays = None,
     expect: Expect = None,
     compacted: Compacted = None,
     strict_time: StrictTime = False,
@@ -95,7 +88,7 @@ def audit(
         bootstrap=None if folder else options.bootstrap,
         folder=folder,
         topics=tuple(topics or ()),
-        archive=Archive(archive, namespace, archive_days) if archive else None,
+        archive=Archive(archive, namespace) if archive else None,
         expected=tuple(map(parse_expected, expect or ())),
         compacted=tuple(compacted or ()),
         time_is_strict=strict_time,
