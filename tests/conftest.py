@@ -17,11 +17,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write the expected half of all transcripts anew")
 
 
+def is_slow(item: pytest.Item) -> bool:
+    """Does a test take long enough to be planned for?"""
+    return any(item.get_closest_marker(name) for name in ("slow", "java"))
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes a minute takes many when others keep the machine busy: the common limit is for others."""
+    """What takes a minute takes many when others keep the machine busy: the common limit is for others.
+
+    Slow tests go first, in random order as all: the last one would leave the other worker with nothing to do.
+    """
     for item in items:
-        if item.get_closest_marker("slow") or item.get_closest_marker("java"):
+        if is_slow(item):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
+    items.sort(key=is_slow, reverse=True)
 
 
 @pytest.fixture
