@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runnel.model.ids import NO_ID
 from runnel.pipelines.dead_letters.choice import Choice, OffsetRange, parse_offsets
-from runnel.pipelines.dead_letters.letter import headers_back, kind_of, read_letter
+from runnel.pipelines.dead_letters.letter import headers_back, kind_of, mark_of, read_letter
 from runnel.pipelines.errors import BadOption
 
 OURS = [
@@ -30,7 +31,13 @@ def test_a_letter_says_where_it_came_from():
         2,
     )
     assert (found.source_offset, found.source_timestamp_ms, found.pipeline) == (41, 1000, "shop")
-    assert (found.mark, found.attempts) == ("0:5", 0)
+    assert found.attempts == 0
+
+
+def test_a_mark_names_the_topic_where_the_broker_tells_its_id():
+    assert mark_of(NO_ID, 0, 5) == "0:5"
+    marks = {mark_of(bytes(15) + bytes([last]), 0, 5) for last in (1, 2)}
+    assert len(marks) == 2 and all(len(mark) == 22 + 4 and mark.endswith(":0:5") for mark in marks)
 
 
 def test_what_was_told_last_counts():

@@ -1,7 +1,8 @@
 """Dead letters as a job: group and sample them, and send a chosen set back if asked to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -18,7 +19,7 @@ from runnel.pipelines.dead_letters.reading import (
     letters_frame,
     marked_frame,
 )
-from runnel.pipelines.dead_letters.redrive import NO_ORIGIN, Redriven, Redriver, ensure_marks
+from runnel.pipelines.dead_letters.redrive import Redriven, Redriver, ensure_marks, going
 from runnel.pipelines.progress import Progress
 
 if TYPE_CHECKING:
@@ -85,37 +86,32 @@ def _redrive(
     own = letters.where(F.col("topic") == topic)
     if options.dry_run:
         with_marks = _with_marks(broker, (topic,))
-        return _would_redrive(_chosen(session, options, own, with_marks, limit), topic)
+        return _would_redrive(_chosen(session, options, own, with_marks), broker, topic, limit)
     ensure_marks(broker, topic)
     # Only behind the taking over do the marks tell everything: until then, another run may be at work.
     with Redriver(broker, topic) as redriver, progress.tasks(session, f"sending {topic} back"):
-        return redriver.redrive(_chosen(session, options, own, (topic,), limit))
+        return redriver.redrive(_chosen(session, options, own, {topic: redriver.topic_id}), limit)
 
 
 def _chosen(
     session: "SparkSession",
     options: DeadLetterOptions,
     letters: "DataFrame",
-    with_marks: tuple[str, ...],
-    limit: int | None,
+    with_marks: Mapping[str, bytes],
 ) -> Iterator[Letter]:
     chosen = chosen_frame(letters, marked_frame(session, options.bootstrap, with_marks), options.choice)
-    if limit is not None:
-        chosen = chosen.limit(max(0, limit))
     return map(letter_of_row, chosen.toLocalIterator())
 
 
-def _would_redrive(letters: Iterator[Letter], topic: str) -> Redriven:
+def _would_redrive(letters: Iterator[Letter], broker: BrokerView, topic: str, limit: int | None) -> Redriven:
     outcome = Redriven(topic)
-    for letter in letters:
-        if letter.source_topic is None:
-            outcome.stayed(NO_ORIGIN)
-        else:
-            outcome.went(letter.source_topic)
+    counts = {view.name: len(view.partitions) for view in broker.topics()}
+    for _, target, _ in islice(going(letters, outcome, counts.get), limit):
+        outcome.went(target)
     return outcome
 
 
-def _with_marks(broker: BrokerView, topics: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the topics of which some letters were sent back."""
-    existing = {view.name for view in broker.topics()}
-    return tuple(topic for topic in topics if topic + MARKS in existing)
+def _with_marks(broker: BrokerView, topics: tuple[str, ...]) -> dict[str, bytes]:
+    """Those of the topics of which some letters were sent back, with their ids."""
+    existing = {view.name: view.topic_id for view in broker.topics()}
+    return {topic: existing[topic] for topic in topics if topic in existing and topic + MARKS in existing}

@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from runnel.model.ids import NO_ID, id_text
+
 PREFIX = "runnel.dead-letter."
 REASON, TOPIC, PARTITION = f"{PREFIX}reason", f"{PREFIX}topic", f"{PREFIX}partition"
 OFFSET, TIMESTAMP, PIPELINE = f"{PREFIX}offset", f"{PREFIX}timestamp", f"{PREFIX}pipeline"
@@ -47,19 +49,18 @@ class Letter:
     pipeline: str = ""
 
     @property
-    def mark(self) -> str:
-        """What this letter is called among those that were sent back."""
-        return mark_of(self.partition, self.offset)
-
-    @property
     def attempts(self) -> int:
         """How often it has been sent back before."""
         return attempts_of(self.headers)
 
 
-def mark_of(partition: int, offset: int) -> str:
-    """The name of a letter within its topic."""
-    return f"{partition}:{offset}"
+def mark_of(topic_id: bytes, partition: int, offset: int) -> str:
+    """What a letter is called among those that were sent back.
+
+    With its topic's id, where the broker tells one: a topic that is made anew begins at offset 0 again.
+    """
+    place = f"{partition}:{offset}"
+    return place if topic_id == NO_ID else f"{id_text(topic_id)}:{place}"
 
 
 def read_letter(

@@ -1,15 +1,16 @@
 """Dead letters as rows: grouped, sampled and chosen by Spark."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from runnel.model.ids import NO_ID, id_text
 from runnel.pipelines.dead_letters.choice import Choice
-from runnel.pipelines.dead_letters.letter import Letter, attempts_of, kind_of, mark_of, read_letter
+from runnel.pipelines.dead_letters.letter import Letter, attempts_of, kind_of, read_letter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -20,14 +21,15 @@ SAMPLES = 3
 _SHOWN_BYTES = 300
 _FACTS = pa.schema(
     [
-        *((name, pa.string()) for name in ("topic", "mark", "kind", "source", "pipeline")),
-        *((name, pa.int64()) for name in ("partition", "offset", "ms", "attempts")),
+        *((name, pa.string()) for name in ("topic", "kind", "source")),
+        ("partition", pa.int32()),
+        *((name, pa.int64()) for name in ("offset", "ms", "attempts")),
     ]
 )
 _FACT_COLUMNS = (
-    "topic string, mark string, kind string, source string, pipeline string, "
-    "partition bigint, offset bigint, ms bigint, attempts bigint"
+    "topic string, kind string, source string, partition int, offset bigint, ms bigint, attempts bigint"
 )
+_PLACE = ("topic", "partition", "offset")
 
 
 @dataclass(slots=True)
@@ -46,17 +48,39 @@ class LetterGroup:
 
 
 def letters_frame(session: "SparkSession", bootstrap: str, topics: Sequence[str]) -> "DataFrame":
-    """All records of dead-letter topics, headers included."""
-    return _topic_frame(session, bootstrap, topics)
+    """All records of dead-letter topics, headers included; timestamps in milliseconds.
+
+    As numbers, for a letter may keep the stamp of its record, and that may lie in no year of the calendar.
+    """
+    letters = _topic_frame(session, bootstrap, topics)
+    return letters.withColumn("timestamp", F.unix_millis("timestamp"))
 
 
-def marked_frame(session: "SparkSession", bootstrap: str, topics: Sequence[str]) -> "DataFrame":
-    """(topic, mark) of every letter that was sent back; `topics` are those of them that exist."""
+def marked_frame(session: "SparkSession", bootstrap: str, topics: Mapping[str, bytes]) -> "DataFrame":
+    """Where the letters stood that were sent back; `topics` are those that have marks, with their ids.
+
+    Marks of a topic of the same name that is gone are passed over. One without an id counts: it was made when
+    the broker told none.
+    """
     if not topics:
-        return session.createDataFrame([], "topic string, mark string")
+        return session.createDataFrame([], "topic string, partition int, offset bigint")
     marks = _topic_frame(session, bootstrap, [topic + MARKS for topic in topics])
-    topic = F.expr(f"substring(topic, 1, length(topic) - {len(MARKS)})")
-    return marks.select(topic.alias("topic"), F.col("key").cast("string").alias("mark")).distinct()
+    named = marks.select(
+        F.expr(f"substring(topic, 1, length(topic) - {len(MARKS)})").alias("topic"),
+        F.split(F.col("key").cast("string"), ":").alias("words"),
+    )
+    ids = [(topic, "" if topic_id == NO_ID else id_text(topic_id)) for topic, topic_id in topics.items()]
+    own = named.join(F.broadcast(session.createDataFrame(ids, "topic string, id string")), "topic")
+    is_own = (F.size("words") == 2) | ((F.size("words") == 3) & (F.col("words")[0] == F.col("id")))
+    return (
+        own.where(is_own)
+        .select(
+            "topic",
+            F.expr("try_cast(element_at(words, -2) AS int)").alias("partition"),
+            F.expr("try_cast(element_at(words, -1) AS bigint)").alias("offset"),
+        )
+        .distinct()
+    )
 
 
 def chosen_frame(letters: "DataFrame", marked: "DataFrame", choice: Choice) -> "DataFrame":
@@ -68,8 +92,7 @@ def chosen_frame(letters: "DataFrame", marked: "DataFrame", choice: Choice) -> "
             yield batch.filter(pa.array(mask, pa.bool_()))
 
     chosen = letters.mapInArrow(keep, letters.schema)
-    mark = F.concat_ws(":", "partition", "offset")
-    rest = chosen.withColumn("mark", mark).join(marked, ["topic", "mark"], "left_anti").drop("mark")
+    rest = chosen.join(marked, list(_PLACE), "left_anti")
     return rest.select(*letters.columns).orderBy("timestamp", "topic", "partition", "offset")
 
 
@@ -86,7 +109,7 @@ def groups_of(
             yield pa.RecordBatch.from_arrays(arrays, schema=_FACTS)
 
     known = marked.withColumn("is_back", F.lit(1))
-    told = letters.mapInArrow(facts, _FACT_COLUMNS).join(known, ["topic", "mark"], "left")
+    told = letters.mapInArrow(facts, _FACT_COLUMNS).join(known, list(_PLACE), "left")
     by_kind = ("topic", "source", "kind")
     order = Window.partitionBy(*by_kind).orderBy(F.desc("ms"), F.desc("offset"))
     place = F.struct("partition", "offset")
@@ -114,16 +137,14 @@ def letters_of(batch: pa.RecordBatch) -> Iterator[Letter]:
     columns = [batch.column(name).to_pylist() for name in names]
     for topic, partition, offset, timestamp, key, value, headers in zip(*columns, strict=True):
         pairs = [(header["key"], header["value"]) for header in headers or ()]
-        moment = round(timestamp.timestamp() * 1000) if timestamp is not None else -1
-        yield read_letter(topic, partition, offset, moment, key, value, pairs)
+        yield read_letter(topic, partition, offset, timestamp, key, value, pairs)
 
 
 def letter_of_row(row: "Row") -> Letter:
     """One row of the source as a letter."""
     pairs = [(header["key"], _bytes(header["value"])) for header in row["headers"] or ()]
-    moment = round(row["timestamp"].timestamp() * 1000)
     key, value = _bytes(row["key"]), _bytes(row["value"])
-    return read_letter(row["topic"], row["partition"], row["offset"], moment, key, value, pairs)
+    return read_letter(row["topic"], row["partition"], row["offset"], row["timestamp"], key, value, pairs)
 
 
 def _bytes(value: bytearray | bytes | None) -> bytes | None:
@@ -133,10 +154,8 @@ def _bytes(value: bytearray | bytes | None) -> bytes | None:
 def _fact(letter: Letter) -> tuple[object, ...]:
     return (
         letter.topic,
-        mark_of(letter.partition, letter.offset),
         kind_of(letter.reason),
         letter.source_topic,
-        letter.pipeline,
         letter.partition,
         letter.offset,
         letter.timestamp_ms,
@@ -152,14 +171,12 @@ def _samples(letters: "DataFrame", counted: "Sequence[Row]") -> dict[tuple[str, 
     if not places:
         return {}
     wanted = letters.sparkSession.createDataFrame(places, "topic string, partition int, offset bigint")
-    found = letters.join(F.broadcast(wanted), ["topic", "partition", "offset"]).collect()
+    found = letters.join(F.broadcast(wanted), list(_PLACE)).collect()
     shown = map(letter_of_row, found)
     return {(letter.topic, letter.partition, letter.offset): _shortened(letter) for letter in shown}
 
 
 def _shortened(letter: Letter) -> Letter:
-    from dataclasses import replace
-
     return replace(letter, value=None if letter.value is None else letter.value[:_SHOWN_BYTES])
 
 

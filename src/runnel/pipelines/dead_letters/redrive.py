@@ -6,7 +6,7 @@ a letter is either back and marked, or neither.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -15,9 +15,9 @@ from types import TracebackType
 from runnel.client.cluster import Cluster
 from runnel.client.transactional import TransactionalProducer
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.dead_letters.letter import Letter, headers_back
+from runnel.pipelines.dead_letters.letter import Letter, headers_back, mark_of
 from runnel.pipelines.dead_letters.reading import MARKS
-from runnel.pipelines.errors import UnknownTopic
+from runnel.pipelines.errors import PipelineError, UnknownTopic
 
 LETTERS_PER_TRANSACTION = 500
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -44,12 +44,31 @@ class Redriven:
         self.skipped[why] = self.skipped.get(why, 0) + 1
 
 
+def going(
+    letters: Iterable[Letter], outcome: Redriven, count_of: Callable[[str], int | None]
+) -> Iterator[tuple[Letter, str, int | None]]:
+    """The letters that can go back, each with its topic and partition; `outcome` counts the others.
+
+    `count_of` tells how many partitions a topic has, or None if there is no such topic.
+    """
+    for letter in letters:
+        target = letter.source_topic
+        count = None if target is None else count_of(target)
+        if target is None or count is None:
+            outcome.stayed(NO_ORIGIN if target is None else f"there is no topic {target} any more")
+            continue
+        number = letter.source_partition
+        # Into its own partition, so that it is where its key is; by its key if that partition is gone.
+        yield letter, target, number if number is not None and number < count else None
+
+
 class Redriver:
     """The only one who sends the letters of a dead-letter topic back; use as `with`."""
 
     def __init__(self, broker: BrokerView, topic: str) -> None:
         self._broker = broker
         self._topic = topic
+        self.topic_id = broker.topic(topic).topic_id
         self._partitions: dict[str, int | None] = {}
         self._producer = broker.run(self._open)
 
@@ -70,30 +89,24 @@ class Redriver:
         await producer.abort()
         return producer
 
-    def redrive(self, letters: Iterable[Letter]) -> Redriven:
-        """Send letters back, a few hundred in each transaction."""
+    def redrive(self, letters: Iterable[Letter], limit: int | None = None) -> Redriven:
+        """Send letters back, a few hundred in each transaction, and no more than `limit` in all."""
         outcome = Redriven(self._topic)
-        rest = iter(letters)
+        # Those that cannot go do not count: else a few of them, being the oldest, would hold up all others.
+        rest = islice(going(letters, outcome, self._count), limit)
         while several := list(islice(rest, LETTERS_PER_TRANSACTION)):
-            going = list(self._going(several, outcome))
-            if going:
-                self._broker.run(partial(self._send, going))
-            for _, target, _ in going:
+            self._check_topic()
+            self._broker.run(partial(self._send, several))
+            for _, target, _ in several:
                 outcome.went(target)
         return outcome
 
-    def _going(
-        self, letters: Iterable[Letter], outcome: Redriven
-    ) -> Iterator[tuple[Letter, str, int | None]]:
-        for letter in letters:
-            target = letter.source_topic
-            count = None if target is None else self._count(target)
-            if target is None or count is None:
-                outcome.stayed(NO_ORIGIN if target is None else f"there is no topic {target} any more")
-                continue
-            number = letter.source_partition
-            # Into its own partition, so that it is where its key is; by its key if that partition is gone.
-            yield letter, target, number if number is not None and number < count else None
+    def _check_topic(self) -> None:
+        """An id that is still the same was so all the while: these letters are its own."""
+        if self._broker.topic(self._topic).topic_id != self.topic_id:
+            raise PipelineError(
+                f"topic {self._topic} was deleted and made anew while its letters were read: run this again"
+            )
 
     def _count(self, topic: str) -> int | None:
         if topic not in self._partitions:
@@ -103,9 +116,9 @@ class Redriver:
                 self._partitions[topic] = None
         return self._partitions[topic]
 
-    async def _send(self, going: list[tuple[Letter, str, int | None]], _: Cluster) -> None:
+    async def _send(self, several: list[tuple[Letter, str, int | None]], _: Cluster) -> None:
         async with self._producer.transaction():
-            for letter, target, partition in going:
+            for letter, target, partition in several:
                 await self._producer.send(
                     target,
                     letter.value,
@@ -115,7 +128,8 @@ class Redriver:
                     timestamp_ms=letter.source_timestamp_ms,
                 )
                 note = json.dumps({"topic": target, "partition": partition, "attempt": letter.attempts + 1})
-                await self._producer.send(self._topic + MARKS, note.encode(), key=letter.mark.encode())
+                mark = mark_of(self.topic_id, letter.partition, letter.offset)
+                await self._producer.send(self._topic + MARKS, note.encode(), key=mark.encode())
 
 
 def ensure_marks(broker: BrokerView, topic: str) -> None:
