@@ -6,9 +6,10 @@ from struct import pack
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runnel.pipelines.insights.broker_facts import Folder, GroupLag, readers_in, volumes_of
 from runnel.pipelines.insights.commits import CommitKey, read_key, read_offset
 from runnel.pipelines.insights.history import Sample, add_sample, read_history
-from runnel.pipelines.insights.lag import Committed, LogTimes, lag_history
+from runnel.pipelines.insights.lag import Committed, LogTimes, lag_history, standing
 from runnel.pipelines.insights.numbers import bucket_percentile, percentile
 from runnel.pipelines.insights.proposals import Load, propose, skew_of
 
@@ -17,7 +18,8 @@ MIB = 1024 * 1024
 
 def load(**changes):
     known = {"topic": "orders", "partitions": 6, "peak_bytes_per_s": 1.0 * MIB, "skew": 1.1}
-    return Load(**{**known, "top_key_share": 0.01, "keyed_share": 1.0, "readers": 3, **changes})
+    more = {"top_key_share": 0.01, "keyed_share": 1.0, "readers": 3, "records": 1000}
+    return Load(**{**known, **more, **changes})
 
 
 def test_what_is_enough_is_kept():
@@ -43,6 +45,15 @@ def test_one_hot_key_is_not_mended_by_partitions():
     assert "one key has 60% of the records" in proposal.reason
 
 
+def test_a_handful_of_records_is_not_uneven():
+    assert propose(load(skew=6.0, top_key_share=1.0, records=3)).level == "good"
+
+
+def test_members_that_read_other_topics_are_not_idle():
+    assert readers_in([{"orders"}, {"clicks"}, {"clicks", "orders"}]) == {"orders": 2, "clicks": 2}
+    assert readers_in([{"orders"}, {"orders"}, set()]) == {"orders": 3}
+
+
 @given(
     st.integers(1, 500),
     st.floats(0, 1e10),
@@ -50,9 +61,12 @@ def test_one_hot_key_is_not_mended_by_partitions():
     st.floats(0, 1),
     st.floats(0, 1),
     st.integers(0, 900),
+    st.integers(0, 10**6),
 )
-def test_partitions_are_never_taken_away_and_always_suffice(partitions, peak, skew, top, keyed, readers):
-    proposal = propose(Load("t", partitions, peak, skew, top, keyed, readers))
+def test_partitions_are_never_taken_away_and_always_suffice(
+    partitions, peak, skew, top, keyed, readers, records
+):
+    proposal = propose(Load("t", partitions, peak, skew, top, keyed, readers, records))
     assert proposal.partitions >= partitions
     assert proposal.partitions >= readers
     assert peak / proposal.partitions <= 5 * MIB
@@ -100,9 +114,46 @@ def test_lag_is_how_far_the_log_had_come_when_groups_committed():
         Committed("billing", "orders", 1, 250, 1),
         Committed("audit", "gone", 0, 250, 1),
     ]
-    history = lag_history(commits, logs, 100)
-    assert history["billing"] == [(200, 12), (300, 4), (400, 4)]
-    assert [lag for _, lag in history["audit"]] == [0, 0]
+    history = lag_history(commits, logs, 100, 1000)
+    assert history["billing"] == [(200, 12), (300, 4)]
+    assert history["audit"] == [(300, 0)]
+
+
+def test_lag_is_told_up_to_now_whatever_time_a_record_carries():
+    logs = {("orders", 0): LogTimes([100, 10**16], [10, 20])}
+    history = lag_history([Committed("billing", "orders", 0, 150, 8)], logs, 100, 350)
+    assert history["billing"] == [(200, 2), (300, 2), (350, 2)]
+
+
+def test_partitions_in_which_a_group_stands_still_count_as_well():
+    commits = [Committed("billing", "orders", 0, 150, 8), Committed("billing", "orders", 0, 120, 7)]
+    lags = [
+        GroupLag("billing", "orders", 0, 8, 10),
+        GroupLag("billing", "orders", 1, 3, 10),
+        GroupLag("left", "orders", 1, 3, 10),
+    ]
+    assert standing(lags, commits) == [Committed("billing", "orders", 1, 120, 3)]
+
+
+def test_a_disk_counts_once_however_many_brokers_are_on_it():
+    gib = 2**30
+    # Between two answers something was written.
+    shared = [Folder("a", f"/data/{number}", 100 * gib, 40 * gib - number * MIB) for number in range(3)]
+    assert volumes_of(shared) == [(100 * gib, 40 * gib - 2 * MIB)]
+    contained = [Folder("a", "/data", 100 * gib, free * gib) for free in (40, 38)]
+    assert volumes_of(contained) == [(100 * gib, 38 * gib)]
+
+
+def test_disks_that_differ_count_each():
+    gib = 2**30
+    folders = [
+        Folder("a", "/first", 100 * gib, 40 * gib),
+        Folder("a", "/second", 100 * gib, 20 * gib),
+        Folder("a", "/third", 200 * gib, 40 * gib),
+        Folder("b", "/first", 100 * gib, 40 * gib),
+        Folder("c", "/unknown", -1, -1),
+    ]
+    assert volumes_of(folders) == [(each.total_bytes, each.usable_bytes) for each in folders[:4]]
 
 
 def test_history_is_kept_and_bad_lines_are_passed_over(tmp_path):

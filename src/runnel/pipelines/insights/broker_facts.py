@@ -1,6 +1,7 @@
 """What the brokers say of themselves: disks, sizes of topics, groups and how far they are behind."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from runnel.client.cluster import Cluster
@@ -9,6 +10,9 @@ from runnel.client.groups import Groups
 from runnel.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
+
+MOVED_BYTES = 256 << 20
+"""More than is written to a disk between two answers, and less than that by which two disks in use differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,17 @@ class Disks:
     usable_bytes: int
     sizes: dict[TopicPartition, int]
     """Bytes of each partition, all replicas together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where a broker keeps logs, and what it says of the volume beneath."""
+
+    host: str
+    path: str
+    total_bytes: int
+    """-1 where the broker does not say."""
+    usable_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,23 +59,48 @@ def disks_of(broker: BrokerView) -> Disks:
 
 async def _disks(cluster: Cluster) -> Disks:
     await cluster.retrying(lambda: cluster.refresh([]))
-    volumes: dict[tuple[str, int, int], None] = {}
+    folders: list[Folder] = []
     sizes: dict[TopicPartition, int] = {}
     for node_id, node in list(cluster.nodes.items()):
         answer = await cluster.ask_node(node_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
         check(answer.error_code, "asking for the size of the logs")
         for folder in answer.results:
             check(folder.error_code, f"asking for the size of the logs in {folder.log_dir}")
-            # Two folders of one machine with the same figures are one volume.
-            volumes[node.host, folder.total_bytes, folder.usable_bytes] = None
+            folders.append(Folder(node.host, folder.log_dir, folder.total_bytes, folder.usable_bytes))
             for topic in folder.topics:
                 for view in topic.partitions:
                     partition = TopicPartition(topic.name, view.partition_index)
                     sizes[partition] = sizes.get(partition, 0) + view.partition_size
-    known = [(total, usable) for _, total, usable in volumes if total >= 0]
+    known = volumes_of(folders)
     if not known:
         return Disks(-1, -1, sizes)
     return Disks(sum(total for total, _ in known), sum(usable for _, usable in known), sizes)
+
+
+def volumes_of(folders: Iterable[Folder]) -> list[tuple[int, int]]:
+    """(total, usable) of every volume, counted once, however many folders and brokers are on it.
+
+    Folders of one machine are on one volume if it is equally large and either they have the same path, as
+    brokers in containers do, or equally much is free, up to what was written while brokers were asked.
+    """
+    volumes: list[list[Folder]] = []
+    for folder in folders:
+        if folder.total_bytes < 0:
+            continue
+        known = next((volume for volume in volumes if _is_on(folder, volume)), None)
+        if known is None:
+            volumes.append([folder])
+        else:
+            known.append(folder)
+    return [(volume[0].total_bytes, min(folder.usable_bytes for folder in volume)) for volume in volumes]
+
+
+def _is_on(folder: Folder, volume: list[Folder]) -> bool:
+    return any(
+        (folder.host, folder.total_bytes) == (other.host, other.total_bytes)
+        and (folder.path == other.path or abs(folder.usable_bytes - other.usable_bytes) <= MOVED_BYTES)
+        for other in volume
+    )
 
 
 def lags_of(broker: BrokerView, topics: Iterable[str]) -> list[GroupLag]:
@@ -84,16 +124,23 @@ def lags_of(broker: BrokerView, topics: Iterable[str]) -> list[GroupLag]:
 
 
 def readers_of(broker: BrokerView) -> dict[str, int]:
-    """For each topic, how many members the largest group has that reads it."""
+    """For each topic, how many members the largest group has that reads it, or could."""
 
     async def ask(cluster: Cluster) -> dict[str, int]:
         readers: dict[str, int] = {}
         groups = Groups(cluster)
         for listing in await groups.list():
             view = await groups.describe(listing.group_id)
-            topics = {place.topic for member in view.members for place in member.partitions}
-            for topic in topics:
-                readers[topic] = max(readers.get(topic, 0), len(view.members))
+            topics = [{place.topic for place in member.partitions} for member in view.members]
+            for topic, count in readers_in(topics).items():
+                readers[topic] = max(readers.get(topic, 0), count)
         return readers
 
     return broker.run(ask)
+
+
+def readers_in(topics_of_members: Sequence[Collection[str]]) -> dict[str, int]:
+    """How many members of a group read each topic; those that read nothing would read any."""
+    readers = Counter(topic for topics in topics_of_members for topic in topics)
+    idle = sum(not topics for topics in topics_of_members)
+    return {topic: count + idle for topic, count in readers.items()}

@@ -17,6 +17,8 @@ class Growth:
     bytes_per_s: float
     limit_bytes: float | None
     """What retention lets it become; None if nothing limits it."""
+    is_compacted: bool = False
+    """It keeps one record of each key: only new keys let it grow."""
 
     def size_at(self, after_s: float) -> float:
         """How large it will be so many seconds from now."""

@@ -12,15 +12,15 @@ from runnel.pipelines.insights.broker_facts import Disks, GroupLag, disks_of, la
 from runnel.pipelines.insights.commits import OFFSETS_TOPIC
 from runnel.pipelines.insights.forecast import Forecast, Growth, forecast, limit_of
 from runnel.pipelines.insights.history import Sample, add_sample
-from runnel.pipelines.insights.lag import Committed, LogTimes, lag_history
+from runnel.pipelines.insights.lag import Committed, LogTimes, lag_history, standing
 from runnel.pipelines.insights.proposals import Load, Proposal, propose, skew_of
 from runnel.pipelines.insights.traffic import (
+    STEPS_MS,
     Delay,
     Stretch,
     TopicTraffic,
     add_keys,
     commits_of,
-    step_for,
     traffic_of,
 )
 from runnel.pipelines.progress import Progress
@@ -28,7 +28,6 @@ from runnel.pipelines.progress import Progress
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
 
 
@@ -58,6 +57,8 @@ class TopicFacts:
     """As many as there are offsets: markers and what compaction took count as well."""
     retention_ms: int
     retention_bytes: int
+    is_compacted: bool = False
+    """Keeps the last record of each key, for ever: neither time nor size limits it."""
     readers: int = 0
 
 
@@ -97,22 +98,24 @@ def run(session: "SparkSession", options: InsightsOptions, progress: Progress) -
     now_ms = round(time.time() * 1000)
     asked = _ask(options)
     partitions = sum(facts.partitions for facts in asked.facts)
-    span_ms = now_ms - options.since_ms if options.since_ms is not None else 30 * DAY_MS
     names = tuple(facts.topic for facts in asked.facts)
-    stretch = Stretch(options.bootstrap, names, options.since_ms, step_for(span_ms, max(1, partitions)))
+    stretch = Stretch(options.bootstrap, names, options.since_ms, now_ms)
     traffic: dict[str, TopicTraffic] = {}
+    step_ms = STEPS_MS[0]
     commits: list[Committed] = []
     delays: list[Delay] = []
     if names:
         with progress.tasks(session, "summing up the traffic"):
-            traffic = traffic_of(session, stretch)
+            traffic, step_ms = traffic_of(session, stretch, max(1, partitions))
         with progress.tasks(session, "counting keys"):
             add_keys(session, stretch, traffic)
     if names and asked.has_commits:
         with progress.tasks(session, "looking at what groups committed"):
-            commits, delays = commits_of(session, stretch)
-    outcome = outcome_of(options, now_ms, stretch.step_ms, asked, traffic)
-    outcome.lag_history = lag_history(commits, log_times(traffic, stretch.step_ms), stretch.step_ms)
+            commits, delays = commits_of(session, stretch, step_ms)
+    outcome = outcome_of(options, now_ms, step_ms, asked, traffic)
+    commits += standing(asked.lags, commits)
+    logs = log_times(traffic, asked.lags, step_ms, now_ms)
+    outcome.lag_history = lag_history(commits, logs, step_ms, now_ms)
     outcome.delays = delays
     _remember(options, outcome)
     if options.report is not None:
@@ -167,32 +170,55 @@ def load_of(facts: TopicFacts, traffic: TopicTraffic, step_ms: int) -> Load:
         top / traffic.records if traffic.records else 0.0,
         traffic.keyed_records / traffic.records if traffic.records else 0.0,
         facts.readers,
+        traffic.records,
     )
 
 
 def growth_of(facts: TopicFacts, traffic: TopicTraffic, now_ms: int, since_ms: int | None) -> Growth:
     """How fast a topic's files grow: records per second, each as large on the disks as the average."""
-    if not traffic.records or not facts.records:
-        return Growth(facts.topic, facts.size_bytes, 0.0, None)
-    # Over the time looked at, or since the topic has records: a burst just now is no rate for ever.
-    began_ms = traffic.first_ms if since_ms is None else max(since_ms, min(traffic.first_ms, now_ms))
+    began_ms = _began_ms(traffic, since_ms)
+    if not traffic.records or not facts.records or began_ms is None:
+        return Growth(facts.topic, facts.size_bytes, 0.0, None, facts.is_compacted)
     seconds = max(now_ms - began_ms, _MINUTE_MS) / 1000
+    if facts.is_compacted:
+        # At most one record for each key remains. Offsets do not tell how many there are now, and so neither
+        # how large they are on the disks: they are taken as large as they were written.
+        mean_bytes = traffic.size_bytes / traffic.records * facts.replicas
+        bytes_per_s = traffic.keys / seconds * mean_bytes
+        return Growth(facts.topic, facts.size_bytes, bytes_per_s, None, is_compacted=True)
     bytes_per_s = traffic.records / seconds * facts.size_bytes / facts.records
     limit = limit_of(bytes_per_s, facts.replicas, facts.partitions, facts.retention_ms, facts.retention_bytes)
     return Growth(facts.topic, facts.size_bytes, bytes_per_s, limit)
 
 
-def log_times(traffic: Mapping[str, TopicTraffic], step_ms: int) -> dict[tuple[str, int], LogTimes]:
+def _began_ms(traffic: TopicTraffic, since_ms: int | None) -> int | None:
+    """Since when the records came: None if none of them says."""
+    is_dated = traffic.unplaced < traffic.records
+    # Over the time looked at, or since the topic has records: a burst just now is no rate for ever.
+    is_new = all(place.start == 0 for place in traffic.partitions.values())
+    if since_ms is None or (is_dated and is_new):
+        return max(traffic.first_ms, since_ms or 0) if is_dated else None
+    return since_ms
+
+
+def log_times(
+    traffic: Mapping[str, TopicTraffic], lags: Sequence[GroupLag], step_ms: int, now_ms: int
+) -> dict[tuple[str, int], LogTimes]:
     """How far each log had come at the end of each step."""
-    logs = {}
+    # A log of which nothing was read stands where it stood.
+    logs = {(each.topic, each.partition): LogTimes([0], [each.end]) for each in lags}
+    over_ms = now_ms - now_ms % step_ms + step_ms
     for topic, found in traffic.items():
         for number, place in found.partitions.items():
-            moments = sorted(place.ends)
-            ends, highest = [], 0
-            for moment in moments:
-                highest = max(highest, place.ends[moment])
-                ends.append(highest)
-            logs[topic, number] = LogTimes([moment + step_ms for moment in moments], ends)
+            ends = {0: place.start}
+            highest = place.start
+            for step in sorted(place.ends):
+                highest = max(highest, place.ends[step])
+                # Whatever a record says, by now it has come.
+                ends[min(step + step_ms, over_ms)] = highest
+            if place.end > highest:
+                ends[over_ms] = place.end
+            logs[topic, number] = LogTimes(list(ends), list(ends.values()))
     return logs
 
 
@@ -206,7 +232,7 @@ def lag_now(lags: Sequence[GroupLag]) -> dict[str, int]:
 
 def _ask(options: InsightsOptions) -> _Asked:
     with BrokerView(options.bootstrap, client_id="runnel-insights") as broker:
-        names = options.topics or tuple(view.name for view in broker.topics())
+        names = tuple(dict.fromkeys(options.topics)) or tuple(view.name for view in broker.topics())
         disks = disks_of(broker)
         readers = readers_of(broker)
         facts = [_topic_facts(broker, name, disks, readers.get(name, 0)) for name in names]
@@ -223,6 +249,7 @@ def _topic_facts(broker: BrokerView, name: str, disks: Disks, readers: int) -> T
     partitions = broker.partitions([name])
     ends, starts = broker.latest_offsets(partitions), broker.earliest_offsets(partitions)
     settings = broker.topic_settings(name)
+    policies = {policy.strip() for policy in (settings.get("cleanup.policy") or "delete").split(",")}
     return TopicFacts(
         name,
         len(partitions),
@@ -231,6 +258,7 @@ def _topic_facts(broker: BrokerView, name: str, disks: Disks, readers: int) -> T
         sum(max(0, ends[partition] - starts[partition]) for partition in partitions),
         int(settings.get("retention.ms") or -1),
         int(settings.get("retention.bytes") or -1),
+        "compact" in policies and "delete" not in policies,
         readers,
     )
 

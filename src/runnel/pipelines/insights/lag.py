@@ -4,6 +4,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from runnel.pipelines.insights.broker_facts import GroupLag
+
 Partition = tuple[str, int]
 
 
@@ -31,8 +33,21 @@ class LogTimes:
         return None if place < 0 else self.ends[place]
 
 
+def standing(lags: Sequence[GroupLag], commits: Sequence[Committed]) -> list[Committed]:
+    """Where groups stood all the while: partitions in which they have a place, but committed none of late."""
+    first_ms: dict[str, int] = {}
+    for commit in commits:
+        first_ms[commit.group] = min(first_ms.get(commit.group, commit.at_ms), commit.at_ms)
+    moved = {(commit.group, commit.topic, commit.partition) for commit in commits}
+    return [
+        Committed(each.group, each.topic, each.partition, first_ms[each.group], each.committed)
+        for each in lags
+        if each.group in first_ms and (each.group, each.topic, each.partition) not in moved
+    ]
+
+
 def lag_history(
-    commits: Sequence[Committed], logs: Mapping[Partition, LogTimes], step_ms: int
+    commits: Sequence[Committed], logs: Mapping[Partition, LogTimes], step_ms: int, now_ms: int
 ) -> dict[str, list[tuple[int, int]]]:
     """The lag of each group at the end of each step: the sum over all partitions it has committed by then."""
     history: dict[str, list[tuple[int, int]]] = {}
@@ -42,21 +57,24 @@ def lag_history(
     for group, own in by_group.items():
         positions: dict[Partition, int] = {}
         index = 0
-        points = history.setdefault(group, [])
-        for at_ms in _steps(own, logs, step_ms):
+        points = []
+        for at_ms in _steps(own, logs, step_ms, now_ms):
             while index < len(own) and own[index].at_ms < at_ms:
                 positions[own[index].topic, own[index].partition] = own[index].offset
                 index += 1
-            points.append((at_ms, _lag(positions, logs, at_ms)))
+            points.append((min(at_ms, now_ms), _lag(positions, logs, at_ms)))
+        if points:
+            history[group] = points
     return history
 
 
-def _steps(own: Sequence[Committed], logs: Mapping[Partition, LogTimes], step_ms: int) -> range:
+def _steps(own: Sequence[Committed], logs: Mapping[Partition, LogTimes], step_ms: int, now_ms: int) -> range:
     touched = {(commit.topic, commit.partition) for commit in own}
     ends = [logs[place].moments_ms[-1] for place in touched if place in logs and logs[place].moments_ms]
     first = own[0].at_ms - own[0].at_ms % step_ms + step_ms
-    last = max([own[-1].at_ms, *ends])
-    return range(first, last + 2 * step_ms, step_ms)
+    # A record may carry a time from far ahead: nothing has come later than now.
+    last = min(max([own[-1].at_ms + 1, *ends]), now_ms + 1)
+    return range(first, last + step_ms, step_ms)
 
 
 def _lag(positions: Mapping[Partition, int], logs: Mapping[Partition, LogTimes], at_ms: int) -> int:

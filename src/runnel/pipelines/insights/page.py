@@ -1,12 +1,20 @@
 """Insights as a page."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from runnel.pipelines.insights.forecast import Growth
 from runnel.pipelines.insights.numbers import bucket_percentile, percentile
 from runnel.pipelines.insights.proposals import SKEW_NOTABLE, skew_of
 from runnel.pipelines.insights.traffic import BUCKETS_PER_OCTAVE, TopicTraffic, bucket_low
-from runnel.pipelines.insights.words import disk_words, key_text, lag_words, verdict_of
+from runnel.pipelines.insights.words import (
+    disk_words,
+    key_text,
+    lag_words,
+    others_of,
+    unplaced_text,
+    verdict_of,
+)
 from runnel.pipelines.report.charts import (
     SERIES_MAX,
     Bar,
@@ -25,7 +33,7 @@ if TYPE_CHECKING:
     from runnel.pipelines.insights.job import InsightsOutcome
 
 _SPARKS = 48
-_POINTS_MAX = 4000
+_POINTS_MAX = 2000
 _REST = "all others"
 
 
@@ -69,7 +77,7 @@ def _figures(outcome: "InsightsOutcome") -> list[Figure]:
             Unit.BYTES.text(size_bytes),
             spark=_spark(outcome, totals),
         ),
-        Figure("Busiest minute" if outcome.step_ms == 60_000 else "Peak", Unit.RECORDS_PER_S.text(peak)),
+        _peak(outcome, peak),
         Figure("Lag", lag, lag_note, lag_level),
         Figure("Disk full", disk, disk_note, disk_level),
     ]
@@ -80,17 +88,18 @@ def _figures(outcome: "InsightsOutcome") -> list[Figure]:
     return figures
 
 
-def _spark(outcome: "InsightsOutcome", totals: dict[int, tuple[int, int]]) -> str:
-    whole, step_ms = _whole(outcome, set(totals)), outcome.step_ms
-    if len(whole) < 2:
+def _peak(outcome: "InsightsOutcome", records_per_s: float) -> Figure:
+    text = Unit.RECORDS_PER_S.text(records_per_s)
+    if outcome.step_ms == 60_000:
+        return Figure("Busiest minute", text)
+    return Figure("Peak", text, f"over {Unit.DURATION_MS.text(outcome.step_ms)}")
+
+
+def _spark(outcome: "InsightsOutcome", steps: Mapping[int, tuple[int, int]]) -> str:
+    stretches = _stretches(_every(outcome), outcome.step_ms, _SPARKS)
+    if len(stretches) < 2 or not steps:
         return ""
-    first, last = min(whole), max(whole)
-    # Whole steps, or some points would count one more than their neighbours.
-    width = step_ms * max(1, -(-((last - first) // step_ms + 1) // _SPARKS))
-    values = [0.0] * ((last - first) // width + 1)
-    for step in whole:
-        values[(step - first) // width] += totals[step][0]
-    return sparkline(values, "records over time")
+    return sparkline(_sums(stretches, steps, 0), "records over time")
 
 
 def _largest(outcome: "InsightsOutcome") -> list[TopicTraffic]:
@@ -101,15 +110,21 @@ def _throughput(outcome: "InsightsOutcome") -> Section:
     largest = _largest(outcome)
     shown = largest if len(largest) <= SERIES_MAX else largest[: SERIES_MAX - 1]
     rest = [each for each in largest if each not in shown]
-    step_s = outcome.step_ms / 1000
+    stretches = _stretches(_every(outcome), outcome.step_ms, _POINTS_MAX)
+
+    def points(topics: Sequence[TopicTraffic], column: int) -> list[tuple[float, float]]:
+        sums = [_sums(stretches, each.steps, column) for each in topics]
+        rates = [sum(several) * 1000 / stretches.step for several in zip(*sums, strict=True)]
+        return [(float(at_ms), rate) for at_ms, rate in zip(stretches, rates, strict=True)]
 
     def chart(title: str, unit: Unit, column: int) -> LineChart:
-        series = [Series(each.topic, _steps(outcome, [each], column, step_s)) for each in shown]
+        series = [Series(each.topic, points([each], column)) for each in shown]
         if rest:
-            series.append(Series(f"{_REST} ({len(rest)})", _steps(outcome, rest, column, step_s)))
+            series.append(Series(f"{_REST} ({len(rest)})", points(rest, column)))
         return LineChart(title, series, unit, is_filled=True)
 
-    caption = f"Averages of {Unit.DURATION_MS.text(outcome.step_ms)}, by the records' timestamps."
+    caption = f"Averages of {Unit.DURATION_MS.text(stretches.step)}, by the records' timestamps."
+    caption += unplaced_text(outcome)
     blocks: list[Block] = [
         Wide(chart("Records per second", Unit.RECORDS_PER_S, 0), caption),
         Wide(chart("Bytes per second", Unit.BYTES_PER_S, 1), "Keys and values, uncompressed."),
@@ -118,22 +133,31 @@ def _throughput(outcome: "InsightsOutcome") -> Section:
     return Section("Throughput", blocks)
 
 
-def _steps(
-    outcome: "InsightsOutcome", topics: Sequence[TopicTraffic], column: int, step_s: float
-) -> list[tuple[float, float]]:
-    """Every step from the first record of any topic to the last: one without records is zero."""
-    every = _whole(outcome, {step for each in outcome.traffic.values() for step in each.steps})
+def _stretches(every: set[int], step_ms: int, points_max: int) -> range:
+    """The beginnings of the stretches that become points: each of as many whole steps as the others."""
     if not every:
-        return []
-    first, last, step_ms = min(every), max(every), outcome.step_ms
-    steps: Iterable[int] = range(first, last + step_ms, step_ms)
-    if (last - first) // step_ms > _POINTS_MAX:
-        steps = sorted(every & {step for each in topics for step in each.steps})
-    return [(step, sum(each.steps.get(step, (0, 0))[column] for each in topics) / step_s) for step in steps]
+        return range(0, 0, step_ms)
+    first, end = min(every), max(every) + step_ms
+    width_ms = step_ms * -(-((end - first) // step_ms) // points_max)
+    return range(first, end - width_ms + 1, width_ms)
 
 
-def _whole(outcome: "InsightsOutcome", steps: set[int]) -> set[int]:
-    """Without the step that is not over yet: it would look as if the traffic broke off."""
+def _sums(stretches: range, steps: Mapping[int, tuple[int, int]], column: int) -> list[float]:
+    """What came in each stretch: where nothing came it is zero."""
+    sums = [0.0] * len(stretches)
+    for step, amounts in steps.items():
+        place = (step - stretches.start) // stretches.step
+        if 0 <= place < len(sums):
+            sums[place] += amounts[column]
+    return sums
+
+
+def _every(outcome: "InsightsOutcome") -> set[int]:
+    """All steps in which a topic has records, so that all are drawn over the same time.
+
+    Without the one that is not over yet: it would look as if the traffic broke off.
+    """
+    steps = {step for each in outcome.traffic.values() for step in each.steps}
     whole = {step for step in steps if step + outcome.step_ms <= outcome.began_ms}
     return whole if len(whole) > 1 else steps
 
@@ -165,7 +189,8 @@ def _sizes_and_keys(outcome: "InsightsOutcome") -> Section:
     for each in outcome.traffic.values():
         for bucket, count in each.sizes.items():
             sizes[bucket] = sizes.get(bucket, 0) + count
-    median = bucket_percentile(sizes, 0.5, bucket_low)
+    largest_bytes = max((each.largest_bytes for each in outcome.traffic.values()), default=0)
+    median = min(bucket_percentile(sizes, 0.5, bucket_low), largest_bytes)
     marks = [Mark(median, f"median {Unit.BYTES.text(median)}")] if sizes else []
     histogram = Histogram("Message sizes", _octaves(sizes), Unit.BYTES, marks)
     keys = [(each, hot) for each in outcome.traffic.values() for hot in each.hot_keys]
@@ -323,15 +348,26 @@ def _disk(outcome: "InsightsOutcome") -> Section:
             "Space on the disks", series, Unit.BYTES, marks=marks, ceiling=(ahead.total_bytes, "all there is")
         )
         caption = "Each topic goes on at its rate until its retention holds it back."
+        if others := others_of(outcome):
+            caption += f" {others:,} more on these disks {'was' if others == 1 else 'were'} not looked at."
         blocks.append(Wide(chart, caption))
     rows = [
         [
             each.topic,
             Unit.BYTES.text(each.size_bytes),
-            f"{Unit.BYTES.text(each.bytes_per_s * 86_400)} a day",
-            "no limit" if each.limit_bytes is None else Unit.BYTES.text(each.limit_bytes),
+            Unit.BYTES.text(each.bytes_per_s * 86_400),
+            _limit_text(each),
         ]
         for each in sorted(outcome.growth, key=lambda each: -each.size_bytes)
     ]
-    blocks.append(Table(["topic", "#on disk", "#written", "#retention lets it become"], rows, "Growth"))
+    columns = ["topic", "#on disk", "#new each day", "#retention lets it become"]
+    blocks.append(Table(columns, rows, "Growth"))
     return Section("Growth", blocks)
+
+
+def _limit_text(growth: Growth) -> str:
+    if growth.is_compacted:
+        return "one record of each key"
+    if not growth.bytes_per_s:
+        return "–"
+    return "no limit" if growth.limit_bytes is None else Unit.BYTES.text(growth.limit_bytes)

@@ -11,6 +11,8 @@ HEADROOM = 2.0
 """A topic grows; and after a stop its readers must go faster than its writers."""
 SKEW_NOTABLE = 2.0
 """The fullest partition has so many times the average."""
+RECORDS_TELLING = 20
+"""So many for each partition, or where they lie is chance."""
 NICE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
@@ -27,7 +29,8 @@ class Load:
     """How much of the records has the most frequent key, 0 if none has one."""
     keyed_share: float
     readers: int
-    """Members of the largest group that reads it."""
+    """Members of the largest group that reads it, those included that have nothing to read."""
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def propose(load: Load) -> Proposal:
 
 
 def _about_skew(load: Load) -> str:
-    if load.partitions < 2 or load.skew < SKEW_NOTABLE:
+    if load.partitions < 2 or load.skew < SKEW_NOTABLE or load.records < RECORDS_TELLING * load.partitions:
         return ""
     fullest = f"; the fullest partition has {load.skew:.1f} times the average"
     # A key that alone has more than an average partition holds is what makes it uneven.

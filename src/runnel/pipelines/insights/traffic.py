@@ -12,11 +12,15 @@ from runnel.pipelines.insights.commits import OFFSETS_TOPIC, read_key, read_offs
 from runnel.pipelines.insights.lag import Committed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 BUCKETS_PER_OCTAVE = 4
 """Sizes are told to a fifth of themselves."""
 KEYS_TOLD = 10
+EARLIEST_MS = 1_293_840_000_000
+"""2011 begins: no topic is older, so that an earlier stamp is none, or seconds taken for milliseconds."""
+SLACK_MS = 3_600_000
+"""By which clocks may differ, and records come late."""
 ROWS_MAX = 1_000_000
 STEPS_MS = tuple(1000 * seconds for seconds in (60, 300, 900, 3600, 6 * 3600, 86_400))
 
@@ -27,6 +31,10 @@ class PartitionTraffic:
 
     records: int = 0
     size_bytes: int = 0
+    start: int = 2**62
+    """The first offset"""
+    end: int = 0
+    """One past the last offset"""
     ends: dict[int, int] = field(default_factory=dict)
     """One past the last offset, by the step in which it came."""
 
@@ -47,7 +55,10 @@ class TopicTraffic:
     records: int = 0
     size_bytes: int = 0
     largest_bytes: int = 0
+    unplaced: int = 0
+    """Records whose timestamps do not lie in the time looked at: they count, but nobody knows when."""
     first_ms: int = 2**62
+    """Of those that are placed"""
     last_ms: int = -1
     keyed_records: int = 0
     keys: int = 0
@@ -66,7 +77,14 @@ class Stretch:
     bootstrap: str
     topics: tuple[str, ...]
     since_ms: int | None
-    step_ms: int
+    until_ms: int
+    """When it was asked for."""
+
+    @property
+    def placed_ms(self) -> tuple[int, int]:
+        """Between which moments a record may say that it came, both included."""
+        low_ms = EARLIEST_MS if self.since_ms is None else max(EARLIEST_MS, self.since_ms - SLACK_MS)
+        return low_ms, self.until_ms + SLACK_MS
 
 
 def step_for(span_ms: int, partitions: int) -> int:
@@ -79,45 +97,85 @@ def bucket_low(bucket: int) -> float:
     return 0.0 if bucket < 0 else float(2 ** (bucket / BUCKETS_PER_OCTAVE))
 
 
-def traffic_of(session: "SparkSession", window: Stretch) -> dict[str, TopicTraffic]:
-    """Sum all records up, once."""
+def traffic_of(
+    session: "SparkSession", window: Stretch, partitions: int
+) -> tuple[dict[str, TopicTraffic], int]:
+    """Sum all records up, once, in steps that suit the time they span; and how long a step is."""
+    by_minute = _by_minute(session, window).persist()
+    try:
+        first_ms = by_minute.agg(F.min("first_ms")).collect()[0][0]
+        span_ms = 0 if first_ms is None else max(0, window.until_ms - first_ms)
+        step_ms = step_for(span_ms, partitions)
+        traffic = {topic: TopicTraffic(topic) for topic in window.topics}
+        for row in _coarser(by_minute, step_ms).toLocalIterator():
+            _add(traffic[row[0]], *row[1:])
+    finally:
+        by_minute.unpersist()
+    return traffic, step_ms
+
+
+def _by_minute(session: "SparkSession", window: Stretch) -> "DataFrame":
     rows = _records(session, window, window.topics)
     size = F.coalesce(F.octet_length("key"), F.lit(0)) + F.coalesce(F.octet_length("value"), F.lit(0))
-    moment = F.unix_millis("timestamp")
+    stamp = F.unix_millis("timestamp")
+    # What is not placed has no moment at all, and so is one row, however many moments are made up.
+    moment = F.when(stamp.between(*window.placed_ms), stamp)
     slim = rows.select("topic", "partition", "offset", size.alias("size"), moment.alias("ms"))
     bucket = F.when(F.col("size") > 0, F.floor(F.log2("size") * BUCKETS_PER_OCTAVE)).otherwise(-1)
-    step = F.expr(f"(ms div {window.step_ms}) * {window.step_ms}")
-    summed = slim.groupBy("topic", "partition", step.alias("step"), bucket.alias("bucket")).agg(
-        F.count("*"), F.sum("size"), F.max("size"), F.min("ms"), F.max("ms"), F.max("offset")
+    return slim.groupBy("topic", "partition", _step(STEPS_MS[0], "ms"), bucket.alias("bucket")).agg(
+        F.count("*").alias("records"),
+        F.sum("size").alias("size_bytes"),
+        F.max("size").alias("largest_bytes"),
+        F.min("ms").alias("first_ms"),
+        F.max("ms").alias("last_ms"),
+        F.min("offset").alias("first_offset"),
+        F.max("offset").alias("last_offset"),
     )
-    traffic = {topic: TopicTraffic(topic) for topic in window.topics}
-    for row in summed.toLocalIterator():
-        _add(traffic[row[0]], *row[1:])
-    return traffic
+
+
+def _coarser(by_minute: "DataFrame", step_ms: int) -> "DataFrame":
+    return by_minute.groupBy("topic", "partition", _step(step_ms, "step"), "bucket").agg(
+        F.sum("records"),
+        F.sum("size_bytes"),
+        F.max("largest_bytes"),
+        F.min("first_ms"),
+        F.max("last_ms"),
+        F.min("first_offset"),
+        F.max("last_offset"),
+    )
+
+
+def _step(step_ms: int, column: str) -> "Column":
+    return F.expr(f"{column} div {step_ms} * {step_ms}").alias("step")
 
 
 def _add(
     topic: TopicTraffic,
     partition: int,
-    step: int,
+    step: int | None,
     bucket: int,
     records: int,
     size_bytes: int,
     largest_bytes: int,
-    first_ms: int,
-    last_ms: int,
+    first_ms: int | None,
+    last_ms: int | None,
+    first_offset: int,
     last_offset: int,
 ) -> None:
     topic.records += records
     topic.size_bytes += size_bytes
     topic.largest_bytes = max(topic.largest_bytes, largest_bytes)
-    topic.first_ms, topic.last_ms = min(topic.first_ms, first_ms), max(topic.last_ms, last_ms)
-    before_records, before_bytes = topic.steps.get(step, (0, 0))
-    topic.steps[step] = before_records + records, before_bytes + size_bytes
     topic.sizes[bucket] = topic.sizes.get(bucket, 0) + records
     place = topic.partitions.setdefault(partition, PartitionTraffic())
     place.records += records
     place.size_bytes += size_bytes
+    place.start, place.end = min(place.start, first_offset), max(place.end, last_offset + 1)
+    if step is None or first_ms is None or last_ms is None:
+        topic.unplaced += records
+        return
+    topic.first_ms, topic.last_ms = min(topic.first_ms, first_ms), max(topic.last_ms, last_ms)
+    before_records, before_bytes = topic.steps.get(step, (0, 0))
+    topic.steps[step] = before_records + records, before_bytes + size_bytes
     place.ends[step] = max(place.ends.get(step, 0), last_offset + 1)
 
 
@@ -136,8 +194,10 @@ def add_keys(session: "SparkSession", window: Stretch, traffic: Mapping[str, Top
     )
     for row in ranked.where(F.col("place") <= KEYS_TOLD).orderBy("topic", "place").collect():
         topic = traffic[row["topic"]]
-        topic.keyed_records, topic.keys = row["keyed"], row["keys"]
-        topic.hot_keys.append(HotKey(bytes(row["key"]), row["records"]))
+        # This looks a moment later than the sums were made: a part is never more than the whole.
+        topic.keyed_records, topic.keys = min(row["keyed"], topic.records), min(row["keys"], topic.records)
+        if topic.records:
+            topic.hot_keys.append(HotKey(bytes(row["key"]), min(row["records"], topic.records)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,22 +210,37 @@ class Delay:
     delay_ms: int
 
 
-def commits_of(session: "SparkSession", window: Stretch) -> tuple[list[Committed], list[Delay]]:
-    """What groups committed, the last of each step; and how late the records before these commits were."""
+def commits_of(session: "SparkSession", window: Stretch, step_ms: int) -> tuple[list[Committed], list[Delay]]:
+    """What groups committed, the last of each step; and how late the records were to which they came anew."""
     raw = _records(session, window, (OFFSETS_TOPIC,)).select(
         "key", "value", F.unix_millis("timestamp").alias("ms")
     )
     columns = "group string, topic string, partition int, offset bigint, ms bigint"
-    parsed = raw.mapInArrow(_parse, columns).where(F.col("topic").isin(list(window.topics)))
-    step = F.expr(f"ms div {window.step_ms}")
-    last = parsed.groupBy("group", "topic", "partition", step.alias("step")).agg(
+    is_meant = F.col("topic").isin(list(window.topics)) & F.col("ms").between(*window.placed_ms)
+    parsed = raw.mapInArrow(_parse, columns).where(is_meant)
+    place = ("group", "topic", "partition")
+    spans = (
+        parsed.groupBy(*place, "offset", _step(step_ms, "ms"))
+        .agg(F.min("ms").alias("first_ms"), F.max("ms").alias("last_ms"))
+        .persist()
+    )
+    try:
+        last = _last_of_steps(spans.select(*place, "offset", F.col("last_ms").alias("ms")), step_ms)
+        # Who has nothing to read goes on committing where it stands: only the first time is news.
+        reached = spans.groupBy(*place, "offset").agg(F.min("first_ms").alias("ms"))
+        return last, _delays(session, window, _last_of_steps(reached, step_ms))
+    finally:
+        spans.unpersist()
+
+
+def _last_of_steps(commits: "DataFrame", step_ms: int) -> list[Committed]:
+    last = commits.groupBy("group", "topic", "partition", _step(step_ms, "ms")).agg(
         F.max_by("offset", "ms").alias("offset"), F.max("ms").alias("ms")
     )
-    commits = [
+    return [
         Committed(row["group"], row["topic"], row["partition"], row["ms"], row["offset"])
         for row in last.toLocalIterator()
     ]
-    return commits, _delays(session, window, commits)
 
 
 def _delays(session: "SparkSession", window: Stretch, commits: Sequence[Committed]) -> list[Delay]:
@@ -181,7 +256,7 @@ def _delays(session: "SparkSession", window: Stretch, commits: Sequence[Committe
     return [
         Delay(row["group"], row["topic"], row["at_ms"], max(0, row["at_ms"] - row["ms"]))
         for row in found.collect()
-        if row["ms"] >= 0
+        if EARLIEST_MS <= row["ms"] <= window.placed_ms[1]
     ]
 
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _SOON_MS = 14 * 86_400_000
 _URGENT_MS = 2 * 86_400_000
+_MINUTE_MS = 60_000
 _KEY_SHOWN = 40
 
 
@@ -19,7 +20,7 @@ def verdict_of(outcome: "InsightsOutcome") -> Verdict:
     level = "good"
     ahead = outcome.forecast
     if ahead is not None and ahead.full_after_ms is not None and ahead.full_after_ms <= _SOON_MS:
-        warnings.append(f"the disks are full in {Unit.DURATION_MS.text(ahead.full_after_ms)}")
+        warnings.append(f"the disks are full {_full_text(ahead.full_after_ms)}")
         level = "bad" if ahead.full_after_ms <= _URGENT_MS else "warn"
     behind = growing_lags(outcome)
     if behind:
@@ -30,13 +31,18 @@ def verdict_of(outcome: "InsightsOutcome") -> Verdict:
             warnings.append(f"{_named(topics, 'topic')} {'has' if len(topics) == 1 else 'have'} {words}")
     records = sum(each.records for each in outcome.traffic.values())
     size_bytes = sum(each.size_bytes for each in outcome.traffic.values())
-    flow = f"{records:,} records, {Unit.BYTES.text(size_bytes)}, in {len(outcome.topics)} topics"
+    topics_text = "1 topic" if len(outcome.topics) == 1 else f"{len(outcome.topics)} topics"
+    flow = f"{records:,} records, {Unit.BYTES.text(size_bytes)}, in {topics_text}"
     if not warnings:
         return Verdict(
             "good" if records else "plain", "All is well" if records else "Nothing to see yet", flow
         )
     text = "; ".join(warnings)
     return Verdict("warn" if level == "good" else level, text[0].upper() + text[1:], flow)
+
+
+def _full_text(after_ms: int) -> str:
+    return "now" if after_ms < _MINUTE_MS else f"in {Unit.DURATION_MS.text(after_ms)}"
 
 
 def _named(names: list[str], noun: str) -> str:
@@ -79,21 +85,44 @@ def disk_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
     if ahead is None:
         return "–", "sizes are not told", "plain"
     growth = f"{Unit.BYTES.text(ahead.bytes_per_day)} a day"
+    if others_of(outcome):
+        growth += " from these topics"
     if ahead.full_after_ms is None:
         return "not in sight", growth, "good"
     level = (
         "bad" if ahead.full_after_ms <= _URGENT_MS else "warn" if ahead.full_after_ms <= _SOON_MS else "good"
     )
     when = moment_text(outcome.began_ms + ahead.full_after_ms)[:10]
-    return f"in {Unit.DURATION_MS.text(ahead.full_after_ms)}", f"{when}; {growth}", level
+    return _full_text(ahead.full_after_ms), f"{when}; {growth}", level
+
+
+def others_of(outcome: "InsightsOutcome") -> int:
+    """How many topics are on the disks that were not looked at: they may grow as well."""
+    seen = {facts.topic for facts in outcome.topics}
+    # The broker's own stay small.
+    return len({place.topic for place in outcome.disks.sizes if not place.topic.startswith("__")} - seen)
+
+
+def unplaced_text(outcome: "InsightsOutcome") -> str:
+    """What is to be said of records whose timestamps cannot be, or nothing."""
+    counts = {each.topic: each.unplaced for each in outcome.traffic.values() if each.unplaced}
+    if not counts:
+        return ""
+    where, total = _named(sorted(counts), "topic"), sum(counts.values())
+    which = "record carries a time" if total == 1 else "records carry times"
+    return f" In {where}, {total:,} {which} from outside of this span: counted, but not drawn."
 
 
 def key_text(key: bytes | None) -> str:
     """A key as a person can read it."""
     if key is None:
         return "none"
+    if not key:
+        return "empty"
     try:
         text = key.decode("utf-8")
     except UnicodeDecodeError:
-        text = key.hex()
+        text = ""
+    # The bytes of a number are often those of a text as well, of one that nobody can see.
+    text = text if text.isprintable() and text else key.hex()
     return text if len(text) <= _KEY_SHOWN else text[:_KEY_SHOWN] + "…"
