@@ -70,6 +70,15 @@ class BrokerView:
         except TimeoutError as error:
             raise PipelineError(f"{self.bootstrap} did not answer in time") from error
 
+    def cluster_id(self) -> str | None:
+        """Which cluster this is, if it tells."""
+
+        async def ask(cluster: Cluster) -> str | None:
+            await cluster.retrying(lambda: cluster.refresh([]))
+            return cluster.cluster_id or None
+
+        return self.run(ask)
+
     # Topics.
 
     def topics(self) -> list[TopicView]:

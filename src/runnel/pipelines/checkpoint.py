@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,20 +31,24 @@ class Identity:
     pipeline: str
     sources: tuple[str, ...]
     sink: str
+    cluster: str | None = None
+    """Whose topics are read; None if nobody told, as in identities from before this was kept."""
 
     def __str__(self) -> str:
         return f"{self.pipeline!r}, which reads {', '.join(self.sources)} and writes {self.sink}"
 
 
 @contextmanager
-def held_checkpoint(folder: str, *, pipeline: str, sources: Iterable[str], sink: str) -> Iterator[str]:
+def held_checkpoint(
+    folder: str, *, pipeline: str, sources: Iterable[str], sink: str, cluster: str | None = None
+) -> Iterator[str]:
     """The folder, for this query alone while the block runs; give it to Spark as checkpointLocation."""
-    place = _local_path(folder)
+    place = local_path(folder)
     if place is None:
         # Locks and atomic replacement are not to be had there; Spark's own checks remain.
         yield folder
         return
-    identity = Identity(pipeline, tuple(sorted(sources)), sink)
+    identity = Identity(pipeline, tuple(sorted(sources)), sink, cluster)
     try:
         place.mkdir(parents=True, exist_ok=True)
         lock = (place / LOCK_FILE).open("a+b")
@@ -56,7 +60,8 @@ def held_checkpoint(folder: str, *, pipeline: str, sources: Iterable[str], sink:
         yield str(place)
 
 
-def _local_path(folder: str) -> Path | None:
+def local_path(folder: str) -> Path | None:
+    """The folder on this machine, also if it is written as file:/x or file:///x; None if it is elsewhere."""
     scheme = _SCHEME.match(folder)
     if scheme is None:
         return Path(folder).absolute()
@@ -85,19 +90,33 @@ def _check_identity(place: Path, identity: Identity) -> None:
     file = place / IDENTITY_FILE
     try:
         kept = json.loads(file.read_text("utf-8"))
-        owner = Identity(str(kept["pipeline"]), tuple(map(str, kept["sources"])), str(kept["sink"]))
+        owner = Identity(
+            str(kept["pipeline"]), tuple(map(str, kept["sources"])), str(kept["sink"]), kept.get("cluster")
+        )
     except FileNotFoundError:
         _check_unused(place)
-        # Half an identity would lock its owner out.
-        replace_file(file, json.dumps(asdict(identity)), durable=True)
+        _write(file, identity)
         return
     except (ValueError, KeyError, TypeError) as error:
         raise BadCheckpoint(f"{file} does not say whose the checkpoint is: {error}") from error
-    if owner != identity:
+    if replace(owner, cluster=identity.cluster) != identity:
         raise BadCheckpoint(
             f"the checkpoint {place} belongs to the pipeline {owner}; this is {identity}. "
             "Give it a checkpoint of its own, or remove that folder to begin anew"
         )
+    if owner.cluster is None and identity.cluster is not None:
+        _write(file, identity)
+    elif identity.cluster not in (None, owner.cluster):
+        raise BadCheckpoint(
+            f"the checkpoint {place} holds offsets of the cluster {owner.cluster}, and this is the cluster "
+            f"{identity.cluster}: give the pipeline a checkpoint of its own for it. Only where both have the "
+            f"same records at the same offsets, take the cluster out of {IDENTITY_FILE} to go on"
+        )
+
+
+def _write(file: Path, identity: Identity) -> None:
+    # Half an identity would lock its owner out.
+    replace_file(file, json.dumps(asdict(identity)), durable=True)
 
 
 def _check_unused(place: Path) -> None:

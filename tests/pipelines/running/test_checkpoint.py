@@ -27,8 +27,9 @@ def test_its_owner_comes_back(tmp_path):
     for sources in (["orders", "payments"], ["payments", "orders"]):
         with held_checkpoint(str(folder), **(ARCHIVE | {"sources": sources})) as place:
             assert place == str(folder)
-    with held_checkpoint(f"file://{folder}", **ARCHIVE) as place:
-        assert place == str(folder)
+    for scheme in ("file:", "file://"):
+        with held_checkpoint(f"{scheme}{folder}", **ARCHIVE) as place:
+            assert place == str(folder)
 
 
 @pytest.mark.parametrize("other", [{"pipeline": "other"}, {"sources": ["orders"]}, {"sink": "topic lake"}])
@@ -42,6 +43,25 @@ def test_another_query_is_refused(tmp_path, other):
         pass
     with held_checkpoint(str(tmp_path), **ARCHIVE):
         pass
+
+
+def test_offsets_of_one_cluster_mean_nothing_in_another(tmp_path):
+    def hold(cluster: str | None) -> None:
+        with held_checkpoint(str(tmp_path), **ARCHIVE, cluster=cluster):
+            pass
+
+    # An identity from before clusters were kept, and a broker that does not tell, lock nobody out.
+    for cluster in (None, "east", None, "east"):
+        hold(cluster)
+    with pytest.raises(BadCheckpoint, match=r"of the cluster east, and this is the cluster west: give"):
+        hold("west")
+    hold("east")
+    kept = json.loads((tmp_path / IDENTITY_FILE).read_text())
+    assert kept.pop("cluster") == "east"
+    (tmp_path / IDENTITY_FILE).write_text(json.dumps(kept))
+    hold("west")
+    with pytest.raises(BadCheckpoint, match="this is the cluster east"):
+        hold("east")
 
 
 def test_a_query_of_somebody_else_is_refused(tmp_path):
