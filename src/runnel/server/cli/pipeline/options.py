@@ -85,6 +85,8 @@ class JobOptions:
     """What was asked of a job, apart from its own options."""
 
     bootstrap_given: str | None
+    bootstrap_named: str | None
+    """The same if this very command named it; what the environment says does not count."""
     master: str
     settings: dict[str, str]
     once: bool | None
@@ -114,6 +116,9 @@ _COMMON: dict[str, tuple[object, object]] = {
 }
 _STREAMING: dict[str, tuple[object, object]] = {"once": (Once, None), "checkpoint": (Checkpoint, None)}
 
+_CONTEXT = "command_context"
+"""The parameter by which a command learns who gave its options."""
+
 P = ParamSpec("P")
 
 
@@ -124,8 +129,9 @@ def job(*, streams: bool) -> Callable[[Callable[Concatenate[JobOptions, P], None
     def decorate(command: Callable[Concatenate[JobOptions, P], None]) -> Callable[..., None]:
         @wraps(command)
         def with_options(**given: Any) -> None:
+            context: typer.Context = given.pop(_CONTEXT)
             values = {name: given.pop(name, None) for name in (*_COMMON, *_STREAMING)}
-            cast(Any, command)(_job_options(values), **given)
+            cast(Any, command)(_job_options(values, context), **given)
 
         signature = inspect.signature(command, eval_str=True)
         own = list(signature.parameters.values())[1:]
@@ -133,6 +139,7 @@ def job(*, streams: bool) -> Callable[[Callable[Concatenate[JobOptions, P], None
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
             for name, (annotation, default) in common.items()
         ]
+        added.append(inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
         described = cast(Any, with_options)
         described.__signature__ = signature.replace(parameters=[*own, *added])
         described.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *added)}
@@ -141,9 +148,12 @@ def job(*, streams: bool) -> Callable[[Callable[Concatenate[JobOptions, P], None
     return decorate
 
 
-def _job_options(values: dict[str, Any]) -> JobOptions:
+def _job_options(values: dict[str, Any], context: typer.Context) -> JobOptions:
+    source = context.get_parameter_source("bootstrap")
+    is_named = source is not None and source.name == "COMMANDLINE"
     return JobOptions(
         bootstrap_given=values["bootstrap"],
+        bootstrap_named=values["bootstrap"] if is_named else None,
         master=values["master"],
         settings=parse_settings(values["settings"]),
         once=values["once"],
