@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from runnel.client.admin import Admin
+from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.declared.starts import FILE, pinned_starts
 from runnel.pipelines.errors import BadCheckpoint
 from runnel.testing import Broker
 from tests.pipelines.declared.shop import declared
 
+WORDS = TopicPartition("words", 0)
 PIPELINE = """
 name: shop
 sources:
@@ -40,6 +43,45 @@ def test_a_start_stays_where_it_was(runnel: Broker, tmp_path: Path) -> None:
     assert first == {"new": {"words": {"0": 1, "1": 0}}, "since": {"words": {"0": 1, "1": 0}}}
     # All of a partition that came later came after the start: -2 is its earliest record.
     assert later["new"] == {"words": {"0": 1, "1": 0, "2": -2}}
+
+
+def test_a_start_that_is_gone_is_the_first_record_there_is(runnel: Broker, tmp_path: Path) -> None:
+    """Else a sink that is added later would ask for records that nobody has any more."""
+    pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
+    with runnel.client() as client, BrokerView(runnel.bootstrap_servers) as broker:
+        client.create_topic("words", partitions=1)
+        client.send_all("words", [(None, b"one"), (None, b"two")])
+        assert pinned_starts(pipeline, broker, str(tmp_path))["new"] == {"words": {"0": 2}}
+        client.send_all("words", [(None, b"three"), (None, b"four"), (None, b"five")])
+        for first, start in ((1, 2), (4, 4)):
+            broker.run(lambda cluster, at=first: Admin(cluster).delete_records({WORDS: at}))
+            assert pinned_starts(pipeline, broker, str(tmp_path))["new"] == {"words": {"0": start}}
+
+
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_addresses_of_folders_here_are_folders(
+    runnel: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
+    with runnel.client() as client, BrokerView(runnel.bootstrap_servers) as broker:
+        client.create_topic("words", partitions=1)
+        for value in (b"one", b"two"):
+            starts = pinned_starts(pipeline, broker, f"{scheme}{tmp_path}/checkpoint")
+            assert starts["new"] == {"words": {"0": 0}}
+            client.send("words", value)
+        assert pinned_starts(pipeline, broker, "s3://bucket/checkpoint") == {}
+    assert (tmp_path / "checkpoint" / FILE).exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "pipeline.yaml"]
+
+
+def test_dead_letters_do_not_begin_anywhere(runnel: Broker, tmp_path: Path) -> None:
+    """What finds new topics while a query runs is told by the same options."""
+    pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
+    with BrokerView(runnel.bootstrap_servers) as broker:
+        for topic in ("words", "words.dead-letters", "words.dead-letters.redriven"):
+            broker.create_topic(topic, partitions=1)
+        assert pinned_starts(pipeline, broker, str(tmp_path))["since"] == {"words": {"0": 0}}
 
 
 def test_a_file_that_is_damaged_is_not_passed_over(runnel: Broker, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from runnel.pipelines.declared.declaration import (
     TopicTarget,
 )
 from runnel.pipelines.declared.findings import Findings, did_you_mean
+from runnel.pipelines.declared.patterns import reads
+from runnel.pipelines.declared.topic_frames import has_malformed
 
 
 def check_graph(declaration: Declaration, findings: Findings) -> None:
@@ -28,6 +30,7 @@ def check_graph(declaration: Declaration, findings: Findings) -> None:
         findings.error(first.place, f"steps that wait for each other: {way}")
     _check_joins(declaration, findings)
     _check_targets(declaration, findings)
+    _check_queries(declaration, findings)
     _check_unused(declaration, findings)
 
 
@@ -125,6 +128,27 @@ def _check_joins(declaration: Declaration, findings: Findings) -> None:
                     )
 
 
+def dead_letter_query(source: Source) -> str:
+    """The name of the query that carries the malformed values of a source away."""
+    return f"dead-letters-{source.name}"
+
+
+def _check_queries(declaration: Declaration, findings: Findings) -> None:
+    """Spark runs one query of a name at a time."""
+    taken = {
+        dead_letter_query(source): source
+        for source in declaration.sources.values()
+        if source.on_malformed == "dead-letter" and has_malformed(source)
+    }
+    for sink in declaration.sinks.values():
+        if sink.name in taken:
+            findings.error(
+                sink.place,
+                f"{sink.name!r} is the name of the query that writes the dead letters of source "
+                f"{taken[sink.name].name!r}: give the sink another",
+            )
+
+
 def _check_targets(declaration: Declaration, findings: Findings) -> None:
     """Topics that are read and written in a circle, and folders that two sinks would fight over."""
     folders: dict[str, str] = {}
@@ -132,11 +156,12 @@ def _check_targets(declaration: Declaration, findings: Findings) -> None:
         match sink.target:
             case TopicTarget(topic=topic):
                 for source in sources_of(sink.input.name, declaration):
-                    if topic in source.topics:
+                    if reads(source, topic, declaration):
+                        by = f" by its pattern {source.pattern}" if source.pattern else ""
                         findings.error(
                             sink.place,
-                            f"sink {sink.name!r} writes to {topic!r}, which source {source.name!r} reads: "
-                            "its rows would come round for ever",
+                            f"sink {sink.name!r} writes to {topic!r}, which source {source.name!r} reads"
+                            f"{by}: its rows would come round for ever",
                         )
             case ParquetTarget(path=path):
                 if path in folders:

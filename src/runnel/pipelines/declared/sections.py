@@ -19,10 +19,14 @@ from runnel.pipelines.declared.declaration import (
     Watermark,
 )
 from runnel.pipelines.declared.findings import Findings, Place, did_you_mean, listed
+from runnel.pipelines.declared.patterns import without_dead_letters
 from runnel.pipelines.declared.schema_text import TIME_TYPES, read_schema
 from runnel.pipelines.declared.sql_text import query_tables
+from runnel.pipelines.declared.tree import Mapping as MappingNode
 from runnel.pipelines.declared.tree import Node, Scalar
 from runnel.pipelines.declared.values import Key, Section
+from runnel.pipelines.errors import BadOption
+from runnel.pipelines.source.options import READ_OPTIONS, STRANGERS_OPTIONS, read_options
 
 TOPIC_NAME = values.matching(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a topic's name (letters, digits, . _ -)")
 
@@ -47,6 +51,41 @@ def _as_is(node: Node, findings: Findings) -> Node:
     return node
 
 
+_SETTINGS = values.settings("options of the format runnel, by their names")
+_OF_KEYS = {
+    "kafka.bootstrap.servers": "broker",
+    "bootstrap.servers": "broker",
+    "subscribe": "topic or topics",
+    "subscribepattern": "pattern",
+    "assign": "topic or topics",
+}
+"""What all of a pipeline counts on, so that options must not say otherwise."""
+_ANY_SOURCE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any"}
+
+
+def _options(node: Node, findings: Findings) -> dict[str, str] | None:
+    """Options that the format knows, or that Kafka may know; each is looked at by itself."""
+    found: dict[str, str] | None = _SETTINGS(node, findings)
+    if found is None or not isinstance(node, MappingNode):
+        return None
+    is_whole = True
+    known = {option.lower() for option in READ_OPTIONS} | STRANGERS_OPTIONS
+    for name, value in found.items():
+        try:
+            if name.lower() not in known and not name.lower().startswith("kafka."):
+                close = did_you_mean(name, READ_OPTIONS) or "; docs/SPARK.md lists what it has"
+                raise BadOption(f"the format runnel has no option {name!r}{close}")
+            if name.lower().startswith("ending"):
+                raise BadOption(f"a stream has no end: leave {name} out")
+            if name.lower() in _OF_KEYS:
+                raise BadOption(f"the key {_OF_KEYS[name.lower()]} says that: leave {name} out")
+            read_options({**_ANY_SOURCE, name: value})
+        except BadOption as error:
+            findings.error(node.entries[name].key.place, str(error))
+            is_whole = False
+    return found if is_whole else None
+
+
 SOURCE_KEYS = {
     "topic": Key(TOPIC_NAME),
     "topics": Key(values.texts("names of topics")),
@@ -61,7 +100,7 @@ SOURCE_KEYS = {
     "metadata": Key(values.texts("names of what a record has beside its value")),
     "records-per-batch": Key(values.count("how many records a batch takes at most")),
     "fail-on-data-loss": Key(values.flag("end if records are gone before they were read")),
-    "options": Key(values.settings("options of the format runnel, by their names")),
+    "options": Key(_options),
 }
 
 
@@ -152,11 +191,7 @@ def _metadata_of(section: Section, findings: Findings) -> tuple[str, ...]:
 
 def _check_source(source: Source, section: Section, findings: Findings) -> None:
     if source.pattern is not None:
-        try:
-            re.compile(source.pattern)
-        except re.error as error:
-            findings.error(section.place_of("pattern"), f"the pattern is no regular expression: {error}")
-            section.is_whole = False
+        _check_pattern(source.pattern, section, findings)
     if source.dead_letter_topic and source.on_malformed != "dead-letter":
         findings.error(
             section.place_of("dead-letter-topic"),
@@ -170,6 +205,18 @@ def _check_source(source: Source, section: Section, findings: Findings) -> None:
         section.is_whole = False
     if section.is_whole:
         _check_columns(source, section, findings)
+
+
+def _check_pattern(pattern: str, section: Section, findings: Findings) -> None:
+    place = section.place_of("pattern")
+    try:
+        re.compile(pattern)
+        re.compile(without_dead_letters(pattern, set()))
+    except re.error as error:
+        findings.error(place, f"the pattern is no regular expression: {error}")
+        section.is_whole = False
+    if "dead-letters" in pattern.replace("\\", "") and "!" not in pattern:
+        findings.warn(place, "a pattern never means dead letters: to read them, name their topics")
 
 
 def _check_columns(source: Source, section: Section, findings: Findings) -> None:

@@ -24,6 +24,9 @@ WAREHOUSE = ".runnel/warehouse"
 CONSOLE_ROWS = 20
 JSON = "json"
 
+_INT_MAX = 2**31 - 1
+"""What Kafka and Spark have for such numbers."""
+
 _COLUMN = values.scalar("the name of a column")
 _COMMON = {
     "from": Key(values.scalar("the name of a source or step"), is_required=True),
@@ -38,7 +41,7 @@ TOPIC_KEYS = {
     "partition": Key(_COLUMN),
     "timestamp": Key(_COLUMN),
     "delivery": Key(values.choice(*DELIVERIES)),
-    "partitions": Key(values.count("how many partitions the topic gets if it is made")),
+    "partitions": Key(values.count("how many partitions the topic gets if it is made", most=_INT_MAX)),
 }
 TABLE_KEYS = {
     **_COMMON,
@@ -57,7 +60,7 @@ PARQUET_KEYS = {
 CONSOLE_KEYS = {
     **_COMMON,
     "console": Key(values.flag("print each batch")),
-    "rows": Key(values.count("how many rows to print")),
+    "rows": Key(values.count("how many rows to print", most=_INT_MAX)),
 }
 KINDS = {"topic": TOPIC_KEYS, "table": TABLE_KEYS, "parquet": PARQUET_KEYS, "console": CONSOLE_KEYS}
 _CALLED = {"table": "tables", "parquet": "Parquet files"}

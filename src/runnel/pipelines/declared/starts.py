@@ -11,6 +11,7 @@ from typing import Any
 
 from runnel.client.offsets import EARLIEST
 from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.checkpoint import local_path
 from runnel.pipelines.declared.declaration import Declaration, Source
 from runnel.pipelines.errors import BadCheckpoint
 from runnel.pipelines.whole_files import replace_file
@@ -24,9 +25,10 @@ Starts = dict[str, dict[str, int]]
 def pinned_starts(declaration: Declaration, broker: BrokerView, checkpoint: str) -> dict[str, Starts]:
     """The offsets to begin at, by source; those that begin at the earliest record are left out."""
     chosen = [source for source in declaration.sources.values() if source.start != "earliest"]
-    if not chosen or "://" in checkpoint:
+    folder = local_path(checkpoint)
+    if not chosen or folder is None:
         return {}
-    file = Path(checkpoint) / FILE
+    file = folder / FILE
     kept = _kept(file)
     new = {
         source.name: _looked_up(source, declaration, broker) for source in chosen if source.name not in kept
@@ -36,7 +38,7 @@ def pinned_starts(declaration: Declaration, broker: BrokerView, checkpoint: str)
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps({**kept, **new}), durable=True)
     return {
-        source.name: _with_new_partitions(source, {**kept, **new}[source.name], declaration, broker)
+        source.name: _as_of_now(source, {**kept, **new}[source.name], declaration, broker)
         for source in chosen
     }
 
@@ -65,15 +67,21 @@ def _looked_up(source: Source, declaration: Declaration, broker: BrokerView) -> 
     return to_json(starting_offsets(broker, options, bound, first, last))
 
 
-def _with_new_partitions(
+def _as_of_now(
     source: Source, starts: Mapping[str, Mapping[str, int]], declaration: Declaration, broker: BrokerView
 ) -> Starts:
-    """The same for all partitions there are by now: all of a newer one came after the start."""
+    """The same for all partitions there are by now: all of a newer one came after the start.
+
+    What has been deleted since is nothing that a query without a checkpoint could have missed.
+    """
     from runnel.pipelines.source.resolving import subscribed
 
     complete: Starts = {}
-    for partition in subscribed(broker, _options(source, declaration).subscription):
-        offset = starts.get(partition.topic, {}).get(str(partition.partition), EARLIEST)
+    partitions = subscribed(broker, _options(source, declaration).subscription)
+    first = broker.earliest_offsets(partitions)
+    for partition in partitions:
+        kept = starts.get(partition.topic, {}).get(str(partition.partition), EARLIEST)
+        offset = kept if kept == EARLIEST else max(kept, first[partition])
         complete.setdefault(partition.topic, {})[str(partition.partition)] = offset
     return complete
 

@@ -5,15 +5,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from runnel.pipelines.declared.declaration import Declaration, Source
+from runnel.pipelines.declared.patterns import DEAD_LETTERS, read_pattern
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-DEAD_LETTERS = ".dead-letters"
-"""What a dead-letter topic's name ends with, after that of the topic."""
 _HEADERS = "array<struct<key:string,value:binary>>"
 _DEAD = "runnel.dead-letter."
+_REASON_CHARACTERS_MAX = 1000
+"""A reason may quote the value; twice the value may be more than the dead-letter topic takes."""
 
 
 def read_options_of(
@@ -28,8 +29,9 @@ def read_options_of(
         "valueFormat": source.format,
         **start_options(source, starts),
     }
-    if source.pattern is not None:
-        options["subscribePattern"] = source.pattern
+    pattern = read_pattern(source, declaration)
+    if pattern is not None:
+        options["subscribePattern"] = pattern
     else:
         options["subscribe"] = ",".join(source.topics)
     if source.schema is not None:
@@ -144,7 +146,7 @@ def dead_letter_frame(
     error = F.col("valueError")
     counted = raw.observe(malformed_name(source), F.count(error).alias("count"))
     told = {
-        "reason": error,
+        "reason": error.substr(1, _REASON_CHARACTERS_MAX),
         "topic": F.col("topic"),
         "partition": F.col("partition").cast("string"),
         "offset": F.col("offset").cast("string"),

@@ -123,13 +123,16 @@ def choice(*words: str) -> Read:
     return read
 
 
-def count(expected: str, least: int = 1) -> Read:
+def count(expected: str, least: int = 1, most: int | None = None) -> Read:
     """A whole number."""
+    limits = f"from {least}" if most is None else f"from {least} to {most}"
 
     def read(node: Node, findings: Findings) -> Any:
-        if isinstance(node, Scalar) and re.fullmatch(r"\d{1,18}", node.text) and int(node.text) >= least:
-            return int(node.text)
-        return _wrong(node, findings, f"{expected}, a whole number from {least}")
+        if isinstance(node, Scalar) and re.fullmatch(r"\d{1,18}", node.text):
+            number = int(node.text)
+            if least <= number and (most is None or number <= most):
+                return number
+        return _wrong(node, findings, f"{expected}, a whole number {limits}")
 
     return read
 
@@ -225,6 +228,9 @@ def duration(expected: str, *words: str) -> Read:
     return read
 
 
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def moment(expected: str, *words: str) -> Read:
     """One of the words, or a time in ms since 1970 as text."""
     wanted = f"{expected}: {', '.join(words)} or a time as 2026-10-01T12:00:00Z"
@@ -240,6 +246,8 @@ def moment(expected: str, *words: str) -> Read:
             return _wrong(node, findings, wanted, did_you_mean(node.text, words))
         # A time without a zone means the same on every machine that the file comes to.
         zoned = time if time.tzinfo else time.replace(tzinfo=UTC)
+        if zoned < _FIRST:
+            return _wrong(node, findings, wanted, "; no record is older than 1970: earliest is all there are")
         return str(round(zoned.timestamp() * 1000))
 
     return read
