@@ -42,12 +42,12 @@ def arrow(rows: list[tuple]) -> pa.RecordBatch:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(row, min_size=1, max_size=12), st.integers(0, 3))
-def test_every_record_comes_back_with_its_trail_behind_its_own_headers(rows, skipped):
+@given(st.lists(row, min_size=1, max_size=12), st.integers(0, 3), st.none() | st.just("@5 3:70"))
+def test_every_record_comes_back_with_its_trail_behind_its_own_headers(rows, skipped, until):
     batch = arrow(rows).slice(min(skipped, len(rows) - 1))
     rows = rows[min(skipped, len(rows) - 1) :]
     packer = Packer(Identity(1, 0, is_transactional=True), Compression.NONE, 200)
-    records = restored_rows(batch, "orders", 3)
+    records = restored_rows(batch, "orders", 3, until)
     sealed = [*packer.add(records, [Group(PLACE, 0, len(rows))]), *packer.finish()]
     found = [
         (record.timestamp, record.key, record.value, list(record.headers))
@@ -55,6 +55,6 @@ def test_every_record_comes_back_with_its_trail_behind_its_own_headers(rows, ski
         for record in iterate_records(data)
     ]
     assert found == [
-        (stamp, key, value, [*(own or []), *restore_headers("orders", 3, offset, stamp)])
+        (stamp, key, value, [*(own or []), *restore_headers("orders", 3, offset, stamp, until)])
         for offset, stamp, key, value, own in rows
     ]

@@ -88,6 +88,9 @@ def test_a_point_in_time_gives_exactly_the_records_up_to_it_and_groups_go_on_the
         again = restore(spark, orders, tmp_path, target="again", until_ms=NOON_MS, groups=("readers",))
         assert again.records == 0
         assert broker.group_offsets("readers") == committed
+        # What was left out stands between what is there: it cannot be put there later.
+        with pytest.raises(BadOption, match=f"again-0 was restored up to @{NOON_MS}, and not up to its end"):
+            restore(spark, orders, tmp_path, target="again")
 
 
 def test_offsets_limit_it_partition_by_partition_and_strangers_are_not_mixed(
@@ -139,8 +142,11 @@ def test_a_broker_that_is_gone_comes_back_from_its_folder_with_its_groups(spark,
         assert outcome.groups == [GroupMove("readers", 1, 3, 3)]
         with BrokerView(new.bootstrap_servers) as broker:
             assert broker.group_offsets("readers") == {TopicPartition("orders", 1): 3}
-            # Translated offsets are not taken for old ones, also where the topic has kept its name.
-            with new.client() as client:
-                client.send("orders", b"new", partition=1)
+            # The group reads on, in offsets of its own: those are no old ones, also if the name is the same.
+            broker.commit_group_offsets("readers", {TopicPartition("orders", 1): 4})
+            again = restore(spark, new, None, folder=orders.data_dir, groups=("readers",))
+            assert again.groups == []
+            assert any("readers has read on in orders-1" in note for note in again.notes)
+            assert broker.group_offsets("readers") == {TopicPartition("orders", 1): 4}
         with pytest.raises(PipelineError, match="say where"):
             restore(spark, new, None)

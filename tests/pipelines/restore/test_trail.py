@@ -1,12 +1,24 @@
 """Where old offsets are now, told from the records themselves."""
 
+import asyncio
+
 import pytest
 
 from runnel.client.transactional import TransactionalProducer
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.restore.trail import find_trail, old_offset, translate
-from tests.pipelines.restore.steps import restore_headers
+from runnel.pipelines.errors import TargetInUse
+from runnel.pipelines.restore.trail import (
+    Origin,
+    Trail,
+    find_trail,
+    limit,
+    origin,
+    settled_end,
+    trail_in_sight,
+    translate,
+)
+from tests.pipelines.restore.steps import end_it, leave_open, restore_headers
 
 PLACE = TopicPartition("new", 0)
 
@@ -33,26 +45,67 @@ def write(broker: BrokerView, *, old: list[int | None], is_committed: bool = Tru
     broker.run(send)
 
 
+def look(broker: BrokerView, topic: str = "orders") -> Trail:
+    async def find(cluster) -> Trail:
+        return await find_trail(cluster, PLACE, topic, await settled_end(cluster, PLACE))
+
+    return broker.run(find)
+
+
 def test_headers_of_another_topic_or_of_nobody_are_no_trail():
-    headers = restore_headers("orders", 1, 17, 99)
+    headers = restore_headers("orders", 1, 17, 99, "@5")
     assert dict(headers)["runnel.restore.partition"] == b"1"
-    assert old_offset(headers, "orders") == 17
-    assert old_offset(headers, "payments") is None
-    assert old_offset([("a", b"1")], "orders") is None
-    # Restored twice: where it came from last counts.
-    assert old_offset([*headers, *restore_headers("copy", 1, 3, 99)], "copy") == 3
+    assert origin(headers, "orders") == Origin(17, "@5")
+    assert origin(headers, "payments") is None
+    assert origin([("a", b"1")], "orders") is None
+    # Restored twice: where it came from last counts, and nothing of the time before.
+    assert origin([*headers, *restore_headers("copy", 1, 3, 99)], "copy") == Origin(3, None)
+
+
+def test_a_limit_is_of_one_partition():
+    assert limit(0, None, {}) is None
+    assert limit(0, 5, {1: 7}) == "@5"
+    assert limit(1, None, {1: 7}) == "1:7"
+    assert limit(1, 0, {1: 7}) == "@0 1:7"
 
 
 def test_the_end_of_a_trail_is_found_behind_strangers_and_aborted_records(broker, monkeypatch):
     monkeypatch.setattr("runnel.pipelines.restore.trail.WINDOW_OFFSETS", 2)
-    assert broker.run(lambda cluster: find_trail(cluster, PLACE, "orders")).has_records is False
+    assert look(broker).has_records is False
     write(broker, old=[4, 9])
     write(broker, old=[10, 11], is_committed=False)
     write(broker, old=[None] * 12)
-    trail = broker.run(lambda cluster: find_trail(cluster, PLACE, "orders"))
-    assert (trail.has_records, trail.last_offset) == (True, 9)
-    other = broker.run(lambda cluster: find_trail(cluster, PLACE, "payments"))
-    assert (other.has_records, other.last_offset) == (True, None)
+    assert look(broker) == Trail(True, 9)
+    assert look(broker, "payments") == Trail(True, None)
+
+
+def test_a_restored_record_that_an_application_has_copied_is_not_the_end_of_the_trail(broker):
+    write(broker, old=[4, 9])
+    write(broker, old=[4])
+    assert look(broker).last_offset == 9
+
+
+def test_an_open_transaction_hides_what_is_behind_it_until_it_ends(broker, monkeypatch):
+    write(broker, old=[4])
+    broker.run(lambda cluster: leave_open(cluster, "new"))
+    write(broker, old=[9])
+    in_sight = broker.run(lambda cluster: trail_in_sight(cluster, PLACE, "orders"))
+    assert in_sight.last_offset == 4
+    # Of what cannot be seen, nobody knows whether it is in use.
+    assert broker.run(lambda cluster: trail_in_sight(cluster, PLACE, "payments")) == Trail(False, None)
+    with monkeypatch.context() as patched:
+        patched.setattr("runnel.pipelines.restore.trail.SETTLE_S", 0.2)
+        with pytest.raises(TargetInUse, match="runnel txn list"):
+            look(broker)
+
+    async def wait_for_its_end(cluster) -> int:
+        waiting = asyncio.create_task(settled_end(cluster, PLACE))
+        await end_it(cluster)
+        return await waiting
+
+    end = broker.run(wait_for_its_end)
+    assert end == broker.latest_offsets([PLACE])[PLACE]
+    assert look(broker).last_offset == 9
 
 
 def test_old_offsets_become_those_of_the_first_record_at_or_after_them(broker):

@@ -1,10 +1,13 @@
 """Rows go back into their partitions, in order and once, wherever a writer dies."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from runnel.pipelines.errors import PipelineError, TargetInUse
+from runnel.pipelines.errors import BadOption, PipelineError, TargetInUse
 from runnel.pipelines.restore.writing import Target, write_rows
+from tests.pipelines.restore.steps import end_it, leave_open
 
 SCHEMA = pa.schema(
     [
@@ -104,3 +107,47 @@ def test_a_partition_with_records_of_others_is_refused_unless_asked_for(runnel, 
     list(write_rows(behind, [rows([0])]))
     list(write_rows(behind, [rows([0, 1])]))
     assert restored(runnel) == [(0, -1), (0, 0), (0, 1)]
+
+
+def test_what_others_have_open_does_not_hide_what_is_restored(runnel, target, monkeypatch):
+    behind = replace(target, is_appending=True)
+    with runnel.client() as client:
+
+        def others_begin_meanwhile():
+            yield rows([0])
+            client.run(lambda cluster: leave_open(cluster, "new"))
+            yield rows([1, 2, 3, 4])
+
+        list(write_rows(behind, others_begin_meanwhile()))
+        with monkeypatch.context() as patched:
+            patched.setattr("runnel.pipelines.restore.trail.SETTLE_S", 0.2)
+            with pytest.raises(TargetInUse, match="runnel txn list"):
+                list(write_rows(behind, [rows(list(range(5)))]))
+        client.run(end_it)
+    (again,) = write_rows(behind, [rows(list(range(5)))])
+    assert again.to_pylist() == [{"partition": 0, "records": 0, "records_before": 5}]
+    assert restored(runnel) == [(0, offset) for offset in range(5)]
+
+
+def test_what_was_restored_up_to_a_limit_is_not_restored_further(runnel, target):
+    # Of 0 to 4, the records 1 and 3 are too young.
+    limited = replace(target, until_ms=1004)
+    list(write_rows(limited, [rows([0, 2, 4])]))
+    with pytest.raises(BadOption, match=r"new-0 was restored up to @1004, and not up to @2000: .*--to NAME"):
+        list(write_rows(replace(target, until_ms=2000), [rows([0, 1, 2, 3, 4])]))
+    with pytest.raises(BadOption, match="not up to its end"):
+        list(write_rows(target, [rows([0, 1, 2, 3, 4])]))
+    with pytest.raises(BadOption, match="not up to @1004 0:9"):
+        list(write_rows(replace(limited, until_offsets={0: 9}), [rows([0, 2, 4])]))
+    # The same again goes on, and another partition has no limit of its own.
+    (result,) = write_rows(replace(limited, until_offsets={1: 9}), [rows([0, 2, 4, 6])])
+    assert result.to_pylist() == [{"partition": 0, "records": 1, "records_before": 3}]
+    assert restored(runnel) == [(0, offset) for offset in (0, 2, 4, 6)]
+
+
+def test_what_was_restored_without_a_limit_gets_none_later(runnel, target):
+    list(write_rows(target, [rows([0, 1])]))
+    with pytest.raises(BadOption, match="restored up to its end"):
+        list(write_rows(replace(target, until_ms=1001), [rows([0, 1])]))
+    list(write_rows(target, [rows([0, 1, 2])]))
+    assert restored(runnel) == [(0, 0), (0, 1), (0, 2)]

@@ -1,11 +1,11 @@
 """Consumer groups after a restore: what a committed offset meant before, said in offsets of the new topic."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from runnel.client.cluster import Cluster
-from runnel.client.groups import Groups, check_committed, commit_request
+from runnel.client.groups import Commit, Groups, check_committed, commit_request
 from runnel.messages.offset_commit import OffsetCommitResponse
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
@@ -27,14 +27,32 @@ class GroupMove:
 
 def committed_by(broker: BrokerView, group: str, topic: str) -> dict[int, int]:
     """How far a group had read each partition of a topic, in the offsets from before any restore."""
-    commits = broker.run(lambda cluster: Groups(cluster).committed(group))
     places: dict[int, int] = {}
-    for partition, commit in commits.items():
-        if partition.topic == topic:
-            origin = _ORIGIN.fullmatch(commit.metadata)
-            is_translated = origin is not None and origin["topic"] == topic
-            places[partition.partition] = int(origin["offset"]) if origin and is_translated else commit.offset
+    for number, commit in _commits(broker, group, topic).items():
+        translated_from = _translated_from(commit, topic)
+        places[number] = commit.offset if translated_from is None else translated_from
     return places
+
+
+def read_on(
+    broker: BrokerView, group: str, source_topic: str, target_topic: str, restored: Container[int]
+) -> dict[int, int]:
+    """Where a group has come by itself in partitions that are restored already: offsets of the new topic."""
+    return {
+        number: commit.offset
+        for number, commit in _commits(broker, group, target_topic).items()
+        if number in restored and _translated_from(commit, source_topic) is None
+    }
+
+
+def _commits(broker: BrokerView, group: str, topic: str) -> dict[int, Commit]:
+    commits = broker.run(lambda cluster: Groups(cluster).committed(group))
+    return {partition.partition: commit for partition, commit in commits.items() if partition.topic == topic}
+
+
+def _translated_from(commit: Commit, topic: str) -> int | None:
+    found = _ORIGIN.fullmatch(commit.metadata)
+    return int(found["offset"]) if found is not None and found["topic"] == topic else None
 
 
 def move_group(

@@ -1,6 +1,6 @@
 """The restore job: an archive, or the folder of a stopped broker, back into a topic."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from runnel.client.errors import BrokerRefused
+from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.layout import (
     NAMESPACE,
@@ -19,18 +21,33 @@ from runnel.pipelines.archive.layout import (
     open_archive,
 )
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.errors import BadOption, NoSuchTable, UnknownTopic
+from runnel.pipelines.errors import BadOption, NoSuchTable, PipelineError, UnknownTopic
 from runnel.pipelines.progress import Progress
-from runnel.pipelines.restore.data_folder import held_data_folder
-from runnel.pipelines.restore.groups import GroupMove, committed_by, move_group
-from runnel.pipelines.restore.trail import find_trail
-from runnel.pipelines.restore.writing import RESULT, Target, in_use, write_rows
+from runnel.pipelines.restore.data_folder import DataFolder, held_data_folder
+from runnel.pipelines.restore.groups import GroupMove, committed_by, move_group, read_on
+from runnel.pipelines.restore.segments import Scan
+from runnel.pipelines.restore.trail import Trail, trail_in_sight
+from runnel.pipelines.restore.writing import RESULT, Target, write_rows
 from runnel.pipelines.tables import open_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from runnel.client.cluster import TopicView
+
 DAY_MS = 24 * 60 * 60 * 1000
+
+# Old timestamps are kept, and the usual retention would delete such records within minutes.
+_KEEP = {"retention.ms": "-1"}
+# As much as a broker takes in one request, unless told otherwise: a record was never larger, and its trail
+# makes it a little longer than the limit that it once passed.
+_TAKE_LARGE = {"max.message.bytes": str(100 * 1024 * 1024)}
+# Other clocks may have been wrong. Kafka knows these since version 3.6.
+_TAKE_ANY_TIME = {
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+}
+_NOT_TAKEN = (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,16 +122,37 @@ class _Source:
 
 def run(session: "SparkSession", options: RestoreOptions, progress: Progress) -> RestoreOutcome:
     """Restore a topic. After a crash, run it again with the same options: it goes on where it was."""
-    target = options.target or options.topic
+    target = _target(options)
     with BrokerView(options.bootstrap) as broker, _source(session, options, progress) as source:
-        outcome = RestoreOutcome(options.topic, target, damages=source.damages, notes=list(source.notes))
-        places = _group_places(options, broker, source)
-        outcome.notes += _ready_topic(broker, options, target, source.partitions)
-        with progress.tasks(session, f"restoring {target}"):
-            outcome.partitions = _write(session, options, target, source)
+        outcome = RestoreOutcome(
+            options.topic, target.topic, damages=list(source.damages), notes=list(source.notes)
+        )
+        view = _existing(broker, target.topic)
+        trails = {} if view is None else _trails(broker, options, target, len(view.partitions))
+        restored = {number for number, trail in trails.items() if trail.last_offset is not None}
+        # Asked before anything is written: without an answer, nothing should be.
+        _group_places(options, broker, source, target, restored)
+        outcome.notes += _ready_topic(broker, options, target, source.partitions, view, trails)
+        with progress.tasks(session, f"restoring {target.topic}"):
+            outcome.partitions = _write(session, target, source)
+        restored |= {part.partition for part in outcome.partitions if part.records_before}
+        places, left = _group_places(options, broker, source, target, restored)
+        outcome.notes += left
         for group, committed in places.items():
-            outcome.groups += move_group(broker, group, committed, options.topic, target)
+            outcome.groups += move_group(broker, group, committed, options.topic, target.topic)
     return outcome
+
+
+def _target(options: RestoreOptions) -> Target:
+    return Target(
+        options.bootstrap,
+        options.target or options.topic,
+        options.topic,
+        options.is_appending,
+        transaction_records=options.transaction_records,
+        until_ms=options.until_ms,
+        until_offsets=dict(options.until_offsets),
+    )
 
 
 # Where rows come from.
@@ -128,18 +166,7 @@ def _source(session: "SparkSession", options: RestoreOptions, progress: Progress
         with held_data_folder(options.folder) as folder:
             with progress.tasks(session, f"checking the files of {options.topic}"):
                 scans = folder.scan(session, options.topic)
-            torn = [
-                f"{scan.topic}-{scan.partition} ends with {scan.torn_bytes} bytes that are no whole batch"
-                for scan in scans
-                if scan.torn_bytes
-            ]
-            yield _Source(
-                _wanted(folder.read(session, scans), options),
-                max(scan.partition for scan in scans) + 1,
-                _by_number(folder.group_offsets(), options.topic) if options.groups else {},
-                [damage for scan in scans for damage in scan.damages],
-                torn,
-            )
+            yield _from_folder(session, options, folder, scans)
         return
     with open_catalog(str(options.warehouse), options.catalog) as catalog:
         try:
@@ -151,6 +178,24 @@ def _source(session: "SparkSession", options: RestoreOptions, progress: Progress
         count = max([int(properties.get(PARTITIONS, 1)) - 1, *archived_offsets(properties)]) + 1
         rows = _wanted(table.read(session, _days(options)), options)
         yield _Source(rows, count, archived_groups(properties))
+
+
+def _from_folder(
+    session: "SparkSession", options: RestoreOptions, folder: DataFolder, scans: list[Scan]
+) -> _Source:
+    groups = folder.group_offsets() if options.groups else {}
+    torn = [
+        f"{scan.topic}-{scan.partition} ends with {scan.torn_bytes} bytes that are no whole batch"
+        for scan in scans
+        if scan.torn_bytes
+    ]
+    return _Source(
+        _wanted(folder.read(session, scans), options),
+        max(scan.partition for scan in scans) + 1,
+        _by_number(groups, options.topic),
+        [damage for scan in scans for damage in scan.damages],
+        torn,
+    )
 
 
 def _days(options: RestoreOptions) -> str:
@@ -189,30 +234,63 @@ def _by_number(groups: Mapping[str, Mapping[TopicPartition, int]], topic: str) -
 # Where they go.
 
 
-def _ready_topic(broker: BrokerView, options: RestoreOptions, target: str, partitions: int) -> list[str]:
-    """Make the topic if it is missing, or see that it can be written to; what its owner should know."""
-    wanted = options.partitions or partitions
+def _existing(broker: BrokerView, topic: str) -> "TopicView | None":
     try:
-        view = broker.topic(target)
+        return broker.topic(topic)
     except UnknownTopic:
-        # Old timestamps are kept, and the usual retention would delete such records within minutes.
-        broker.create_topic(target, partitions=wanted, settings={"retention.ms": "-1"})
-        return [f"topic {target} was made with {wanted} partitions and retention.ms=-1: set what you want"]
+        return None
+
+
+def _trails(broker: BrokerView, options: RestoreOptions, target: Target, partitions: int) -> dict[int, Trail]:
+    """What earlier runs have left in each partition, as far as it can be seen before any is taken over."""
+    is_limited = options.until_ms is not None or options.until_offsets
+    if options.is_appending and not (options.groups or is_limited):
+        # Behind what others wrote it may take long to find, and the writers look for themselves.
+        return {}
+    return {
+        number: broker.run(
+            partial(trail_in_sight, partition=TopicPartition(target.topic, number), topic=target.source_topic)
+        )
+        for number in range(partitions)
+    }
+
+
+def _ready_topic(
+    broker: BrokerView,
+    options: RestoreOptions,
+    target: Target,
+    partitions: int,
+    view: "TopicView | None",
+    trails: Mapping[int, Trail],
+) -> list[str]:
+    """Make the topic if it is missing, or see that it can be written to; what its owner should know."""
+    if view is None:
+        return [make_topic(broker, target.topic, options.partitions or partitions)]
     if len(view.partitions) < partitions:
         raise BadOption(
-            f"topic {target} has {len(view.partitions)} partitions, and {options.topic} had {partitions}: "
-            "restore to another topic"
+            f"topic {target.topic} has {len(view.partitions)} partitions, and {options.topic} had "
+            f"{partitions}: restore to another topic"
         )
-    if not options.is_appending:
-        _check_unused(broker, options.topic, [TopicPartition(target, number) for number in range(partitions)])
-    return _warnings(broker.topic_settings(target), target)
+    for number in range(partitions):
+        if number in trails:
+            target.check(number, trails[number])
+    return _warnings(broker.topic_settings(target.topic), target.topic)
 
 
-def _check_unused(broker: BrokerView, source_topic: str, partitions: Sequence[TopicPartition]) -> None:
-    for partition in partitions:
-        trail = broker.run(partial(find_trail, partition=partition, topic=source_topic))
-        if trail.has_records and trail.last_offset is None:
-            raise in_use(partition, source_topic)
+def make_topic(broker: BrokerView, topic: str, partitions: int) -> str:
+    """Make a topic that takes records as they once were taken, as far as the broker lets us; how it is."""
+    chosen = {**_KEEP, **_TAKE_LARGE, **_TAKE_ANY_TIME}
+    for settings in (chosen, {**_KEEP, **_TAKE_LARGE}, _KEEP):
+        try:
+            broker.create_topic(topic, partitions=partitions, settings=settings)
+        except PipelineError as error:
+            refused = error.__cause__
+            if settings is _KEEP or not (isinstance(refused, BrokerRefused) and refused.error in _NOT_TAKEN):
+                raise
+        else:
+            break
+    told = ", ".join(f"{name}={value}" for name, value in settings.items())
+    return f"topic {topic} was made with {partitions} partitions and {told}: set what you want"
 
 
 def _warnings(settings: Mapping[str, str | None], target: str) -> list[str]:
@@ -228,38 +306,53 @@ def _warnings(settings: Mapping[str, str | None], target: str) -> list[str]:
     return notes
 
 
-def _write(
-    session: "SparkSession", options: RestoreOptions, target: str, source: _Source
-) -> list[PartitionRestored]:
-    place = Target(
-        options.bootstrap,
-        target,
-        options.topic,
-        options.is_appending,
-        transaction_records=options.transaction_records,
-    )
+def _write(session: "SparkSession", target: Target, source: _Source) -> list[PartitionRestored]:
     rows = source.frame.repartition(source.partitions, "partition").sortWithinPartitions(
         "partition", "offset"
     )
-    written = rows.mapInArrow(partial(write_rows, place), RESULT).collect()
+    written = rows.mapInArrow(partial(write_rows, target), RESULT).collect()
     return sorted(
         (PartitionRestored(row["partition"], row["records"], row["records_before"]) for row in written),
         key=lambda restored: restored.partition,
     )
 
 
-def _group_places(options: RestoreOptions, broker: BrokerView, source: _Source) -> dict[str, dict[int, int]]:
-    """How far each group had read. Asked for before anything is written: without it, nothing should be."""
+def _group_places(
+    options: RestoreOptions,
+    broker: BrokerView,
+    source: _Source,
+    target: Target,
+    restored: Container[int],
+) -> tuple[dict[str, dict[int, int]], list[str]]:
+    """How far each group had read, and which of them are left where they are.
+
+    Those are left that have read on in partitions which an earlier run has `restored`.
+    """
     places: dict[str, dict[int, int]] = {}
+    notes: list[str] = []
     for group in options.groups:
-        if options.groups_bootstrap is not None:
-            with BrokerView(options.groups_bootstrap) as other:
-                places[group] = committed_by(other, group, options.topic)
-        elif options.folder is not None:
-            places[group] = source.groups.get(group, {})
-        else:
-            # The broker knows it better, if it is the one that the archive is of.
-            places[group] = committed_by(broker, group, options.topic) or source.groups.get(group, {})
-        if not places[group]:
+        # Such an offset is one of the restored topic: to translate it would lead anywhere.
+        left = read_on(broker, group, options.topic, target.topic, restored)
+        notes += [
+            f"group {group} has read on in {target.topic}-{number} since that was restored, up to offset "
+            f"{offset}: it is left there"
+            for number, offset in sorted(left.items())
+        ]
+        places[group] = _group_place(options, broker, source, group, left)
+        if not places[group] and not left:
             raise BadOption(f"group {group} has committed no offset of {options.topic} there")
-    return places
+    return places, notes
+
+
+def _group_place(
+    options: RestoreOptions, broker: BrokerView, source: _Source, group: str, left: Container[int]
+) -> dict[int, int]:
+    known = source.groups.get(group, {})
+    if options.groups_bootstrap is not None:
+        with BrokerView(options.groups_bootstrap) as other:
+            known = committed_by(other, group, options.topic)
+    elif options.folder is None:
+        # The broker knows it better, if it is the one that the archive is of.
+        here = committed_by(broker, group, options.topic)
+        known = {number: place for number, place in here.items() if number not in left} or known
+    return {number: place for number, place in known.items() if number not in left}

@@ -7,22 +7,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runnel.batch.varint import encode_varint
-from runnel.pipelines.restore.trail import OFFSET, PARTITION, TIMESTAMP, TOPIC
+from runnel.pipelines.restore.trail import OFFSET, PARTITION, TIMESTAMP, TOPIC, UNTIL
 from runnel.pipelines.sink.binary import Numbers, join, lengths_of, packed, varints
 from runnel.pipelines.sink.rows import Rows, binary, header_runs
 
 TRAIL_HEADERS = 4
+"""And one more where there is a limit."""
 
 
-def restored_rows(rows: pa.RecordBatch, topic: str, partition: int) -> Rows:
+def restored_rows(rows: pa.RecordBatch, topic: str, partition: int, until: str | None = None) -> Rows:
     """Records as they were, each with headers behind its own that say where it stood."""
     offsets, timestamps_ms = (rows.column(name) for name in ("offset", "timestamp_ms"))
     counts, own = header_runs(rows.column("headers"))
+    alike = _header(TOPIC, topic.encode()) + _header(PARTITION, b"%d" % partition)
+    if until is not None:
+        alike += _header(UNTIL, until.encode())
     headers = join(
         [
-            packed([varints(counts + TRAIL_HEADERS)]),
+            packed([varints(counts + (TRAIL_HEADERS if until is None else TRAIL_HEADERS + 1))]),
             own,
-            pa.scalar(_header(TOPIC, topic.encode()) + _header(PARTITION, b"%d" % partition), pa.binary()),
+            pa.scalar(alike, pa.binary()),
             *_numbers_header(OFFSET, offsets),
             *_numbers_header(TIMESTAMP, timestamps_ms),
         ]

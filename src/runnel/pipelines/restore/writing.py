@@ -4,8 +4,8 @@ Every partition has a transactional id of its own. Whoever takes it over fences 
 open transaction is aborted; the last committed record then says where to go on.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -20,9 +20,9 @@ from runnel.client.loop_thread import LoopThread
 from runnel.client.transactions import Transactions
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import pipeline_error
-from runnel.pipelines.errors import TargetInUse
+from runnel.pipelines.errors import BadOption, TargetInUse
 from runnel.pipelines.restore.records import restored_rows
-from runnel.pipelines.restore.trail import find_trail
+from runnel.pipelines.restore.trail import Trail, find_trail, limit, settled_end
 from runnel.pipelines.sink.options import BATCH_BYTES
 from runnel.pipelines.sink.packing import Packer
 from runnel.pipelines.sink.partitioning import Group
@@ -55,6 +55,30 @@ class Target:
     compression: Compression = Compression.ZSTD
     transaction_records: int = 50_000
     transaction_bytes: int = 64 * 1024 * 1024
+    until_ms: int | None = None
+    until_offsets: Mapping[int, int] = field(default_factory=dict)
+
+    def check(self, number: int, trail: Trail) -> None:
+        """See that a partition can be written to, behind what is there already."""
+        partition = TopicPartition(self.topic, number)
+        if trail.last_offset is None:
+            if trail.has_records and not self.is_appending:
+                raise TargetInUse(
+                    f"{partition} has records that were not restored from {self.source_topic}: restore to "
+                    "another topic with --to NAME, or behind those records with --append"
+                )
+            return
+        until = self.until(number)
+        if trail.until != until:
+            # What the first run left out stands between records that it wrote: it cannot be put there later.
+            raise BadOption(
+                f"{partition} was restored up to {trail.until or 'its end'}, and not up to "
+                f"{until or 'its end'}: say the same again, or restore to another topic with --to NAME"
+            )
+
+    def until(self, number: int) -> str | None:
+        """Up to where a partition is restored; None for all of it."""
+        return limit(number, self.until_ms, self.until_offsets)
 
 
 def write_rows(target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -126,9 +150,10 @@ class _PartitionWriter:
             self._transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS
         )
         self._become(identity)
-        trail = await find_trail(self._cluster, self._partition, self._target.source_topic)
-        if trail.has_records and trail.last_offset is None and not self._target.is_appending:
-            raise in_use(self._partition, self._target.source_topic)
+        # What others have open could hide what is ours: written twice, if it was not seen.
+        end = await settled_end(self._cluster, self._partition)
+        trail = await find_trail(self._cluster, self._partition, self._target.source_topic, end)
+        self._target.check(self.number, trail)
         self._last = -1 if trail.last_offset is None else trail.last_offset
 
     async def write(self, rows: pa.RecordBatch) -> None:
@@ -180,7 +205,8 @@ class _PartitionWriter:
                 timeout_s=DELIVERY_TIMEOUT_S,
                 transactional_id=self._transactional_id,
             )
-        records = restored_rows(rows, self._target.source_topic, self.number)
+        until = self._target.until(self.number)
+        records = restored_rows(rows, self._target.source_topic, self.number, until)
         group = Group(self._partition, 0, rows.num_rows)
         await self._courier.put(list(self._packer.add(records, [group])))
         self._open_records += rows.num_rows
@@ -207,11 +233,3 @@ class _PartitionWriter:
         self._become(identity)
         self._records += self._open_records
         self._open_records = self._open_bytes = 0
-
-
-def in_use(partition: TopicPartition, source_topic: str) -> TargetInUse:
-    """Why a partition is not written to."""
-    return TargetInUse(
-        f"{partition} has records that were not restored from {source_topic}: restore to another topic with "
-        "--to NAME, or behind those records with --append"
-    )
