@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from runnel.batch.records import iterate_records
 from runnel.client.cluster import Cluster
 from runnel.client.transactional import TransactionalProducer
 from runnel.log.names import CLEANED, COMPACTION_SWAP
@@ -15,11 +14,11 @@ from runnel.log.swap import Swap, encode_swap
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BadDataFolder
 from runnel.pipelines.restore.data_folder import DataFolder, held_data_folder
-from runnel.pipelines.restore.segments import Scan, scan, walk
+from runnel.pipelines.restore.expected import Expected
+from runnel.pipelines.restore.segments import scan, walk
+from tests.pipelines.restore.steps import leave_open, log_of, rows_in, rows_of_broker
 
 pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
-
-Row = tuple[int, int, bytes | None, bytes | None]
 
 
 def fill(broker, *, partitions: int = 1) -> None:
@@ -42,40 +41,11 @@ async def _transactions(bootstrap: str) -> None:
             await (producer.commit() if is_committed else producer.abort())
 
 
-async def _leave_open(bootstrap: str) -> None:
-    async with Cluster(bootstrap) as cluster:
-        producer = TransactionalProducer(cluster, "two")
-        await producer.begin()
-        await producer.send("orders", b"never", partition=0)
-        await producer.flush()
-        # The process is gone, and its transaction open.
-        await super(TransactionalProducer, producer).close()
-
-
-def rows_in(found: Scan) -> list[Row]:
-    rows: list[Row] = []
-    for stretch in found.stretches:
-        with open(stretch.path, "rb") as file:
-            for _, header, batch in walk(file.fileno(), stretch.start, stretch.end):
-                if header.base_offset >= stretch.offset_min and found.counts(header):
-                    rows += [(r.offset, r.timestamp, r.key, r.value) for r in iterate_records(batch)]
-    return [row for row in rows if row[0] >= found.log_start_offset]
-
-
-def rows_of_broker(broker, partition: int = 0) -> list[Row]:
-    with broker.client() as client:
-        messages = client.read("orders", partitions=[partition], committed_only=True)
-    return [(m.offset, m.timestamp_ms, m.key, m.value) for m in messages]
-
-
-def log_of(broker) -> Path:
-    return Path(broker.data_dir, "orders-0")
-
-
 def test_rows_are_those_that_the_broker_would_have_given(runnel):
     fill(runnel)
     expected = rows_of_broker(runnel)
-    asyncio.run(_leave_open(runnel.bootstrap_servers))
+    with runnel.client() as client:
+        client.run(lambda cluster: leave_open(cluster, "orders"))
     runnel.stop()
     found = scan(log_of(runnel), "orders", 0, 0)
     assert rows_in(found) == expected
@@ -198,8 +168,7 @@ def test_records_below_the_start_of_the_log_stay_deleted(runnel):
         client.run(lambda cluster: Admin(cluster).delete_records({TopicPartition("orders", 0): 4}))
     expected = rows_of_broker(runnel)
     runnel.stop()
-    folder = DataFolder(runnel.data_dir)
-    start = folder._log_starts[TopicPartition("orders", 0)]
+    start = Expected(Path(runnel.data_dir)).log_start(TopicPartition("orders", 0))
     assert start == 4
     assert rows_in(scan(log_of(runnel), "orders", 0, start)) == expected
 
@@ -236,8 +205,10 @@ def test_offsets_of_groups_come_from_the_folder(runnel):
         client.run(lambda cluster: Groups(cluster).commit("others", places))
         client.run(lambda cluster: Groups(cluster).delete("others"))
     runnel.stop()
-    assert DataFolder(runnel.data_dir).group_offsets()["readers"] == {**places, **later}
-    assert not DataFolder(runnel.data_dir).group_offsets().get("others")
+    groups = DataFolder(runnel.data_dir).group_offsets()
+    assert groups.committed["readers"] == {**places, **later}
+    assert not groups.committed.get("others")
+    assert (groups.damages, groups.notes) == ([], [])
 
 
 def test_spark_reads_the_same_rows(runnel, spark):

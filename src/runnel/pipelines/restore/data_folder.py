@@ -3,11 +3,10 @@
 import fcntl
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from struct import Struct
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -15,23 +14,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from runnel.batch.errors import CorruptBatch
-from runnel.batch.records import iterate_records
-from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets
-from runnel.log.manifest import DamagedManifest, decode_manifest
-from runnel.log.names import LOCK, LOG_STARTS, MANIFEST, partition_of
+from runnel.log.names import LOCK, partition_of
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BadDataFolder
-from runnel.pipelines.restore.segments import Scan, Stretch, scan, walk
+from runnel.pipelines.restore.expected import Expected
+from runnel.pipelines.restore.own_topics import (
+    GROUP_OFFSETS,
+    ONGOING,
+    TRANSACTION_STATES,
+    KnownTransaction,
+    commits_in,
+    transactions_in,
+)
+from runnel.pipelines.restore.segments import OpenTransaction, Scan, Stretch, scan, walk
 from runnel.pipelines.source.columns import COLUMNS, TYPES
 from runnel.pipelines.source.decode import Packed, packed, read_spans
 
-GROUP_OFFSETS = "__consumer_offsets"
 ROWS_BYTES = 4 * 1024 * 1024
 """How much of a file becomes one Arrow batch."""
-
-_SHORT = Struct(">h")
-_OFFSET_VALUE = Struct(">hq")
 
 
 @dataclass(slots=True)
@@ -41,6 +41,15 @@ class FoundTopic:
     name: str
     partitions: list[int]
     size_bytes: int
+
+
+@dataclass(slots=True)
+class FoundGroups:
+    """What consumer groups had committed, as far as it can be read."""
+
+    committed: dict[str, dict[TopicPartition, int]]
+    damages: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 class DataFolder:
@@ -56,7 +65,7 @@ class DataFolder:
         )
         if not self._partitions:
             raise BadDataFolder(f"{path} holds no partitions: it is not the data folder of a broker")
-        self._log_starts = self._read_log_starts()
+        self._expected = Expected(self.path)
 
     def topics(self) -> list[FoundTopic]:
         """All topics, the broker's own included."""
@@ -72,14 +81,22 @@ class DataFolder:
         """What stands in each partition of a topic, checked batch by batch, by Spark's tasks."""
         chosen = self._of(topic)
         # Plain values only: tasks may run in processes that know nothing of this object.
-        places = [(str(self.path), *partition, self._log_starts.get(partition, 0)) for partition in chosen]
+        places = [(str(self.path), *partition, self._expected.log_start(partition)) for partition in chosen]
         tasks = session.sparkContext.parallelize(places, len(places))
-        return tasks.map(_scan_place).collect()
+        scans: list[Scan] = tasks.map(_scan_place).collect()
+        return self.judged([*scans, *self._expected.missing(topic, chosen)])
+
+    def judged(self, scans: list[Scan]) -> list[Scan]:
+        """The same, compared with what the folder should hold, and with open transactions decided."""
+        for found in scans:
+            self._expected.check(found)
+        self._decide([found for found in scans if found.open])
+        return scans
 
     def read(self, session: SparkSession, scans: Sequence[Scan]) -> DataFrame:
         """The rows that a reader of committed records would have got, as the source has them."""
         pieces = [
-            (replace(found, stretches=[], damages=[]), stretch)
+            (replace(found, stretches=[], damages=[], notes=[], open=[], gaps=[]), stretch)
             for found in scans
             for stretch in found.stretches
         ]
@@ -89,15 +106,37 @@ class DataFolder:
         numbers = session.range(0, len(pieces), 1, numPartitions=len(pieces))
         return numbers.mapInArrow(partial(_read_pieces, pieces, schema), schema)
 
-    def group_offsets(self) -> dict[str, dict[TopicPartition, int]]:
+    def group_offsets(self) -> FoundGroups:
         """What each consumer group had committed, from the broker's own topic of them."""
-        committed: dict[str, dict[TopicPartition, int]] = {}
-        for topic, number in self._partitions:
-            if topic == GROUP_OFFSETS:
-                found = scan(self.path / f"{topic}-{number}", topic, number, 0)
-                for key, value in _key_values(found):
-                    _take_commit(committed, key, value)
-        return committed
+        scans = self.judged(self._own_topic(GROUP_OFFSETS))
+        committed = commits_in(scans)
+        return FoundGroups(
+            committed,
+            [damage for found in scans for damage in found.damages],
+            [note for found in scans for note in found.notes],
+        )
+
+    def _own_topic(self, topic: str) -> list[Scan]:
+        """What stands in one of the broker's own topics: small, and read here."""
+        present = [partition for partition in self._partitions if partition.topic == topic]
+        return [
+            *(_scan_place((str(self.path), *name, self._expected.log_start(name))) for name in present),
+            *self._expected.missing(topic, present),
+        ]
+
+    def _decide(self, undecided: Sequence[Scan]) -> None:
+        """Open transactions end as their coordinator has noted, though it had not told the partition yet."""
+        if not undecided:
+            return
+        own = self._own_topic(TRANSACTION_STATES)
+        for states in own:
+            self._expected.check(states)
+        known = transactions_in(own)
+        for found in undecided:
+            for transaction in list(found.open):
+                _decide_one(found, transaction, known.get(transaction.producer_id))
+        # Where notes of transactions are lost, what they would have decided is not known.
+        undecided[0].damages += [damage for states in own for damage in states.damages]
 
     def _of(self, topic: str) -> list[TopicPartition]:
         chosen = [partition for partition in self._partitions if partition.topic == topic]
@@ -105,17 +144,6 @@ class DataFolder:
             names = ", ".join(sorted({partition.topic for partition in self._partitions}))
             raise BadDataFolder(f"{self.path} holds no topic {topic}; it holds {names}")
         return chosen
-
-    def _read_log_starts(self) -> dict[TopicPartition, int]:
-        """Below these, records were deleted on request although their files may still be there."""
-        starts: dict[TopicPartition, int] = {}
-        with suppress(OSError, DamagedCheckpoint):
-            starts |= decode_offsets((self.path / LOG_STARTS).read_bytes())
-        with suppress(OSError, DamagedManifest):
-            manifest = decode_manifest((self.path / MANIFEST).read_bytes())
-            for partition, entry in manifest.items():
-                starts[partition] = max(entry.log_start_offset, starts.get(partition, 0))
-        return starts
 
 
 @contextmanager
@@ -146,6 +174,21 @@ def _scan_place(place: tuple[str, str, int, int]) -> Scan:
     return scan(Path(path) / f"{topic}-{number}", topic, number, log_start_offset)
 
 
+def _decide_one(found: Scan, transaction: OpenTransaction, known: KnownTransaction | None) -> None:
+    if known is not None and known.ends(found.place, transaction.epoch):
+        if known.is_commit:
+            found.commit(transaction)
+        return
+    if transaction.records:
+        name = "" if known is None else f" (transactional id {known.transactional_id})"
+        is_ongoing = known is not None and known.status == ONGOING
+        why = "was never committed" if is_ongoing else "has an end that is not known here"
+        found.notes.append(
+            f"{found.place}: {transaction.records} records of producer {transaction.producer_id}{name} are "
+            f"left out: their transaction {why}"
+        )
+
+
 def _read_pieces(
     pieces: Sequence[tuple[Scan, Stretch]], schema: StructType, batches: Iterable[Any]
 ) -> Iterator[Any]:
@@ -174,36 +217,3 @@ def _packed_batches(found: Scan, stretch: Stretch) -> Iterator[list[Packed]]:
                 group, size_bytes = [], 0
     if group:
         yield group
-
-
-# Group offsets.
-
-
-def _key_values(found: Scan) -> Iterator[tuple[bytes | None, bytes | None]]:
-    for stretch in found.stretches:
-        with open(stretch.path, "rb", buffering=0) as file:
-            for _, header, batch in walk(file.fileno(), stretch.start, stretch.end):
-                if found.counts(header):
-                    with suppress(CorruptBatch):
-                        yield from ((record.key, record.value) for record in iterate_records(batch))
-
-
-def _take_commit(
-    committed: dict[str, dict[TopicPartition, int]], key: bytes | None, value: bytes | None
-) -> None:
-    """One record of the broker's topic of offsets: versions 0 and 1 of its keys are commits."""
-    if key is None or len(key) < 2 or _SHORT.unpack_from(key)[0] not in (0, 1):
-        return
-    group, position = _text(key, 2)
-    topic, position = _text(key, position)
-    partition = TopicPartition(topic, int.from_bytes(key[position : position + 4], "big"))
-    if value is None:
-        committed.get(group, {}).pop(partition, None)
-    else:
-        # Every version of the value begins with the offset.
-        committed.setdefault(group, {})[partition] = _OFFSET_VALUE.unpack_from(value)[1]
-
-
-def _text(data: bytes, position: int) -> tuple[str, int]:
-    end = position + 2 + _SHORT.unpack_from(data, position)[0]
-    return data[position + 2 : end].decode("utf-8", "replace"), end

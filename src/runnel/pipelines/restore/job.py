@@ -23,7 +23,7 @@ from runnel.pipelines.archive.layout import (
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, NoSuchTable, PipelineError, UnknownTopic
 from runnel.pipelines.progress import Progress
-from runnel.pipelines.restore.data_folder import DataFolder, held_data_folder
+from runnel.pipelines.restore.data_folder import DataFolder, FoundGroups, held_data_folder
 from runnel.pipelines.restore.groups import GroupMove, committed_by, move_group, read_on
 from runnel.pipelines.restore.segments import Scan
 from runnel.pipelines.restore.trail import Trail, trail_in_sight
@@ -183,18 +183,20 @@ def _source(session: "SparkSession", options: RestoreOptions, progress: Progress
 def _from_folder(
     session: "SparkSession", options: RestoreOptions, folder: DataFolder, scans: list[Scan]
 ) -> _Source:
-    groups = folder.group_offsets() if options.groups else {}
+    groups = folder.group_offsets() if options.groups else FoundGroups({})
     torn = [
-        f"{scan.topic}-{scan.partition} ends with {scan.torn_bytes} bytes that are no whole batch"
+        f"{scan.place} ends with {scan.torn_bytes} bytes that are no whole batch"
         for scan in scans
         if scan.torn_bytes
     ]
+    damages = [*(damage for scan in scans for damage in scan.damages), *groups.damages]
     return _Source(
         _wanted(folder.read(session, scans), options),
         max(scan.partition for scan in scans) + 1,
-        _by_number(groups, options.topic),
-        [damage for scan in scans for damage in scan.damages],
-        torn,
+        _by_number(groups.committed, options.topic),
+        # What is lost of the coordinator's notes may be told by topic and by groups.
+        list(dict.fromkeys(damages)),
+        [*torn, *(note for scan in scans for note in scan.notes), *groups.notes],
     )
 
 

@@ -24,6 +24,7 @@ from runnel.batch.header import (
 )
 from runnel.log.names import CLEANED, COMPACTION_SWAP, LOG, offset_name, offset_of
 from runnel.log.swap import DamagedSwap, decode_swap
+from runnel.model.ids import TopicPartition
 
 CHUNK_BYTES = 4 * 1024 * 1024
 KAFKA_SWAP = ".swap"
@@ -42,6 +43,17 @@ class Stretch:
 
 
 @dataclass(slots=True)
+class OpenTransaction:
+    """A transaction whose end is in no file of the partition."""
+
+    producer_id: int
+    epoch: int
+    start_offset: int
+    last_offset: int
+    records: int
+
+
+@dataclass(slots=True)
 class Scan:
     """What stands in the files of one partition."""
 
@@ -54,10 +66,20 @@ class Scan:
     stretches: list[Stretch] = field(default_factory=list)
     voided: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Per producer id, from which to which offset its transactional records do not count."""
+    open: list[OpenTransaction] = field(default_factory=list)
+    """Transactions without an end: they do not count, unless their coordinator knows better."""
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    """Offsets between two files that are in neither: from which, and which is the next that is there."""
     torn_bytes: int = 0
     """What the last file ends with and is no whole batch: a write that a crash cut off."""
     damages: list[str] = field(default_factory=list)
     """Sentences about what is lost."""
+    notes: list[str] = field(default_factory=list)
+    """Sentences about what should be known and is no loss."""
+
+    @property
+    def place(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     def counts(self, header: BatchHeader) -> bool:
         """Are there records in this batch that a reader of committed records would see?"""
@@ -68,6 +90,12 @@ class Scan:
             return True
         place = bisect_right(ranges, (header.base_offset, 2**63)) - 1
         return place < 0 or header.base_offset > ranges[place][1]
+
+    def commit(self, transaction: OpenTransaction) -> None:
+        """Let an open transaction count after all."""
+        self.open.remove(transaction)
+        self.voided[transaction.producer_id].remove((transaction.start_offset, transaction.last_offset))
+        self.records += transaction.records
 
 
 def segment_files(folder: Path) -> list[Path]:
@@ -81,6 +109,11 @@ def segment_files(folder: Path) -> list[Path]:
     if COMPACTION_SWAP in names:
         _apply_swap(folder, names, files)
     return [folder / files[offset] for offset in sorted(files)]
+
+
+def base_offset_of(path: Path) -> int:
+    """The offset that a segment file is named after, whatever follows it in the name."""
+    return int(path.name.partition(".")[0])
 
 
 def _apply_swap(folder: Path, names: set[str], files: dict[int, str]) -> None:
@@ -100,8 +133,15 @@ def scan(folder: Path, topic: str, partition: int, log_start_offset: int) -> Sca
     found = Scan(topic, partition, log_start_offset)
     transactions = _Transactions(found)
     files = segment_files(folder)
+    expected = 0 if not files else base_offset_of(files[0])
     for path in files:
+        base_offset, told = base_offset_of(path), len(found.damages)
+        if base_offset > expected:
+            found.gaps.append((expected, base_offset))
         _scan_file(path, path == files[-1], found, transactions)
+        # Behind damage, nobody can tell where the next file should begin.
+        is_sound = len(found.damages) == told
+        expected = max(found.next_offset, base_offset) if is_sound else 2**63
     transactions.end()
     return found
 
@@ -111,8 +151,8 @@ class _Transactions:
     """Transactions as they go by."""
 
     found: Scan
-    open: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Per producer id, where its transaction began, and how many records it has."""
+    open: dict[int, OpenTransaction] = field(default_factory=dict)
+    """By producer id."""
 
     def saw(self, header: BatchHeader, batch: memoryview) -> None:
         if header.is_control:
@@ -122,22 +162,32 @@ class _Transactions:
             return
         records = header.record_count if header.next_offset > self.found.log_start_offset else 0
         if header.is_transactional:
-            began, before = self.open.get(header.producer_id, (header.base_offset, 0))
-            self.open[header.producer_id] = began, before + records
+            self._wrote(header, records)
         else:
             self.found.records += records
 
     def end(self) -> None:
-        """What is still open was never committed, and its broker would have aborted it in the end."""
-        for producer_id in list(self.open):
-            self._ended(producer_id, self.found.next_offset, False)
+        """What is still open does not count, unless somebody knows that it was committed."""
+        for transaction in list(self.open.values()):
+            self._ended(transaction.producer_id, self.found.next_offset, False)
+            self.found.open.append(transaction)
+
+    def _wrote(self, header: BatchHeader, records: int) -> None:
+        transaction = self.open.get(header.producer_id)
+        if transaction is None:
+            transaction = OpenTransaction(header.producer_id, 0, header.base_offset, 0, 0)
+            self.open[header.producer_id] = transaction
+        transaction.epoch = header.producer_epoch
+        transaction.records += records
 
     def _ended(self, producer_id: int, last_offset: int, is_committed: bool) -> None:
-        began, records = self.open.pop(producer_id)
+        transaction = self.open.pop(producer_id)
+        transaction.last_offset = last_offset
         if is_committed:
-            self.found.records += records
+            self.found.records += transaction.records
         else:
-            self.found.voided.setdefault(producer_id, []).append((began, last_offset))
+            voided = self.found.voided.setdefault(producer_id, [])
+            voided.append((transaction.start_offset, last_offset))
 
 
 def _scan_file(path: Path, is_last: bool, found: Scan, transactions: _Transactions) -> None:

@@ -90,8 +90,9 @@ def restore(
     """Bring a topic back: whole, or up to a point in time, and its consumer groups with it.
 
     Each record comes back once, in its partition, in order, with its timestamp, and with headers that say
-    where it stood. Interrupted, run it again with the same options. What the broker had compacted away
-    before it was archived does not come back.
+    where it stood. Interrupted, run it again with the same options; the limit must be the very same, and an
+    error tells which it was. What the broker had compacted away before it was archived does not come back.
+    Ends with 1 if the folder has lost something.
 
     Example: runnel pipeline run restore orders -w /srv/archive --to again --until 2026-10-01T12:30
 

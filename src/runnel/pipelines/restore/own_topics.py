@@ -1,0 +1,151 @@
+"""What a stopped broker's own topics say: how far groups had read, and where transactions stood.
+
+The records are Kafka's: a key begins with the kind of its record, a value with its version.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from struct import Struct as Layout
+from struct import error as LayoutError
+
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.records import iterate_records
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.restore.segments import Scan, walk
+from runnel.wire import Data, MalformedMessage, Struct, decode, field, int8, int16, int32, int64, string
+
+GROUP_OFFSETS = "__consumer_offsets"
+TRANSACTION_STATES = "__transaction_state"
+
+ONGOING = 1
+PREPARE_COMMIT = 2
+PREPARE_ABORT = 3
+EPOCH_PER_END = 2
+"""Since this version of the protocol (KIP-890), the end of a transaction has an epoch of its own."""
+
+_SHORT = Layout(">h")
+_PARTITION = Layout(">i")
+_OFFSET_VALUE = Layout(">hq")
+_COMMITS = (0, 1)
+_TRANSACTIONS = 0
+
+
+class PartitionsOfTopic(Struct):
+    """Partitions of one topic that a transaction has written to."""
+
+    topic: string = ""
+    partition_ids: list[int32] = field()
+
+
+class TransactionValue(Data, api=0, versions="0-1", flexible="1+"):
+    """Where a transaction stands, as its coordinator wrote it down."""
+
+    producer_id: int64 = 0
+    previous_producer_id: int64 = field("1+", default=-1, tag=0)
+    next_producer_id: int64 = field("1+", default=-1, tag=1)
+    producer_epoch: int16 = 0
+    next_producer_epoch: int16 = field("1+", default=-1, tag=3)
+    timeout_ms: int32 = 0
+    status: int8 = 0
+    partitions: list[PartitionsOfTopic] | None = field()
+    updated_ms: int64 = 0
+    started_ms: int64 = 0
+    client_version: int16 = field("1+", tag=2)
+
+
+@dataclass(slots=True)
+class KnownTransaction:
+    """The newest that a coordinator wrote about a transactional id."""
+
+    transactional_id: str
+    status: int
+    epoch: int
+    version: int
+    partitions: frozenset[TopicPartition]
+
+    def ends(self, partition: TopicPartition, epoch: int) -> bool:
+        """Would its broker, started again, end what a producer of this epoch has left open there?"""
+        if self.status not in (PREPARE_COMMIT, PREPARE_ABORT) or partition not in self.partitions:
+            return False
+        return self.epoch > epoch if self.version >= EPOCH_PER_END else self.epoch >= epoch
+
+    @property
+    def is_commit(self) -> bool:
+        return self.status == PREPARE_COMMIT
+
+
+def transactions_in(scans: Iterable[Scan]) -> dict[int, KnownTransaction]:
+    """The transactions of a coordinator's topic, by the producer id that each has now."""
+    newest: dict[str, TransactionValue] = {}
+    for found in scans:
+        for key, value in _key_values(found):
+            try:
+                _take_transaction(newest, key, value)
+            except (LayoutError, MalformedMessage) as error:
+                found.damages.append(f"{found.place}: a transaction cannot be read: {error}")
+    return {
+        value.producer_id: KnownTransaction(
+            transactional_id,
+            value.status,
+            value.producer_epoch,
+            value.client_version,
+            frozenset(
+                TopicPartition(topic.topic, number)
+                for topic in value.partitions or ()
+                for number in topic.partition_ids
+            ),
+        )
+        for transactional_id, value in newest.items()
+    }
+
+
+def commits_in(scans: Iterable[Scan]) -> dict[str, dict[TopicPartition, int]]:
+    """What each consumer group had committed."""
+    committed: dict[str, dict[TopicPartition, int]] = {}
+    for found in scans:
+        for key, value in _key_values(found):
+            try:
+                _take_commit(committed, key, value)
+            except LayoutError as error:
+                found.damages.append(f"{found.place}: the offset of a group cannot be read: {error}")
+    return committed
+
+
+def _key_values(found: Scan) -> Iterator[tuple[bytes, bytes | None]]:
+    for stretch in found.stretches:
+        with open(stretch.path, "rb", buffering=0) as file:
+            for _, header, batch in walk(file.fileno(), stretch.start, stretch.end):
+                if header.base_offset < stretch.offset_min or not found.counts(header):
+                    continue
+                try:
+                    yield from ((record.key or b"", record.value) for record in iterate_records(batch))
+                except CorruptBatch as error:
+                    found.damages.append(f"{found.place}: batch at offset {header.base_offset}: {error}")
+
+
+def _take_transaction(newest: dict[str, TransactionValue], key: bytes, value: bytes | None) -> None:
+    if _SHORT.unpack_from(key)[0] != _TRANSACTIONS:
+        return
+    transactional_id, _ = _text(key, 2)
+    # If the value cannot be read, an older one must not speak for it.
+    newest.pop(transactional_id, None)
+    if value is not None:
+        newest[transactional_id] = decode(TransactionValue, _SHORT.unpack_from(value)[0], value, 2)
+
+
+def _take_commit(committed: dict[str, dict[TopicPartition, int]], key: bytes, value: bytes | None) -> None:
+    if _SHORT.unpack_from(key)[0] not in _COMMITS:
+        return
+    group, position = _text(key, 2)
+    topic, position = _text(key, position)
+    partition = TopicPartition(topic, _PARTITION.unpack_from(key, position)[0])
+    if value is None:
+        committed.get(group, {}).pop(partition, None)
+    else:
+        # Every version of the value begins with the offset.
+        committed.setdefault(group, {})[partition] = _OFFSET_VALUE.unpack_from(value)[1]
+
+
+def _text(data: bytes, position: int) -> tuple[str, int]:
+    end = position + 2 + _SHORT.unpack_from(data, position)[0]
+    return data[position + 2 : end].decode("utf-8", "replace"), end
