@@ -1,17 +1,23 @@
 """Ranges read from a real broker: transactions, gaps, lost records, brokers that come and go."""
 
+import socket
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
 
 from runnel.client.admin import Admin
+from runnel.messages.fetch import FetchRequest
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BrokerUnreachable, DamagedRecords, DataLost
+from runnel.pipelines.source import fetching
+from runnel.pipelines.source.connection import BlockingConnection
 from runnel.pipelines.source.cursor import Chunk
 from runnel.pipelines.source.fetching import FetchSettings, RangeFetcher
 from runnel.testing import Broker
+from runnel.wire import Request, Response
 from tests.pipelines.source.tables import offsets, read_all, rows, send_in_transaction, source
 
 ORDERS = TopicPartition("orders", 0)
@@ -29,6 +35,10 @@ def fill(broker: Broker, count: int, *, partitions: int = 1, **settings: str) ->
         for number in range(count):
             # One by one: each is a batch of its own.
             client.send("orders", b"%d" % number)
+
+
+def base_offsets(chunks: Iterable[Chunk]) -> list[int]:
+    return [batch.header.base_offset for chunk in chunks for batch in chunk.batches]
 
 
 def test_aborted_records_are_not_seen_and_their_range_ends(runnel: Broker) -> None:
@@ -158,9 +168,49 @@ def test_a_broker_that_restarts_is_waited_for(runnel: Broker) -> None:
     restarting.start()
     rest = list(reading)
     restarting.join()
-    seen = [batch.header.base_offset for chunk in (first, *rest) for batch in chunk.batches]
+    seen = base_offsets([first, *rest])
     assert seen == sorted(set(seen)) and seen[0] == 0
     assert sum(batch.header.record_count for chunk in (first, *rest) for batch in chunk.batches) == 50
+
+
+class CutBeforeQuestions(BlockingConnection):
+    """A connection that breaks right before its second question for records is sent."""
+
+    fetches = 0
+
+    def send(self, request: Request, answer: type[Response]) -> None:
+        if isinstance(request, FetchRequest):
+            self.fetches += 1
+            if self.fetches == 2:
+                self._socket.shutdown(socket.SHUT_RDWR)
+        super().send(request, answer)
+
+
+def test_what_came_is_kept_when_the_next_question_cannot_be_sent(runnel: Broker, monkeypatch) -> None:
+    fill(runnel, 10)
+    monkeypatch.setattr(fetching, "BlockingConnection", CutBeforeQuestions)
+    found = list(fetcher(runnel, 0, 10, max_bytes=200).chunks())
+    assert len(found) > 2, "there were questions to break"
+    assert base_offsets(found) == list(range(10))
+
+
+def test_the_time_that_the_reader_takes_is_not_the_brokers(runnel: Broker) -> None:
+    fill(runnel, 10)
+    slow = fetcher(runnel, 0, 10, max_bytes=200, timeout_s=1.0)
+    reading = slow.chunks()
+    first = next(reading)
+    time.sleep(1.1)
+    assert slow._connection is not None
+    slow._connection._socket.shutdown(socket.SHUT_RDWR)
+    assert base_offsets([first, *reading]) == list(range(10))
+
+
+def test_a_server_that_accepts_and_is_silent_is_passed_by(runnel: Broker) -> None:
+    fill(runnel, 1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{runnel.bootstrap_servers}"
+        settings = FetchSettings(servers, "tests", 1, 0.3, 1000, True)
+        assert base_offsets(RangeFetcher(settings, ORDERS, 0, 1).chunks()) == [0]
 
 
 def test_nobody_there() -> None:

@@ -14,6 +14,8 @@ from runnel.model.errors import ErrorCode
 from runnel.wire import Request, Response
 
 CONNECT_TIMEOUT_S = 5.0
+AGREE_TIMEOUT_S = 10.0
+"""Versions are told at once; whoever does not is better left for another broker."""
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for the next answer to arrive in while the one before is being decoded."""
 FETCH_VERSION_MAX = 17
@@ -27,7 +29,7 @@ class BlockingConnection:
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
-        self._timeout_s = timeout_s
+        self._timeout_s = min(AGREE_TIMEOUT_S, timeout_s)
         self._conversation = Conversation(client_id)
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT_TIMEOUT_S, timeout_s))
@@ -38,8 +40,10 @@ class BlockingConnection:
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-            self._socket.settimeout(timeout_s)
+            self._socket.settimeout(self._timeout_s)
             self._agree()
+            self._timeout_s = timeout_s
+            self._socket.settimeout(timeout_s)
         except BaseException:
             self.close()
             raise

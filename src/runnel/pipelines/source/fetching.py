@@ -90,8 +90,9 @@ class RangeFetcher:
                 except CorruptBatch as error:
                     raise DamagedRecords(f"{self._partition}: {error}") from error
                 if chunk is not None:
-                    self._be_patient()
                     yield chunk
+                    # Patience is for brokers: what the caller took is none of their time.
+                    self._be_patient()
         finally:
             self._disconnect()
 
@@ -100,7 +101,7 @@ class RangeFetcher:
         match self._cursor.answered(view, throttled):
             case Chunk() as chunk:
                 if not self._cursor.is_done:
-                    self._ask()
+                    self._ask_ahead()
                 return chunk
             case Wait(reason):
                 self._waited(reason)
@@ -138,6 +139,13 @@ class RangeFetcher:
             FetchResponse,
         )
         self._asked = True
+
+    def _ask_ahead(self) -> None:
+        """Ask for the next batches. Failing, it is done anew later: what came by now is not lost by it."""
+        try:
+            self._ask()
+        except ClientError:
+            self._disconnect()
 
     def _ask_for_more(self) -> None:
         if self._max_bytes >= FETCH_BYTES_MAX:
@@ -272,7 +280,8 @@ class RangeFetcher:
         for host, port in addresses[:-1]:
             try:
                 return self._connect(host, port)
-            except NoBroker:
+            except ClientError:
+                # Nobody there, or somebody who accepts and then says nothing, or nothing sensible.
                 continue
         return self._connect(*addresses[-1])
 
