@@ -67,6 +67,8 @@ class AvroDecoder:
         stream = io.BytesIO(text)
         try:
             value = fastavro.schemaless_reader(stream, self._schema, None)
+        except MemoryError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever the bytes make the reader do, they are malformed
             raise Malformed(f"not Avro of this schema: {error or type(error).__name__}") from None
         rest = len(text) - stream.tell()
@@ -116,6 +118,8 @@ def _type_of(schema: Any, named: dict[str, Any]) -> DataType:
 
 
 def _named(name: str, named: dict[str, Any]) -> DataType:
+    if name == "null":
+        raise BadOption("valueSchema: what is always null makes no column")
     known: DataType | None = named[name]
     if known is None:
         raise BadOption(f"valueSchema: {name} contains itself, and a column has no such type")
@@ -131,7 +135,13 @@ def _complex(schema: dict[str, Any], named: dict[str, Any]) -> DataType:
                 [StructField(field["name"], _type_of(field["type"], named)) for field in schema["fields"]]
             )
         case "array":
-            return ArrayType(_type_of(schema["items"], named))
+            items = _type_of(schema["items"], named)
+            if _is_empty(items):
+                raise BadOption(
+                    "valueSchema has an array of items without any bytes: a few bytes of a value could "
+                    "stand for more of them than any memory holds"
+                )
+            return ArrayType(items)
         case "map":
             return MapType(StringType(), _type_of(schema["values"], named))
         case inner:
@@ -139,6 +149,10 @@ def _complex(schema: dict[str, Any], named: dict[str, Any]) -> DataType:
     if "name" in schema:
         named[schema["name"]] = kind
     return kind
+
+
+def _is_empty(kind: DataType) -> bool:
+    return isinstance(kind, StructType) and all(_is_empty(column.dataType) for column in kind)
 
 
 def _union(branches: list[Any], named: dict[str, Any]) -> DataType:

@@ -5,9 +5,10 @@ another type than the schema's is malformed.
 """
 
 import json
+import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from runnel.pipelines.source.values import Decoded, Malformed, all_fine, decode_
 
 CHUNK_VALUES = 1024
 """Where one value is malformed, so many are read one by one; the others keep the fast way."""
+INTEGER_DIGITS_MAX = 4000
+"""Python reads a few more, but not any number: that would take it too long."""
 
 Convert = Callable[[Any], Any]
 
@@ -29,6 +32,8 @@ class JsonDecoder:
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._convert = _converter(kind, "value")
+        # A decimal that was a float for a moment has lost digits.
+        self._parse_float = Decimal if _has_decimals(kind) else float
         self._parse_options = (
             pj.ParseOptions(explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore")
             if pa.types.is_struct(kind) and _is_plain(kind)
@@ -74,7 +79,7 @@ class JsonDecoder:
                 read_options=pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
                 parse_options=self._parse_options,
             )
-        except pa.ArrowInvalid:
+        except pa.ArrowException:
             return None
         if len(rows) != len(column):
             return None
@@ -85,13 +90,33 @@ class JsonDecoder:
 
     def _decode_one(self, text: bytes) -> Any:
         try:
-            return self._convert(json.loads(text.decode("utf-8")))
+            return self._convert(self._parse(text.decode("utf-8")))
         except UnicodeDecodeError as error:
             raise Malformed(f"not UTF-8: {error.reason} at byte {error.start}") from None
         except json.JSONDecodeError as error:
             raise Malformed(f"not JSON: {error}") from None
         except RecursionError:
             raise Malformed("not JSON that can be read: nested too deeply") from None
+
+    def _parse(self, text: str) -> Any:
+        try:
+            return json.loads(text, parse_float=self._parse_float)
+        except json.JSONDecodeError:
+            raise
+        except (ValueError, InvalidOperation):
+            # A number in it is beyond all measure. It does no harm in a field that is passed over.
+            return json.loads(text, parse_int=_any_integer, parse_float=_any_float)
+
+
+def _any_integer(text: str) -> int | Decimal:
+    return int(text) if len(text) <= INTEGER_DIGITS_MAX else Decimal(text)
+
+
+def _any_float(text: str) -> Decimal | float:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return float(text)
 
 
 def _one_list(column: pa.StringArray) -> pa.ListArray:
@@ -110,6 +135,13 @@ def _is_plain(kind: pa.DataType) -> bool:
         or pa.types.is_floating(kind)
         or pa.types.is_string(kind)
     )
+
+
+def _has_decimals(kind: pa.DataType) -> bool:
+    """Is there a decimal anywhere in this type?"""
+    if pa.types.is_decimal(kind):
+        return True
+    return any(_has_decimals(kind.field(index).type) for index in range(kind.num_fields))
 
 
 # One value at a time.
@@ -174,6 +206,8 @@ def _integer(kind: pa.DataType, path: str) -> Convert:
     limit = 1 << (kind.bit_width - 1)
 
     def convert(value: Any) -> int:
+        if type(value) is Decimal and not -limit <= value < limit:
+            raise Malformed(f"{path} is {_told(value)}, too large for {kind.bit_width} bits")
         checked: int = number(value)
         if not -limit <= checked < limit:
             raise Malformed(f"{path} is {checked}, too large for {kind.bit_width} bits")
@@ -184,24 +218,31 @@ def _integer(kind: pa.DataType, path: str) -> Convert:
 
 def _floating(kind: pa.DataType, path: str) -> Convert:
     def convert(value: Any) -> float:
-        if type(value) is not float and type(value) is not int:
+        if type(value) not in (float, int, Decimal):
             raise Malformed(f"{path} is {_told(value)}, not a number")
         try:
             return float(value)
         except OverflowError:
-            raise Malformed(f"{path} is too large for a number of this type") from None
+            # As 1e400 is, and as Arrow reads both.
+            return math.inf if value > 0 else -math.inf
 
     return convert
 
 
 def _decimal(kind: pa.Decimal128Type, path: str) -> Convert:
+    digits = Context(prec=kind.precision)
+    last_place = Decimal(1).scaleb(-kind.scale)
+
     def convert(value: Any) -> Decimal:
-        if type(value) not in (int, float, str):
+        if type(value) not in (int, float, str, Decimal):
             raise Malformed(f"{path} is {_told(value)}, not a decimal number")
         try:
-            return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+            number = Decimal(value)
+            if number.is_finite():
+                return number.quantize(last_place, context=digits)
         except InvalidOperation:
-            raise Malformed(f"{path} is {value!r}, not a decimal number that fits") from None
+            pass
+        raise Malformed(f"{path} is {_told(value)}, not a decimal number that fits")
 
     return convert
 
@@ -234,7 +275,7 @@ def _date(kind: pa.DataType, path: str) -> Convert:
 
 
 def _told(value: Any) -> str:
-    text = json.dumps(value)
+    text = str(value) if type(value) is Decimal else json.dumps(value, default=float)
     return text if len(text) <= 60 else text[:57] + "…"
 
 

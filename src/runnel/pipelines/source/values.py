@@ -45,7 +45,12 @@ def decode_each(column: pa.BinaryArray, kind: pa.DataType, decode_one: DecodeOne
             try:
                 value = decode_one(text)
             except Malformed as malformed:
-                error = str(malformed)[:ERROR_CHARACTERS_MAX]
+                error = _reason(malformed)
+            except MemoryError:
+                # Of the machine, not of the value.
+                raise
+            except Exception as unforeseen:  # noqa: BLE001 - no value may end a pipeline
+                error = _reason(unforeseen, f"cannot be read: {type(unforeseen).__name__} ")
         values.append(value)
         errors.append(error)
     converted = _converted(values, errors, kind)
@@ -57,14 +62,22 @@ def _converted(values: list[Any], errors: list[str | None], kind: pa.DataType) -
     """The values in Arrow's form; one that has none there, as half of a surrogate pair, is malformed, too."""
     try:
         return pa.array(values, kind)
-    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - one of them has no form in Arrow, for whatever reason
         for index, value in enumerate(values):
             try:
                 pa.array([value], kind)
-            except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            except Exception as error:  # noqa: BLE001 - this one
                 values[index] = None
-                errors[index] = f"cannot be stored as {kind}: {error}"[:ERROR_CHARACTERS_MAX]
+                errors[index] = _reason(error, f"cannot be stored as {kind}: ")
         return pa.array(values, kind)
+
+
+def _reason(error: Exception, prefix: str = "") -> str:
+    """What is wrong with a value, as text that a column can hold: parts of the value may stand in it."""
+    text = f"{prefix}{error}"[:ERROR_CHARACTERS_MAX]
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def decode_strings(column: pa.BinaryArray) -> Decoded:
