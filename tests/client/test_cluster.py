@@ -7,11 +7,21 @@ import threading
 import pytest
 
 from runnel.client.admin import Admin
-from runnel.client.cluster import Cluster, parse_addresses
+from runnel.client.cluster import GROUP_KEY, Cluster, parse_addresses
 from runnel.client.connection import Connection
-from runnel.client.errors import BrokerRefused, ClientError, ConnectionLost, NoBroker, NotKafka, TimedOut
+from runnel.client.errors import (
+    BrokerGone,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    NoBroker,
+    NotKafka,
+    TimedOut,
+)
+from runnel.client.groups import Groups
 from runnel.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from runnel.messages.metadata import MetadataRequest, MetadataResponse
+from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
 
 
@@ -128,5 +138,17 @@ def test_a_connection_that_was_lost_fails_its_questions_and_is_opened_anew(name)
     asyncio.run(play())
 
 
+def test_a_coordinator_that_has_left_the_cluster_is_looked_up_again(address, name):
+    async def play() -> None:
+        async with Cluster(address) as cluster:
+            cluster._coordinators[GROUP_KEY, name] = 99
+            assert await Groups(cluster).settled(name, [TopicPartition(name, 0)]) == {}
+            with pytest.raises(BrokerGone, match="broker 99 is not part of the cluster right now"):
+                await cluster.connection(99)
+
+    asyncio.run(play())
+
+
 def test_errors_are_one_family():
-    assert {NoBroker, ConnectionLost, TimedOut, BrokerRefused, NotKafka} <= set(ClientError.__subclasses__())
+    family = {NoBroker, ConnectionLost, TimedOut, BrokerGone, BrokerRefused, NotKafka}
+    assert family <= set(ClientError.__subclasses__())

@@ -11,10 +11,12 @@ from runnel.client import (
     BrokerRefused,
     ClientError,
     Cluster,
+    NoBroker,
     Reader,
     TransactionalProducer,
     Transactions,
 )
+from runnel.client.cluster import Node
 from runnel.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, start_offsets
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
@@ -132,6 +134,32 @@ def test_another_process_ends_what_one_prepared(versioned, name):
             # Whoever missed the answer may ask again.
             await outcome(name, view.producer_id, view.producer_epoch)
         assert await values(cluster, name) == [b"commit"]
+
+    play(versioned, scenario)
+
+
+class WithDeadBroker(Cluster):
+    """A cluster whose metadata tells of a broker at which nobody answers."""
+
+    async def refresh(self, topics: Any, *, may_create: bool = False) -> Any:
+        answer = await super().refresh(topics, may_create=may_create)
+        self.nodes[99] = Node(99, "127.0.0.1", 1)
+        return answer
+
+
+def test_finding_what_brokers_tell_that_can_be_asked(versioned, name):
+    async def scenario(cluster: Cluster) -> None:
+        await Transactions(cluster).take_over(name, timeout_ms=1000)
+        async with WithDeadBroker(versioned, timeout_s=0.5) as broken:
+            transactions = Transactions(broken)
+            [found] = await transactions.find(pattern=name, patience_s=5)
+            assert found.transactional_id == name
+            broken.timeout_s = 60
+            [found] = await transactions.find(pattern=name, patience_s=0.2)
+            assert found.transactional_id == name
+            broken.timeout_s = 0.5
+            with pytest.raises(NoBroker):
+                await transactions.find(pattern=name)
 
     play(versioned, scenario)
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from runnel.client.connection import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Connection
-from runnel.client.errors import BrokerRefused, ClientError, NoBroker, check
+from runnel.client.errors import BrokerGone, BrokerRefused, ClientError, NoBroker, check
 from runnel.client.patience import Patience
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.messages.metadata import (
@@ -117,9 +117,7 @@ class Cluster:
             await self.refresh([])
         node = self.nodes.get(node_id)
         if node is None:
-            raise BrokerRefused(
-                ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id}", "not part of the cluster right now"
-            )
+            raise BrokerGone(node_id)
         return await self._connect((node.host, node.port, lane))
 
     async def any_connection(self) -> Connection:

@@ -4,6 +4,7 @@ ClientError                 everything a caller may want to catch
 ├── NoBroker                nobody answers at any of the addresses we know
 ├── ConnectionLost          the broker went away while we waited for its answer
 ├── TimedOut                the answer, or the recovery from an error, took too long
+├── BrokerGone              a broker that we were sent to is not part of the cluster right now
 ├── NotKafka                what came back is not an answer in Kafka's protocol
 ├── NotSpoken               the broker does not know an API, or no version of it that we know
 └── BrokerRefused           the broker understood and said no (carries an ErrorCode)
@@ -40,6 +41,15 @@ class TimedOut(ClientError):
     """No answer, or no recovery, in the time that was given."""
 
     retriable = True
+
+
+class BrokerGone(ClientError):
+    """A broker that we were sent to is not part of the cluster right now; who sent us there may be stale."""
+
+    retriable = True
+
+    def __init__(self, node_id: int) -> None:
+        super().__init__(f"broker {node_id} is not part of the cluster right now")
 
 
 class NotKafka(ClientError):

@@ -100,10 +100,12 @@ class Transactions:
         producer_ids: Collection[int] = (),
         longer_than_ms: int | None = None,
         pattern: str | None = None,
+        patience_s: float | None = None,
     ) -> list[TransactionListing]:
         """Every transactional id of every broker that passes all filters, by name.
 
         `longer_than_ms` finds transactions by their age, `pattern` is a regular expression for the whole id.
+        With `patience_s`, brokers that cannot be asked in that time are left out.
         """
         request = ListTransactionsRequest(
             state_filters=list(states),
@@ -114,14 +116,28 @@ class Transactions:
         await self._cluster.retrying(lambda: self._cluster.refresh([]))
         nodes = list(self._cluster.nodes)
         answers = await asyncio.gather(
-            *(self._cluster.retrying(partial(self._list, node_id, request)) for node_id in nodes)
+            *(self._list_in_time(node_id, request, patience_s) for node_id in nodes)
         )
         listings = [
             TransactionListing(view.transactional_id, view.producer_id, view.transaction_state, node_id)
             for node_id, answer in zip(nodes, answers, strict=True)
+            if answer is not None
             for view in answer.transaction_states
         ]
         return sorted(listings, key=lambda listing: listing.transactional_id)
+
+    async def _list_in_time(
+        self, node_id: int, request: ListTransactionsRequest, patience_s: float | None
+    ) -> ListTransactionsResponse | None:
+        """What a broker lists; None if it cannot be asked by the time that was given."""
+        try:
+            async with asyncio.timeout(patience_s):
+                return await self._cluster.retrying(partial(self._list, node_id, request))
+        except (ClientError, TimeoutError) as error:
+            is_passing = not isinstance(error, ClientError) or error.retriable
+            if patience_s is None or not is_passing:
+                raise
+            return None
 
     async def _list(self, node_id: int, request: ListTransactionsRequest) -> ListTransactionsResponse:
         version = (await self._cluster.connection(node_id)).version_of(request)
