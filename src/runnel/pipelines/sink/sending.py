@@ -92,9 +92,10 @@ class Courier:
         try:
             while self._failure is None:
                 self._wake.clear()
-                await self._dispatch(loop.time())
+                now_s = loop.time()
+                await self._dispatch(now_s)
                 try:
-                    async with asyncio.timeout_at(self._next_retry_s()):
+                    async with asyncio.timeout_at(self._next_retry_s(now_s)):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
@@ -110,8 +111,9 @@ class Courier:
             if queue and partition not in self._in_flight
         ]
 
-    def _next_retry_s(self) -> float | None:
-        moments = [parcel.not_before_s for parcel in self._heads() if parcel.not_before_s]
+    def _next_retry_s(self, now_s: float) -> float | None:
+        """When the next pause ends. Those whose pause is over wait for a trip, whose end wakes us."""
+        moments = [parcel.not_before_s for parcel in self._heads() if parcel.not_before_s > now_s]
         return min(moments, default=None)
 
     async def _dispatch(self, now_s: float) -> None:
