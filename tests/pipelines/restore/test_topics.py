@@ -68,8 +68,9 @@ def test_records_that_only_just_fitted_and_wrong_clocks_come_back(runnel):
     ],
 )
 def test_settings_that_a_broker_does_not_take_are_left_out(runnel, refused, error):
-    with OldBroker(runnel.bootstrap_servers) as broker:
-        broker.refused, broker.error = refused, error
+    broker = OldBroker(runnel.bootstrap_servers)
+    broker.refused, broker.error = refused, error
+    with broker:
         told = make_topic(broker, "new", 1)
         assert not any(name in told for name in refused)
         settings = broker.topic_settings("new")
@@ -79,8 +80,9 @@ def test_settings_that_a_broker_does_not_take_are_left_out(runnel, refused, erro
 
 
 def test_other_refusals_are_told(runnel):
-    with OldBroker(runnel.bootstrap_servers) as broker:
-        broker.refused, broker.error = ("retention.ms",), ErrorCode.POLICY_VIOLATION
+    broker = OldBroker(runnel.bootstrap_servers)
+    broker.refused, broker.error = ("retention.ms",), ErrorCode.POLICY_VIOLATION
+    with broker:
         with pytest.raises(PipelineError, match="POLICY_VIOLATION"):
             make_topic(broker, "new", 1)
         broker.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
