@@ -37,6 +37,12 @@ def offsets(broker: Broker, **options: object) -> list[int]:
     return [row["offset"] for row in rows(broker, **options)]
 
 
+def without_ids(table: dict[str, dict[str, int]] | None) -> dict[str, dict[str, int]]:
+    """The offsets of a stream as Spark keeps them, without the ids beside them."""
+    assert table is not None
+    return {topic: numbers for topic, numbers in table.items() if " id " not in topic}
+
+
 def read_all(reader: DataSourceReader | DataSourceStreamReader, partitions: Iterable[Any]) -> list[dict]:
     found: list[dict] = []
     for partition in partitions:

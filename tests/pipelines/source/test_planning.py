@@ -4,15 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.source.planning import (
-    Range,
-    from_json,
-    limited,
-    split_ranges,
-    stream_changes,
-    to_json,
-    told,
-)
+from runnel.pipelines.source.planning import Range, from_json, limited, split_ranges, to_json, told
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c"]), st.integers(0, 9))
 ranges = st.lists(
@@ -78,14 +70,6 @@ def test_offsets_survive_json(offsets) -> None:
     table = to_json(offsets)
     assert from_json(table) == offsets
     assert all(isinstance(number, str) for numbers in table.values() for number in numbers)
-
-
-@given(tables, tables)
-def test_changes_of_a_stream(starts, ends) -> None:
-    changes = stream_changes(starts, ends)
-    assert set(changes.new) == ends.keys() - starts.keys()
-    assert set(changes.gone) == starts.keys() - ends.keys()
-    assert all(ends[partition] < starts[partition] for partition in changes.went_back)
 
 
 def test_partitions_are_told_shortly() -> None:

@@ -70,25 +70,6 @@ def limited(starts: Offsets, ends: Offsets, offsets_max: int) -> dict[TopicParti
     }
 
 
-@dataclass(slots=True)
-class Changes:
-    """How the partitions of a stream differ from those it knew."""
-
-    new: list[TopicPartition]
-    gone: list[TopicPartition]
-    went_back: list[TopicPartition]
-    """Their logs end before what was read: they are other logs than before."""
-
-
-def stream_changes(starts: Offsets, ends: Offsets) -> Changes:
-    """What became of the partitions between two moments."""
-    return Changes(
-        [partition for partition in ends if partition not in starts],
-        [partition for partition in starts if partition not in ends],
-        [partition for partition, end in ends.items() if end < starts.get(partition, 0)],
-    )
-
-
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
     """Offsets as Spark keeps them in a checkpoint, in the form of its Kafka connector."""
     table: dict[str, dict[str, int]] = {}

@@ -26,25 +26,19 @@ from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, DataLost, PipelineError
 from runnel.pipelines.source.columns import RowBuilder
 from runnel.pipelines.source.options import Bound, SourceOptions
-from runnel.pipelines.source.planning import (
-    Range,
-    from_json,
-    limited,
-    split_ranges,
-    stream_changes,
-    to_json,
-    told,
-)
+from runnel.pipelines.source.planning import Range, limited, split_ranges, told
+from runnel.pipelines.source.reached import Changes, Reached, Table, stream_changes
 from runnel.pipelines.source.reading import RangePartition, read_range
 from runnel.pipelines.source.resolving import Topics, starting_offsets, subscribed
 
 Offsets = dict[TopicPartition, int]
-Table = dict[str, dict[str, int]]
 
 LOOKS_AGAIN = 5
 LOOK_AGAIN_S = 0.2
 """A leader that was elected a moment ago may tell an end that lies before what was already read."""
 COMMIT_TIMEOUT_S = 5.0
+TELL_AGAIN_S = 30.0
+"""Progress that could not be told is told again, but nobody waits for that all the time."""
 
 logger = logging.getLogger(__name__)
 
@@ -61,9 +55,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._broker: BrokerView | None = None
         self._topic_ids: dict[str, bytes] = {}
-        self._target: Offsets | None = None
-        self._seen: Offsets | None = None
+        self._target: Reached | None = None
+        self._seen: Reached | None = None
         self._told: Offsets = {}
+        self._not_told: Offsets = {}
+        self._tell_again_s = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy; connections stay here.
@@ -77,72 +73,85 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         bound = self._options.starting or Bound(moment=LATEST)
         first = broker.earliest_offsets(topics)
         last = broker.latest_offsets(topics, isolation=self._options.isolation)
-        return to_json(starting_offsets(broker, self._options, bound, first, last))
+        starts = starting_offsets(broker, self._options, bound, first, last)
+        return Reached.of(starts, self._topic_ids).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._latest({})
+        self._target = self._latest(Reached({}))
 
     def latestOffset(self, start: Table, limit: ReadLimit) -> Table:
-        starts = from_json(start)
+        starts = Reached.from_json(start)
         # Spark asks when the batch that ended here is done; `commit` tells of it only with the next one.
-        self._tell_progress(starts)
+        self._tell_progress(starts.offsets)
         ends = self._latest(starts) if self._target is None else self._up_to_target(starts, self._target)
         if isinstance(limit, ReadMaxRows):
-            broker = self._connected()
-            new = [partition for partition in ends if partition not in starts]
-            ends = limited(starts | broker.earliest_offsets(new), ends, limit.max_rows)
-        return to_json(ends)
+            begins = self._begins(starts, stream_changes(starts, ends))
+            ends = Reached(limited(begins, ends.offsets, limit.max_rows), ends.topic_ids)
+        return ends.to_json()
 
     def reportLatestOffset(self) -> Table | None:
-        return None if self._seen is None else to_json(self._seen)
+        return None if self._seen is None else self._seen.to_json()
 
-    def _up_to_target(self, starts: Offsets, target: Offsets) -> Offsets:
+    def _up_to_target(self, starts: Reached, target: Reached) -> Reached:
         """The target, unless the logs that it was taken from are not those that were read before."""
         changes = stream_changes(starts, target)
-        if changes.went_back or changes.gone:
-            now = self._latest(starts)
+        if changes.went_back or changes.gone or changes.remade:
+            now = self._latest(starts).offsets
             for partition in changes.went_back:
-                target[partition] = min(starts[partition], now.get(partition, target[partition]))
+                behind = now.get(partition, target.offsets[partition])
+                target.offsets[partition] = min(starts.offsets[partition], behind)
         return target
 
-    def _latest(self, starts: Offsets) -> Offsets:
+    def _latest(self, starts: Reached) -> Reached:
         """Where the partitions end now, for readers. Nothing that was read may have gone."""
         broker = self._connected()
         topics = self._topics(broker)
         for _ in range(LOOKS_AGAIN):
-            ends = broker.latest_offsets(topics, isolation=self._options.isolation)
+            offsets = broker.latest_offsets(topics, isolation=self._options.isolation)
+            ends = Reached.of(offsets, self._topic_ids)
             changes = stream_changes(starts, ends)
             if not changes.went_back:
                 break
             time.sleep(LOOK_AGAIN_S)
+        self._check(changes)
+        self._seen = ends
+        return ends
+
+    def _check(self, changes: Changes) -> None:
         if changes.gone:
             self._data_lost(f"{told(changes.gone)} of this stream do not exist any more")
+        if changes.remade:
+            names = sorted({partition.topic for partition in changes.remade})
+            self._data_lost(f"topic {', '.join(names)} was deleted and made anew")
         if changes.went_back:
             self._data_lost(
                 f"{told(changes.went_back)} end before the offset that this stream has reached: "
-                "was the topic deleted and made anew?"
+                "was the tail of the log lost, or the topic deleted and made anew?"
             )
-        self._seen = ends
-        return ends
+
+    def _begins(self, starts: Reached, changes: Changes) -> Offsets:
+        """Where reading begins in each partition."""
+        return starts.offsets | self._connected().earliest_offsets(changes.from_earliest)
 
     # What tasks read.
 
     def partitions(self, start: Table, end: Table) -> list[InputPartition]:
-        starts, ends = from_json(start), from_json(end)
-        broker = self._connected()
+        starts, ends = Reached.from_json(start), Reached.from_json(end)
         changes = stream_changes(starts, ends)
-        # A new partition is read from its beginning, and so is one that was made anew.
-        begins = starts | broker.earliest_offsets([*changes.new, *changes.went_back])
+        # It may have been planned when this was accepted, and be done when it is not any more.
+        self._check(changes)
+        begins = self._begins(starts, changes)
         missed = [partition for partition in changes.new if begins[partition] > 0]
         if missed:
             self._data_lost(f"the first records of {told(missed)}, which are new, are gone already")
+        topic_ids = self._topic_ids | ends.topic_ids
         ranges = [
-            Range(partition, begins[partition], offset, self._topic_ids.get(partition.topic, NO_ID))
-            for partition, offset in ends.items()
+            Range(partition, begins[partition], offset, topic_ids.get(partition.topic, NO_ID))
+            for partition, offset in ends.offsets.items()
         ]
         options = self._options
         pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
@@ -155,18 +164,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Telling the progress.
 
     def commit(self, end: Table) -> None:
-        self._tell_progress(from_json(end))
+        self._tell_progress(Reached.from_json(end).offsets)
 
     def _tell_progress(self, offsets: Offsets) -> None:
-        if offsets == self._told:
+        is_too_soon = offsets == self._not_told and time.monotonic() < self._tell_again_s
+        if offsets == self._told or is_too_soon:
             return
         group_id = self._options.group_id
         try:
             self._connected().commit_group_offsets(group_id, offsets, timeout_s=COMMIT_TIMEOUT_S)
+            self._told = offsets
         except PipelineError as error:
             # The checkpoint is what counts: a query does not fail because nobody can watch it.
             logger.warning("the progress could not be told as group %s: %s", group_id, error)
-        self._told = offsets
+            self._not_told, self._tell_again_s = offsets, time.monotonic() + TELL_AGAIN_S
 
     def stop(self) -> None:
         if self._broker is not None:
@@ -179,13 +190,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._broker
 
     def _topics(self, broker: BrokerView) -> Topics:
-        """The partitions there are; a topic of another id than before has lost what it held."""
+        """The partitions there are."""
         topics = subscribed(broker, self._options.subscription, self._topic_ids)
-        ids = {partition.topic: topic_id for partition, topic_id in topics.items()}
-        remade = [name for name, topic_id in ids.items() if self._topic_ids.get(name, topic_id) != topic_id]
-        self._topic_ids |= ids
-        if remade:
-            self._data_lost(f"topic {', '.join(remade)} was deleted and made anew")
+        self._topic_ids |= {partition.topic: topic_id for partition, topic_id in topics.items()}
         return topics
 
     def _data_lost(self, what: str) -> None:
