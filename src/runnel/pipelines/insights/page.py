@@ -257,7 +257,7 @@ def _spread(outcome: "InsightsOutcome") -> Section:
         chart = HeatStrips("Bytes by partition", strips[:20], Unit.BYTES)
         caption = (
             "Beside each topic stands how many times the average its fullest partition has; "
-            f"{SKEW_NOTABLE:.0f}× and more is uneven."
+            f"{SKEW_NOTABLE:.0f}× and more is uneven, unless that is chance with a few records."
         )
         blocks.append(Wide(chart, caption))
     columns = ["topic", "#now", "#proposed", "advice", "why"]
@@ -349,7 +349,8 @@ def _disk(outcome: "InsightsOutcome") -> Section:
         )
         caption = "Each topic goes on at its rate until its retention holds it back."
         if others := others_of(outcome):
-            caption += f" {others:,} more on these disks {'was' if others == 1 else 'were'} not looked at."
+            more = "One more topic is" if others == 1 else f"{others:,} more topics are"
+            caption += f" {more} on these disks and may grow as well: only some were looked at."
         blocks.append(Wide(chart, caption))
     rows = [
         [
