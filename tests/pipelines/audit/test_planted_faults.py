@@ -7,7 +7,9 @@ import pytest
 
 from runnel.client.admin import Admin
 from runnel.client.transactional import TransactionalProducer
+from runnel.messages.fetch import PartitionData
 from runnel.model.ids import TopicPartition
+from runnel.pipelines.audit import broker_batches
 from runnel.pipelines.audit.broker_batches import read_broker_piece
 from runnel.pipelines.audit.findings import Level
 from runnel.pipelines.audit.judge import PartitionJudge, Terms
@@ -62,6 +64,34 @@ def test_a_sound_log_passes_whole_and_in_pieces(broker):
     broker.stop()
     verdict = audit_folder(broker.data_dir, "orders")
     assert (verdict.findings, verdict.counts.records) == ([], RECORDS)
+
+
+@pytest.mark.parametrize(("high_watermark", "is_throttled"), [(50, False), (RECORDS, True)])
+def test_a_broker_that_does_not_answer_fully_for_a_while_has_lost_nothing(
+    broker, monkeypatch, high_watermark, is_throttled
+):
+    fetch = broker_batches._fetch
+    empty = PartitionData(partition_index=0, high_watermark=high_watermark, records=b"")
+    answers = [(empty, is_throttled)] * 5
+
+    async def fetch_in_the_end(*question):
+        return answers.pop() if answers else await fetch(*question)
+
+    monkeypatch.setattr(broker_batches, "_fetch", fetch_in_the_end)
+    monkeypatch.setattr(broker_batches, "_PAUSE_S", 0.01)
+    verdict = audit_broker(broker)
+    assert (verdict.findings, verdict.counts.records, answers) == ([], RECORDS, [])
+
+
+def test_a_broker_whose_log_stays_short_has_lost_its_end(broker, monkeypatch):
+    empty = PartitionData(partition_index=0, high_watermark=50, records=b"")
+
+    async def fetch(*question):
+        return empty, False
+
+    monkeypatch.setattr(broker_batches, "_fetch", fetch)
+    monkeypatch.setattr(broker_batches, "PATIENCE_S", 0.3)
+    assert told(audit_broker(broker)) == [("lost range", 0, RECORDS - 1)]
 
 
 def test_a_lost_range(broker):

@@ -1,5 +1,6 @@
 """Batches as a broker sends them, damaged ones included, which a client would refuse."""
 
+import time
 from collections.abc import Iterator
 
 from runnel.client.cluster import Cluster
@@ -10,12 +11,16 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.audit.facts import CHECKSUM, GONE, UNREADABLE, BatchFact, Stretch, Tail, facts_of
 from runnel.pipelines.audit.pieces import BrokerPiece
 from runnel.pipelines.broker import BrokerView
+from runnel.pipelines.errors import PipelineError
 
 FETCH_BYTES = 4 * 1024 * 1024
 FETCH_BYTES_MAX = 256 * 1024 * 1024
 """No batch is larger; if nothing can be read with this, nothing can be read."""
 EMPTY_ANSWERS_TO_BELIEVE = 3
+PATIENCE_S = 30.0
+"""How long a broker may answer with less than it said that it has, until it is believed that it is gone."""
 _WAIT_MS = 200
+_PAUSE_S = 0.2
 _SPOILT = frozenset(
     error.code
     for error in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -41,24 +46,44 @@ class _PieceReader:
         """The last batch that was told, by its base offset."""
         self._max_bytes = FETCH_BYTES
         self._empty_answers = 0
+        self._deadline = time.monotonic() + PATIENCE_S
         self._position = 0
         """Counts bytes, so that facts can be put back into their order."""
 
     def facts(self) -> Iterator[BatchFact]:
         piece = self._piece
         while self._offset < piece.end:
-            view = self._fetch(self._offset)
+            view, is_throttled = self._fetch(self._offset)
             if view.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code:
                 yield from self._gone()
             elif view.error_code in _SPOILT:
                 yield self._search()
             elif not view.records:
-                self._empty_answers += 1
-                if self._empty_answers >= EMPTY_ANSWERS_TO_BELIEVE:
+                if self._is_over(view, is_throttled):
                     return
             else:
                 self._empty_answers = 0
+                self._deadline = time.monotonic() + PATIENCE_S
                 yield from self._read(memoryview(view.records))
+
+    def _is_over(self, view: PartitionData, is_throttled: bool) -> bool:
+        """Does an empty answer mean that nothing follows?"""
+        if is_throttled:
+            if not self._waited():
+                raise PipelineError(f"reading {self._partition}: the broker throttles this client for good")
+            return False
+        if view.high_watermark < self._piece.end:
+            # A leader that has just been elected may not know yet how far its followers are.
+            return not self._waited()
+        self._empty_answers += 1
+        return self._empty_answers >= EMPTY_ANSWERS_TO_BELIEVE
+
+    def _waited(self) -> bool:
+        """Wait a moment; False if there was nothing for too long."""
+        if time.monotonic() >= self._deadline:
+            return False
+        time.sleep(_PAUSE_S)
+        return True
 
     def _read(self, records: memoryview) -> Iterator[BatchFact]:
         facts = list(facts_of(self._stretch(records), self._offset))
@@ -86,9 +111,6 @@ class _PieceReader:
         else:
             yield self._search()
 
-    def _is_damaged_last(self, fact: BatchFact) -> bool:
-        return fact.problem == CHECKSUM and self._offset <= fact.last_offset < self._piece.end
-
     def _fresh(self, facts: list[BatchFact]) -> list[BatchFact]:
         """Without those at the head that came with the answer before, or stand before what was asked for."""
         first = 0
@@ -114,7 +136,7 @@ class _PieceReader:
         """Nothing can be read here: find the next offset at which the broker has a batch."""
         first, step, found = self._offset, 1, self._piece.end
         while first + step < self._piece.end:
-            view = self._fetch(first + step)
+            view, _ = self._fetch(first + step)
             if not view.error_code and view.records:
                 facts = facts_of(self._stretch(memoryview(view.records)), first + step)
                 sound = [
@@ -134,6 +156,10 @@ class _PieceReader:
     def _gone(self) -> Iterator[BatchFact]:
         """The log begins later now, or ends before what was said: retention, or a truncation."""
         first = self._broker.earliest_offsets([self._partition])[self._partition]
+        last = self._broker.latest_offsets([self._partition])[self._partition]
+        if first <= self._offset <= last and self._waited():
+            # Both were true, one a moment after the other: the log grew, or has another leader.
+            return
         if first > self._offset:
             end = min(first, self._piece.end)
             yield self._fact(self._offset, end - 1, GONE)
@@ -148,7 +174,7 @@ class _PieceReader:
             piece.topic, piece.partition, piece.start, self._position, first, last, 0, problem=problem
         )
 
-    def _fetch(self, offset: int) -> PartitionData:
+    def _fetch(self, offset: int) -> tuple[PartitionData, bool]:
         return self._broker.run(lambda cluster: _fetch(cluster, self._partition, offset, self._max_bytes))
 
 
@@ -157,10 +183,15 @@ def _is_misplaced(facts: list[BatchFact], index: int) -> bool:
     return index + 1 < len(facts) and facts[index + 1].base_offset < facts[index].base_offset
 
 
-async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int, max_bytes: int) -> PartitionData:
-    """What the leader answers, its refusals to read included; what a retry mends is tried again."""
+async def _fetch(
+    cluster: Cluster, partition: TopicPartition, offset: int, max_bytes: int
+) -> tuple[PartitionData, bool]:
+    """What the leader answers, its refusals to read included, and whether it throttles us.
 
-    async def ask() -> PartitionData:
+    What a retry mends is tried again.
+    """
+
+    async def ask() -> tuple[PartitionData, bool]:
         wanted = FetchPartition(
             partition=partition.partition, fetch_offset=offset, partition_max_bytes=max_bytes
         )
@@ -176,6 +207,6 @@ async def _fetch(cluster: Cluster, partition: TopicPartition, offset: int, max_b
         (view,) = topic.partitions
         if view.error_code not in _SPOILT and view.error_code != ErrorCode.OFFSET_OUT_OF_RANGE.code:
             check(view.error_code, f"reading {partition} from offset {offset}")
-        return view
+        return view, answer.throttle_time_ms > 0
 
     return await cluster.retrying(ask, lambda: cluster.forget_topic(partition.topic))
