@@ -1,15 +1,16 @@
 """The data folder of a broker that is not running: partitions, segments, and what they should hold."""
 
-import mmap
+import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.batch.header import HEADER_BYTES
 from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest
 from runnel.log.names import CLEAN_UP_TO, LOG_STARTS, MANIFEST, partition_of
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.audit.facts import BatchFact, Stretch, Tail, facts_of
+from runnel.pipelines.audit.facts import CHECKSUM, BatchFact, Stretch, Tail, facts_of
 from runnel.pipelines.audit.judge import UNKNOWN, Terms
 from runnel.pipelines.audit.pieces import FilePiece
 from runnel.pipelines.errors import PipelineError
@@ -17,6 +18,8 @@ from runnel.pipelines.restore.segments import segment_files
 
 KAFKA_CLEANED = "cleaner-offset-checkpoint"
 """Where Kafka notes for all partitions how far it has compacted them; Runnel has a file in each folder."""
+CHUNK_BYTES = 8 * 1024 * 1024
+_PAGE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +93,53 @@ def _terms(
 
 def read_file_piece(piece: FilePiece, start_offset: int) -> Iterator[BatchFact]:
     """The facts of all batches of a segment that reach the start of the log."""
-    with open(piece.path, "rb") as file:
-        file.seek(0, 2)
-        if not file.tell():
+    with open(piece.path, "rb", buffering=0) as file:
+        for fact in _file_facts(piece, file.fileno()):
+            if fact.last_offset >= start_offset or fact.problem is not None:
+                yield fact
+
+
+def _file_facts(piece: FilePiece, descriptor: int) -> Iterator[BatchFact]:
+    """What `facts_of` says of the whole file, of which only a part is in memory at a time."""
+    size_bytes = os.fstat(descriptor).st_size
+    position, expected, chunk_bytes = 0, piece.base_offset, CHUNK_BYTES
+    while position < size_bytes:
+        chunk = _chunk(descriptor, position, min(chunk_bytes, size_bytes - position))
+        end = position + len(chunk)
+        is_last = end >= size_bytes
+        tail = (Tail.ENDS if piece.is_last else Tail.CLOSED) if is_last else Tail.GOES_ON
+        stretch = Stretch(piece.topic, piece.partition, piece.base_offset, position, memoryview(chunk), tail)
+        before = position
+        for fact in facts_of(stretch, expected):
+            if not is_last and not _is_settled(fact, end):
+                break
+            yield fact
+            position, expected = fact.position + fact.size_bytes, fact.last_offset + 1
+        if is_last:
             return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
-            tail = Tail.ENDS if piece.is_last else Tail.CLOSED
-            stretch = Stretch(piece.topic, piece.partition, piece.base_offset, 0, view, tail)
-            for fact in facts_of(stretch, piece.base_offset):
-                if fact.last_offset >= start_offset or fact.problem is not None:
-                    yield fact
+        # A batch that is larger than a chunk, or damage of which the end is not in sight: only then more.
+        chunk_bytes = CHUNK_BYTES if position > before else 4 * chunk_bytes
+
+
+def _is_settled(fact: BatchFact, end: int) -> bool:
+    """Would it be the same fact if bytes were seen that stand behind `end`?"""
+    if fact.problem is None:
+        return True
+    behind = end - fact.position - fact.size_bytes
+    return behind >= HEADER_BYTES if fact.problem == CHECKSUM else behind > 0
+
+
+def _chunk(descriptor: int, position: int, size_bytes: int) -> bytes:
+    """Bytes of a file; where the disk cannot read it there are zeros, as damaged as a wrong checksum."""
+    try:
+        return os.pread(descriptor, size_bytes, position).ljust(size_bytes, b"\0")
+    except OSError:
+        if size_bytes <= _PAGE_BYTES:
+            return bytes(size_bytes)
+    pages = range(position, position + size_bytes, _PAGE_BYTES)
+    return b"".join(
+        _chunk(descriptor, page, min(_PAGE_BYTES, position + size_bytes - page)) for page in pages
+    )
 
 
 def _manifest(path: Path) -> dict[TopicPartition, LogEntry]:
