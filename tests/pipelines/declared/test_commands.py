@@ -1,10 +1,13 @@
 """`runnel pipeline validate`, `init`, and what `run` says of a file with mistakes."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from runnel.pipelines.declared.counting import Outcome
 from runnel.pipelines.declared.example import example_text
+from runnel.pipelines.declared.job import DeclaredOptions
 from tests.server.cli import CommandLine
 
 BAD = """\
@@ -67,6 +70,51 @@ def test_a_file_with_mistakes_is_not_run(run: CommandLine) -> None:
     outcome = run("pipeline", "run", "shop.yaml", "--once")
     assert outcome.code == 1
     assert "shop.yaml:3:12: source 'orders' has no key 'topc'" in outcome.err
+
+
+GOOD = """\
+name: shop
+broker: "file:1"
+sources:
+  orders: {topic: orders, format: string}
+sinks:
+  out: {from: orders, console: true}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "broker", "in_doubt"),
+    [
+        ((), None, "fail"),
+        (("--in-doubt", "write"), None, "write"),
+        (("-b", "environment:1", "--in-doubt", "skip"), "environment:1", "skip"),
+    ],
+)
+def test_what_a_pipeline_is_run_with(
+    run: CommandLine,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    broker: str | None,
+    in_doubt: str,
+) -> None:
+    taken: list[DeclaredOptions] = []
+
+    def note(session: object, options: DeclaredOptions, progress: object) -> Outcome:
+        taken.append(options)
+        return Outcome("shop")
+
+    monkeypatch.setattr("runnel.pipelines.session.spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("runnel.pipelines.declared.job.run", note)
+    monkeypatch.setenv("RUNNEL_BOOTSTRAP", "environment:1")
+    Path("shop.yaml").write_text(GOOD)
+    run.ok("pipeline", "run", "shop.yaml", *arguments)
+    assert [(options.broker, options.in_doubt) for options in taken] == [(broker, in_doubt)]
+    assert taken[0].declaration.broker == "file:1"
+
+
+def test_a_doubt_is_settled_by_two_words_only(run: CommandLine) -> None:
+    Path("shop.yaml").write_text(GOOD)
+    assert run("pipeline", "run", "shop.yaml", "--in-doubt", "maybe").code == 2
 
 
 def test_a_file_that_is_not_there(run: CommandLine) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.pipelines.declared.counting import Outcome
 from runnel.pipelines.declared.example import example_text
 from runnel.pipelines.declared.example.events import MALFORMED, events
-from runnel.pipelines.declared.job import DeclaredOptions, Outcome, run
+from runnel.pipelines.declared.job import DeclaredOptions, run
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.tables import SparkTable, open_catalog
 from tests.pipelines.declared.shop import declared, minute_text, parsed, revenue, send

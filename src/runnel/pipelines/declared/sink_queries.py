@@ -1,6 +1,6 @@
 """Sinks as streaming queries, each with a checkpoint of its own, exactly once unless told otherwise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, assert_never
 
 from runnel.pipelines.declared.declaration import (
@@ -24,13 +24,19 @@ BATCHES_PER_UPKEEP = 50
 
 
 def start_query(
-    declaration: Declaration, sink: Sink, frame: "DataFrame", trigger: Trigger, checkpoint: str
+    declaration: Declaration,
+    sink: Sink,
+    frame: "DataFrame",
+    trigger: Trigger,
+    checkpoint: str,
+    in_doubt: str,
 ) -> "StreamingQuery":
     """Begin to write a frame into a sink."""
     match sink.target:
         case TopicTarget() as target:
             rows = record_frame(frame, target)
-            writer = topic_writer(rows, declaration.broker, target.delivery, sink.mode, target.topic)
+            more = {"inDoubt": in_doubt}
+            writer = topic_writer(rows, declaration.broker, target.delivery, sink.mode, target.topic, more)
         case TableTarget() as target:
             writer = frame.writeStream.foreachBatch(table_batches(frame, target))
         case ParquetTarget() as target:
@@ -56,10 +62,10 @@ def started(writer: "DataStreamWriter", name: str, trigger: Trigger, checkpoint:
 
 
 def topic_writer(
-    rows: "DataFrame", broker: str, delivery: str, mode: str, topic: str | None
+    rows: "DataFrame", broker: str, delivery: str, mode: str, topic: str | None, more: Mapping[str, str]
 ) -> "DataStreamWriter":
     """Records into a topic, or into that of their column `topic`."""
-    options = {"kafka.bootstrap.servers": broker, "delivery": delivery}
+    options = {"kafka.bootstrap.servers": broker, "delivery": delivery, **more}
     if topic is not None:
         options["topic"] = topic
     if mode == "append":

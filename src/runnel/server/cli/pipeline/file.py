@@ -1,7 +1,7 @@
 """`runnel pipeline run FILE`: a pipeline that a file declares."""
 
-import os
-from typing import TYPE_CHECKING
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,12 +9,30 @@ from runnel.server.cli.pipeline.options import JobOptions, job
 from runnel.server.cli.pipeline.validate import File
 
 if TYPE_CHECKING:
+    from runnel.pipelines.declared.counting import Outcome
     from runnel.pipelines.declared.declaration import Declaration
-    from runnel.pipelines.declared.job import Outcome
+
+
+class InDoubt(StrEnum):
+    """What to do with a batch of which nobody knows whether it was written."""
+
+    FAIL = "fail"
+    WRITE = "write"
+    SKIP = "skip"
+
+
+InDoubtOption = Annotated[
+    InDoubt,
+    typer.Option(
+        "--in-doubt",
+        help="For this start only: write or skip a batch for a topic of which the broker does not know any "
+        "more whether it was written, as after a week without one.",
+    ),
+]
 
 
 @job(streams=True)
-def file(options: JobOptions, file: File) -> None:
+def file(options: JobOptions, file: File, in_doubt: InDoubtOption = InDoubt.FAIL) -> None:
     """Run a pipeline that a file declares; see `runnel pipeline init` for one to start from.
 
     Example: runnel pipeline run file orders.yaml --once, or shorter: runnel pipeline run orders.yaml --once
@@ -23,10 +41,14 @@ def file(options: JobOptions, file: File) -> None:
     from runnel.server.cli.pipeline.running import run_job
 
     declaration = _checked(file)
-    # A broker that the file names stands above the environment's, and below the one of this command.
-    given = options.bootstrap_given
-    broker = None if given == os.environ.get("RUNNEL_BOOTSTRAP") else given
-    chosen = DeclaredOptions(declaration, options.once, options.checkpoint_given, broker)
+    chosen = DeclaredOptions(
+        declaration,
+        once=options.once,
+        checkpoint=options.checkpoint_given,
+        # A broker that the file names stands above the environment's, and below the one of this command.
+        broker=options.bootstrap_named,
+        in_doubt=in_doubt.value,
+    )
     run_job(
         declaration.name,
         options,

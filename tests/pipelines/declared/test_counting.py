@@ -1,0 +1,45 @@
+"""What a pipeline tells of itself, counted from its queries."""
+
+from pathlib import Path
+
+from runnel.pipelines.declared.counting import Counting
+from runnel.pipelines.progress import Progress, StreamBatch
+from tests.pipelines.declared.shop import declared
+
+SHOP = """
+name: shop
+sources:
+  orders: {topic: orders, format: string, on-malformed: skip}
+sinks:
+  one: {from: orders, console: true}
+  two: {from: orders, console: true}
+"""
+
+
+class Heard(Progress):
+    """Progress that remembers what was said."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sentences: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.sentences.append(text)
+
+
+def batch(query: str, number: int, malformed: int) -> StreamBatch:
+    observed = {"malformed orders": malformed, "of somebody else": 9}
+    return StreamBatch(query, number, 10, 1.0, 5, lag=None, late=0, observed=observed)
+
+
+def test_a_value_that_two_sinks_skip_is_one_value(tmp_path: Path) -> None:
+    progress = Heard()
+    counting = Counting(progress, declared(tmp_path, SHOP))
+    for query, number, malformed in (("one", 0, 3), ("two", 0, 2), ("two", 1, 1), ("one", 1, 2)):
+        counting.batch(batch(query, number, malformed))
+    assert counting.outcome.malformed == {"orders": 5}
+    assert [(query.name, query.batches, query.records) for query in counting.outcome.queries] == [
+        ("one", 2, 20),
+        ("two", 2, 20),
+    ]
+    assert progress.sentences == ["3 malformed values of orders, which are skipped"]
