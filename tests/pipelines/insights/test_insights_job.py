@@ -7,6 +7,7 @@ import pytest
 
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.insights.job import InsightsOptions, run
+from runnel.pipelines.insights.traffic import Stretch, traffic_of
 from runnel.pipelines.progress import Progress
 from runnel.testing import Broker
 
@@ -70,3 +71,22 @@ def test_what_is_told_is_what_is_there(spark, tmp_path):
     written = json.loads((tmp_path / "report" / "report.json").read_text())
     assert written["traffic"]["orders"]["records"] == 30
     assert "hot" in (tmp_path / "report" / "index.html").read_text()
+
+
+def test_all_records_are_summed_up_in_steps_of_their_span(spark):
+    hour_ms = 60 * MINUTE_MS
+    now_ms = 1_700_000_000_000 // hour_ms * hour_ms
+    with Broker() as broker:
+        with broker.client() as client:
+            client.create_topic("old", partitions=1)
+            for days, value in ((400, b"x"), (300, b"yy"), (300, b"zz")):
+                client.send("old", value, timestamp_ms=now_ms - days * 24 * hour_ms)
+            client.send("old", b"x", timestamp_ms=0)
+        stretch = Stretch(broker.bootstrap_servers, ("old",), None, now_ms)
+        traffic, step_ms = traffic_of(spark, stretch, 10)
+    assert step_ms == hour_ms
+    assert sorted(traffic["old"].steps.values()) == [(1, 1), (2, 4)]
+    assert (traffic["old"].unplaced, traffic["old"].partitions[0].ends) == (
+        1,
+        {now_ms - 400 * 24 * hour_ms: 1, now_ms - 300 * 24 * hour_ms: 3},
+    )
