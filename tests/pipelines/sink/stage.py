@@ -28,6 +28,8 @@ class Query:
     topic: str = "out"
     name: str = field(default_factory=lambda: f"runnel-spark-{uuid4()}")
     settings: dict[str, str] = field(default_factory=dict)
+    is_in_step: bool = True
+    """Is it a streaming query, and not a program that numbers its writes and may go on after a failure?"""
 
     @property
     def options(self) -> SinkOptions:
@@ -35,7 +37,8 @@ class Query:
         return write_options(given)
 
     def target(self, batch: int) -> Target:
-        return Target(self.name, batch, may_begin=batch == 0, is_noted=True)
+        may_begin = batch == 0 or not self.is_in_step
+        return Target(self.name, batch, may_begin=may_begin, is_noted=True, is_in_step=self.is_in_step)
 
     def task(self, batch: int, number: int, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         return TaskWriter(self.options, VALUE_ONLY, self.target(batch), number).write(batches)

@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +11,6 @@ from runnel.pipelines.sink.decision import (
     InDoubt,
     NotDecided,
     Note,
-    Part,
     Verdict,
     Written,
     abort_batch,
@@ -21,134 +18,7 @@ from runnel.pipelines.sink.decision import (
     judge,
 )
 from runnel.pipelines.sink.options import FAIL, SKIP, WRITE
-
-
-class Killed(BaseException):
-    """The process is gone: nothing behind this line runs."""
-
-
-class Fenced(Exception):
-    """Somebody else decides now."""
-
-
-@dataclass
-class World:
-    """A broker that knows one query: its note, who may write it, and the state of each transaction."""
-
-    note: Note | None = None
-    epoch: int = 0
-    states: dict[Part, str] = field(default_factory=dict)
-    rows: dict[Part, list[str]] = field(default_factory=dict)
-    serial: int = 0
-
-    def write_part(self, rows: list[str]) -> Part:
-        self.serial += 1
-        part = Part(f"task-{self.serial}", self.serial, 0)
-        self.states[part], self.rows[part] = "open", rows
-        return part
-
-    def visible(self) -> Counter:
-        return Counter(
-            row for part, rows in self.rows.items() if self.states[part] == "committed" for row in rows
-        )
-
-    def time_out(self) -> None:
-        """The broker aborts whatever is open."""
-        for part, state in self.states.items():
-            if state == "open":
-                self.states[part] = "aborted"
-
-
-@dataclass
-class Life:
-    """One process's view of the world; it dies at a given step, before or after that took effect."""
-
-    world: World
-    deadly_step: int = -1
-    dies_after: bool = False
-    turn: Callable[[], Awaitable[None]] | None = None
-    step: int = 0
-
-    async def _act(self, effect):
-        if self.turn is not None:
-            await self.turn()
-        self.step += 1
-        if self.step == self.deadly_step and not self.dies_after:
-            raise Killed
-        result = effect()
-        if self.step == self.deadly_step:
-            raise Killed
-        return result
-
-    async def claim(self):
-        def effect():
-            self.world.epoch += 1
-            return self.world.epoch
-
-        return await self._act(effect)
-
-    async def read(self):
-        return await self._act(lambda: self.world.note)
-
-    async def write(self, claim, note):
-        def effect():
-            if claim != self.world.epoch:
-                raise Fenced
-            self.world.note = note
-
-        await self._act(effect)
-
-    async def is_open(self, part):
-        return await self._act(lambda: self.world.states[part] == "open")
-
-    async def commit(self, part):
-        def effect():
-            if self.world.states[part] == "open":
-                self.world.states[part] = "committed"
-            return self.world.states[part] == "committed"
-
-        return await self._act(effect)
-
-    async def abort(self, part):
-        def effect():
-            if self.world.states[part] == "open":
-                self.world.states[part] = "aborted"
-
-        await self._act(effect)
-
-    async def others(self, parts):
-        states = self.world.states
-        return await self._act(
-            lambda: [part for part in states if states[part] == "open" and part not in parts]
-        )
-
-
-def rows_of(batch: int) -> list[str]:
-    return [f"{batch}-{number}" for number in range(6)]
-
-
-async def run_batch(life: Life, batch: int, tasks: int, in_doubt: str = FAIL, loser: bool = False) -> None:
-    """What Spark does with one batch: tasks write or skip, the driver commits, and aborts if that fails."""
-    written, has_skipped = [], False
-    for task in range(tasks):
-        verdict = judge(await life.read(), batch, may_begin=batch == 0, in_doubt=in_doubt)
-        if verdict is Verdict.SKIP:
-            has_skipped = True
-            continue
-        rows = rows_of(batch)[task::tasks]
-        if loser:
-            life.world.write_part(rows)
-        written.append(life.world.write_part(rows))
-    total = Written(batch, len(rows_of(batch)), tuple(written), has_skipped, batch == 0)
-    try:
-        await commit_batch(life, total, in_doubt)
-    except Exception:
-        await abort_batch(life, batch, written)
-        raise
-
-
-def expected(batches: int) -> Counter:
-    return Counter(row for batch in range(batches) for row in rows_of(batch))
+from tests.pipelines.sink.model import Away, Fenced, Killed, Life, World, expected, rows_of, run_batch
 
 
 def lives_until_done(world: World, lives: list[Life], batches: int, task_counts: list[int]) -> None:
@@ -318,6 +188,67 @@ def test_a_person_may_have_a_half_lost_batch_written_again():
         asyncio.run(run_batch(Life(world), 0, 2, WRITE))
     asyncio.run(run_batch(Life(world), 0, 2, WRITE))
     assert world.visible() == Counter(rows_of(0)) + Counter(rows_of(0)[0::2])
+
+
+def test_a_decision_that_times_out_at_once_is_revoked_by_who_wrote_it():
+    """The note is a transaction, after which its writer goes by another epoch."""
+    world = World()
+    life = Life(world)
+
+    async def turn() -> None:
+        if world.decisions:
+            world.time_out()
+
+    life.turn = turn
+    with pytest.raises(NotDecided, match="batch 0 was decided, but timed out"):
+        asyncio.run(run_batch(life, 0, 2))
+    assert world.note is not None and world.note.is_revoked
+    asyncio.run(run_batch(Life(world), 0, 3))
+    assert world.visible() == expected(1)
+
+
+def forgotten() -> World:
+    """A decision whose parts have ended so long ago that the broker does not know their ids any more."""
+    world = World()
+    parts = tuple(world.write_part(rows_of(0)[task::2]) for task in range(2))
+    world.note = Note(0, 6, parts)
+    for part in parts:
+        world.states[part] = "committed"
+    world.holders.clear()
+    return world
+
+
+def test_parts_of_which_nobody_knows_how_they_ended_are_told_with_both_remedies():
+    told = r"2 of 2 parts of batch 0 ended, but nobody can tell.*inDoubt=write.*inDoubt=skip"
+    with pytest.raises(InDoubt, match=told):
+        asyncio.run(run_batch(Life(forgotten()), 0, 2))
+
+
+def test_a_person_may_say_that_parts_nobody_knows_of_are_there():
+    world = forgotten()
+    asyncio.run(run_batch(Life(world), 0, 2, SKIP))
+    asyncio.run(run_batch(Life(world), 1, 2))
+    assert world.visible() == expected(2)
+
+
+def test_a_person_may_have_a_batch_written_again_of_which_nobody_knows():
+    world = forgotten()
+    with pytest.raises(NotDecided):
+        asyncio.run(run_batch(Life(world), 0, 2, WRITE))
+    asyncio.run(run_batch(Life(world), 0, 2))
+    assert world.visible() == Counter(rows_of(0) * 2)
+
+
+def test_a_batch_that_is_visible_does_not_fail_for_what_cannot_be_tidied_up():
+    class Untidy(Life):
+        async def abort(self, part):
+            raise Away
+
+    world = World()
+    asyncio.run(run_batch(Untidy(world), 0, 2, loser=True))
+    assert world.visible() == expected(1)
+    asyncio.run(run_batch(Life(world), 1, 2))
+    assert world.visible() == expected(2) and "open" not in world.states.values()
 
 
 def test_a_transaction_that_timed_out_before_the_decision_fails_the_batch_and_leaves_nothing():

@@ -1,5 +1,8 @@
 """What the sink can be asked for, and what it says to what it cannot do."""
 
+import re
+from unittest.mock import MagicMock
+
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -14,12 +17,14 @@ from pyspark.sql.types import (
 
 from runnel.batch.compression import Compression
 from runnel.pipelines.data_source import RunnelDataSource
+from runnel.pipelines.declared.sink_queries import _topic_batches
 from runnel.pipelines.errors import BadOption
 from runnel.pipelines.sink.columns import Columns, record_columns
 from runnel.pipelines.sink.decision import Note, Part
-from runnel.pipelines.sink.names import IdPool, own_pool
+from runnel.pipelines.sink.names import IdPool, id_pattern, own_pool
 from runnel.pipelines.sink.notes import PIECE_CHARACTERS, note_from, note_texts
 from runnel.pipelines.sink.options import write_options
+from runnel.pipelines.sink.writers import BatchWriter
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 HEADERS = "array<struct<key:string,value:binary>>"
@@ -60,6 +65,10 @@ def test_names_are_taken_in_any_case():
         ({"transactionTimeoutMs": "soon"}, "'soon' is not a whole number from 10000 on"),
         ({"transactionalIdPrefix": "a b"}, "'a b' is not a name"),
         ({"txnAppId": "billing"}, "txnAppId and txnVersion go together"),
+        ({"txnAppId": "billing@bills", "txnVersion": "1"}, "'billing@bills' is not a name"),
+        ({"txnFirstVersion": "0"}, "this is a write without a number"),
+        ({"txnAppId": "a", "txnVersion": "4", "txnFirstVersion": "5"}, "this is the earlier 4"),
+        ({"txnAppId": "a", "txnVersion": "4", "txnFirstVersion": "one"}, "'one' is not a whole number"),
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT is"),
     ],
 )
@@ -103,18 +112,78 @@ def test_a_topic_cannot_be_overwritten():
 @pytest.mark.parametrize("count", [0, 1, 40, 3000])
 def test_a_note_comes_back_from_its_pieces(count):
     parts = tuple(Part(f"q-{number % 7:016x}-{number}", 4000 + number, number % 3) for number in range(count))
-    note = Note(17, 12_345, parts, is_revoked=count == 1)
+    note = Note(17, 12_345, parts, is_revoked=count == 1, is_ended=count == 40)
     texts = note_texts(note, "q-")
     assert all(len(text) <= PIECE_CHARACTERS for text in texts)
     assert note_from(17, {index: (17, text) for index, text in enumerate(texts)}, "q-") == note
 
 
+def note_of(batch: int, *ids: str) -> Note:
+    return Note(batch, 0, tuple(Part(name, 1, 0) for name in ids))
+
+
 def test_an_id_is_used_again_only_for_a_later_batch_and_never_by_another_process():
     pool = IdPool()
-    first, second = pool.take("q", 0), pool.take("q", 0)
+    first, second = pool.take("q", 0, None), pool.take("q", 0, None)
     assert first != second
-    assert {pool.take("q", 1), pool.take("q", 1)} == {first, second}
-    assert pool.take("q", 1) not in (first, second)
-    assert pool.take("other", 0).startswith("other-")
-    assert IdPool().take("q", 0) != first
+    before = note_of(0)
+    assert {pool.take("q", 1, before), pool.take("q", 1, before)} == {first, second}
+    assert pool.take("q", 1, before) not in (first, second)
+    assert pool.take("other", 0, None).startswith("other-")
+    assert IdPool().take("q", 0, None) != first
     assert own_pool() is own_pool()
+
+
+def test_an_id_that_the_note_names_is_not_used_again_until_another_note_stands():
+    pool = IdPool()
+    decided, lost = pool.take("q", 17, None), pool.take("q", 17, None)
+    assert pool.take("q", 18, note_of(17, decided)) == lost
+    third = pool.take("q", 18, note_of(17, decided))
+    assert third not in (decided, lost)
+    assert pool.take("q", 19, note_of(18, lost, third)) == decided
+
+
+def test_an_id_of_a_batch_that_the_note_does_not_tell_of_yet_is_not_used_again():
+    pool = IdPool()
+    under_way = pool.take("q", 17, note_of(16))
+    assert pool.take("q", 18, note_of(16)) != under_way
+    assert pool.take("q", 18, None) != under_way
+
+
+def test_an_id_that_will_not_be_used_again_is_not_kept():
+    pool = IdPool()
+    assert pool.new("job") != pool.new("job")
+    assert not pool._used
+
+
+def test_ids_of_a_name_are_not_those_of_one_that_begins_like_it():
+    pattern = id_pattern("runnel-spark-sales")
+    assert re.fullmatch(pattern, IdPool().take("runnel-spark-sales", 0, None))
+    assert not re.fullmatch(pattern, "runnel-spark-sales-2024-05")
+    assert not re.fullmatch(pattern, IdPool().take("runnel-spark-sales@bills", 0, None))
+
+
+def target_of(**options: str):
+    return BatchWriter(write_options({**SERVERS, **options}), schema("value string, topic string"))._target
+
+
+def test_one_version_for_two_topics_is_two_writes():
+    numbered = {"txnAppId": "billing", "txnVersion": "17"}
+    names = [target_of(**numbered, topic=topic).name for topic in ("bills", "copies")]
+    assert names == ["runnel-spark-billing@bills", "runnel-spark-billing@copies"]
+    assert target_of(**numbered).name == "runnel-spark-billing"
+
+
+def test_a_later_version_without_a_note_is_the_first_only_if_nobody_said_which_is():
+    numbered = {"txnAppId": "billing", "txnVersion": "17"}
+    assert target_of(**numbered).may_begin and target_of(**numbered, txnFirstVersion="17").may_begin
+    assert not target_of(**numbered, txnFirstVersion="0").may_begin
+    assert not target_of(**numbered).is_in_step
+
+
+def test_batches_of_a_declared_query_are_counted_from_zero():
+    batch = MagicMock()
+    batch.sparkSession.sparkContext.getLocalProperty.return_value = "a-query"
+    _topic_batches(SERVERS)(batch, 3)
+    options = write_options(batch.write.format.return_value.mode.return_value.options.call_args.kwargs)
+    assert (options.application, options.version, options.first_version) == ("a-query", 3, 0)

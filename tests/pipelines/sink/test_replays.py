@@ -4,11 +4,14 @@ from collections import Counter
 from uuid import uuid4
 
 import pytest
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from runnel.client import SyncClient, Transactions
 from runnel.pipelines.errors import BadOption, BrokerUnreachable, PipelineError
-from runnel.pipelines.sink.decision import InDoubt, NotDecided
+from runnel.pipelines.sink.decision import InDoubt, NotDecided, Note
 from runnel.pipelines.sink.ledger import BrokerLedger
+from runnel.pipelines.sink.options import write_options
+from runnel.pipelines.sink.writers import BatchWriter
 from tests.client.hanging import set_transaction_version
 from tests.pipelines.sink.stage import Query, arrow, expected, interrupted, rows_of
 
@@ -183,6 +186,96 @@ def test_a_part_that_timed_out_behind_the_decision_is_told(query, monkeypatch):
     assert query.visible() == Counter(rows_of(0)[1::2])
 
 
+def test_a_decision_whose_parts_are_lost_at_once_is_revoked_by_the_same_commit(query, monkeypatch):
+    messages = query.write(0, 2)
+    decide = BrokerLedger.write
+
+    async def decide_and_lose(self, claim, note):
+        claim = await decide(self, claim, note)
+        for part in note.parts:
+            await self.abort(part)
+        return claim
+
+    with monkeypatch.context() as patch, pytest.raises(NotDecided, match="timed out before it could be"):
+        patch.setattr(BrokerLedger, "write", decide_and_lose)
+        query.commit(messages)
+    query.run(0, 3)
+    assert query.visible() == expected(1)
+
+
+def test_parts_of_which_nobody_can_tell_how_they_ended_wait_for_a_person(query, monkeypatch):
+    messages = query.write(0, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "write", dies_after=True)
+        query.commit(messages)
+    with SyncClient(query.bootstrap_servers) as client:
+        for message in messages:
+            part = message.part
+            identity = part.transactional_id, part.producer_id, part.producer_epoch
+            client.run(lambda cluster, identity=identity: Transactions(cluster).commit(*identity))
+            # As good as forgotten: the coordinator remembers only the latest holder.
+            client.run(
+                lambda cluster, name=part.transactional_id: Transactions(cluster).take_over(
+                    name, timeout_ms=10_000
+                )
+            )
+    with pytest.raises(InDoubt, match=r"2 of 2 parts of batch 0 ended, but nobody can tell how"):
+        query.run(0)
+    query.settings["inDoubt"] = "skip"
+    query.run(0)
+    assert query.visible() == expected(1)
+
+
+def test_a_program_that_goes_on_after_a_commit_that_failed_loses_nothing_decided(query, monkeypatch):
+    query.is_in_step = False
+    query.run(0)
+    messages = query.write(1, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "commit", dies_after=False)
+        query.commit(messages)
+    query.run(2, 3)
+    query.run(3)
+    assert query.visible() == expected(4)
+    assert open_transactions(query) == []
+    assert note_of(query).is_ended
+
+
+def note_of(query: Query) -> Note:
+    with SyncClient(query.bootstrap_servers) as client:
+        note = client.run(lambda cluster: BrokerLedger(cluster, query.name).read())
+    assert note is not None
+    return note
+
+
+def numbered(query: Query, version: int, **options: str) -> None:
+    given = {"kafka.bootstrap.servers": query.bootstrap_servers, "topic": query.topic, "txnAppId": query.name}
+    schema = StructType([StructField("value", BinaryType())])
+    writer = BatchWriter(write_options({**given, "txnVersion": str(version), **options}), schema)
+    writer.commit([writer.write(iter([arrow(rows_of(version))]))])
+
+
+def test_one_version_goes_to_several_topics_and_to_each_of_them_once(new_query):
+    other = Query(new_query.bootstrap_servers, f"{new_query.topic}-copy", new_query.name)
+    for query in (new_query, other, new_query, other):
+        numbered(query, 17)
+    assert new_query.visible() == other.visible() == Counter(rows_of(17))
+
+
+def test_a_numbering_that_says_where_it_begins_does_not_begin_later(new_query):
+    with pytest.raises(InDoubt, match="batch 1, but the broker has no note of any batch before"):
+        numbered(new_query, 1, txnFirstVersion="0")
+    for version in (0, 1):
+        numbered(new_query, version, txnFirstVersion="0")
+    assert new_query.visible() == expected(2)
+
+
+def test_a_broker_that_is_away_ends_the_look_for_what_else_is_open(runnel, monkeypatch):
+    monkeypatch.setattr("runnel.pipelines.sink.ledger.LOOK_TIMEOUT_S", 0.5)
+    with SyncClient(runnel.bootstrap_servers) as client:
+        runnel.stop()
+        assert client.run(lambda cluster: BrokerLedger(cluster, "q").others([])) == []
+
+
 def test_two_drivers_of_one_query_write_a_batch_once(query):
     old, new = query.write(0, 2), query.write(0, 3)
     query.commit(new)
@@ -227,7 +320,8 @@ def test_ids_are_used_again_by_later_batches(new_query):
         new_query.run(batch, 3)
     with SyncClient(new_query.bootstrap_servers) as client:
         ids = client.run(lambda cluster: Transactions(cluster).find(pattern=f"{new_query.name}.*"))
-    assert len(ids) == 4
+    # Two for each task in turn, as those that the note names are kept, and one for who decides.
+    assert len(ids) == 7
 
 
 def test_a_note_of_very_many_parts_is_kept_in_pieces(new_query, monkeypatch):

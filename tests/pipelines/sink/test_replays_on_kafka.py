@@ -8,7 +8,7 @@ import pytest
 from runnel.client import SyncClient
 from runnel.pipelines.sink.decision import NotDecided
 from tests.pipelines.sink.stage import Query, arrow, expected, rows_of
-from tests.pipelines.sink.test_replays import Killed, kill_at, open_transactions
+from tests.pipelines.sink.test_replays import Killed, kill_at, note_of, open_transactions
 
 pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -58,3 +58,16 @@ def test_a_decision_that_timed_out_is_revoked_and_the_batch_written_anew(query, 
         query.run(0, 3)
     query.run(0, 3)
     check(query, 1)
+
+
+def test_a_program_that_goes_on_after_a_commit_that_failed_loses_nothing_decided(query, monkeypatch):
+    query.is_in_step = False
+    query.run(0)
+    messages = query.write(1, 2)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at(patch, "commit", dies_after=False)
+        query.commit(messages)
+    query.run(2, 3)
+    query.run(3)
+    check(query, 4)
+    assert note_of(query).is_ended

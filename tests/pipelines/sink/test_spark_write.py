@@ -172,9 +172,10 @@ def failing_source(switch: str) -> type[RunnelDataSource]:
             decide = BrokerLedger.write
 
             async def decide_and_fail(ledger, claim, note):
-                await decide(ledger, claim, note)
+                claim = await decide(ledger, claim, note)
                 if os.path.exists(switch):
                     raise PipelineError("told to fail")
+                return claim
 
             BrokerLedger.write = decide_and_fail  # type: ignore[method-assign]
             try:

@@ -77,7 +77,8 @@ def topic_writer(
 def _topic_batches(options: dict[str, str]) -> "Callable[[DataFrame, int], None]":
     def write(batch: "DataFrame", batch_id: int) -> None:
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        marker = {"txnAppId": query_id or "", "txnVersion": str(batch_id)}
+        # Queries count from zero, so a later batch without a note before it is in doubt, not the first.
+        marker = {"txnAppId": query_id or "", "txnVersion": str(batch_id), "txnFirstVersion": "0"}
         batch.write.format("runnel").mode("append").options(**options, **marker).save()
 
     return write

@@ -8,7 +8,7 @@ time one is refused. docs/spark/exactly-once.md has the proof and a table of fai
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Protocol, TypeVar
@@ -35,6 +35,16 @@ class Verdict(Enum):
     SKIP = auto()
 
 
+class Fate(Enum):
+    """How a transaction ended that was decided to be committed."""
+
+    COMMITTED = auto()
+    LOST = auto()
+    """It was aborted."""
+    UNKNOWN = auto()
+    """It is not open any more, and the broker has forgotten how it ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """The transaction in which one task has written its rows."""
@@ -53,6 +63,13 @@ class Note:
     parts: tuple[Part, ...]
     is_revoked: bool = False
     """All parts were lost before they could be ended: the batch is to be written anew."""
+    is_ended: bool = False
+    """All parts are known to have ended: there is nothing left to carry out."""
+
+    @property
+    def decided(self) -> tuple[Part, ...]:
+        """The parts that nobody may undo."""
+        return () if self.is_revoked else self.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +83,8 @@ class Written:
     has_skipped: bool
     may_begin: bool
     """May this be the first batch that the note ever tells of?"""
+    is_in_step: bool = True
+    """Did it begin only when the batch before was carried out? Spark sees to that, a program may not."""
 
 
 class Ledger(Protocol[Claim]):
@@ -77,20 +96,20 @@ class Ledger(Protocol[Claim]):
     async def read(self) -> Note | None:
         """The note that holds now; waits for one that is just being written."""
 
-    async def write(self, claim: Claim, note: Note) -> None:
-        """Replace the note; refused if somebody else has claimed meanwhile."""
+    async def write(self, claim: Claim, note: Note) -> Claim:
+        """Replace the note; refused if somebody else has claimed meanwhile. The claim for the next one."""
 
     async def is_open(self, part: Part) -> bool:
         """Is the transaction open, with time enough to be ended?"""
 
-    async def commit(self, part: Part) -> bool:
-        """End a transaction; True if it is committed, False if it never will be. Raises if nobody knows."""
+    async def commit(self, part: Part) -> Fate:
+        """End a transaction, or tell how it has ended."""
 
     async def abort(self, part: Part) -> None:
         """Undo exactly this transaction, if it is open; a later one of the same id is left alone."""
 
     async def others(self, parts: Collection[Part]) -> list[Part]:
-        """The query's open transactions, but for these."""
+        """The query's open transactions but for these, as far as brokers tell in a short while."""
 
 
 def judge(note: Note | None, batch: int, *, may_begin: bool, in_doubt: str) -> Verdict:
@@ -130,24 +149,30 @@ async def commit_batch(ledger: Ledger[Claim], written: Written, in_doubt: str) -
         raise NotDecided(
             f"some tasks found batch {written.batch} written, but it is not; it will be written anew"
         )
+    if note is not None and not written.is_in_step:
+        # The new note will hide this one: whoever went on after a commit that failed, would leave it undone.
+        await _finish(ledger, claim, note, in_doubt)
+    decided = () if note is None else note.decided
     # Looked up before the decision: what begins later may belong to a later batch.
-    strangers = await ledger.others(written.parts)
+    strangers = await ledger.others([*written.parts, *decided])
     await _check_open(ledger, written)
     decision = Note(written.batch, written.rows, written.parts)
-    await ledger.write(claim, decision)
+    claim = await ledger.write(claim, decision)
     await _finish(ledger, claim, decision, in_doubt)
-    await abort_parts(ledger, strangers)
+    await _attempt(ledger.abort(part) for part in strangers)
+    await _mark_ended(ledger, claim, decision, written)
 
 
 async def _skip(
     ledger: Ledger[Claim], claim: Claim, note: Note | None, written: Written, in_doubt: str
 ) -> None:
-    decided = note.parts if note is not None and note.batch == written.batch else ()
+    decided = () if note is None else note.decided
     await abort_parts(ledger, [part for part in written.parts if part not in decided])
     if note is None:
         await ledger.write(claim, Note(written.batch, written.rows, ()))
     elif note.batch == written.batch:
         await _finish(ledger, claim, note, in_doubt)
+        await _mark_ended(ledger, claim, note, written)
         if note.rows != written.rows and in_doubt != SKIP:
             raise InDoubt(
                 f"batch {note.batch} was written before with {note.rows} rows, and has {written.rows} now: "
@@ -157,7 +182,8 @@ async def _skip(
 
 
 async def _check_open(ledger: Ledger[Claim], written: Written) -> None:
-    lost = await _failing(ledger.is_open, written.parts)
+    answers = await _each(ledger.is_open, written.parts)
+    lost = [part for part, is_open in zip(written.parts, answers, strict=True) if not is_open]
     if lost:
         raise NotDecided(
             f"the transactions {_names(lost)} of batch {written.batch} are not open any more, or not for "
@@ -166,49 +192,73 @@ async def _check_open(ledger: Ledger[Claim], written: Written) -> None:
 
 
 async def _finish(ledger: Ledger[Claim], claim: Claim, note: Note, in_doubt: str) -> None:
-    """Carry a decision out."""
-    lost = await _failing(ledger.commit, note.parts)
-    if not lost or (in_doubt == SKIP and len(lost) < len(note.parts)):
+    """Carry a decision out, unless it is known that this was done."""
+    if note.is_revoked or note.is_ended:
+        return
+    lost, unknown = await _missing(ledger, note.parts)
+    if not lost and not unknown:
         return
     if len(lost) == len(note.parts) or in_doubt == WRITE:
         await ledger.write(claim, replace(note, is_revoked=True))
         raise NotDecided(
-            f"batch {note.batch} was decided, but timed out before it could be made visible. "
-            "The next start writes it anew"
+            f"batch {note.batch} was decided, but timed out before it could be made visible. It is to be "
+            "written anew: a streaming query does so at its next start"
         )
-    raise InDoubt(
-        f"{len(lost)} of {len(note.parts)} parts of batch {note.batch} timed out before they could be made "
-        f"visible ({_names(lost)}); the others are there. Start once with the option inDoubt=write to write "
-        "the whole batch again, or with inDoubt=skip to go on without the lost part"
+    if in_doubt == FAIL:
+        raise InDoubt(
+            f"{_loss(lost, unknown, f'{len(note.parts)} parts of batch {note.batch}')}. Start once with the "
+            "option inDoubt=write to have the whole batch written again, or with inDoubt=skip to go on with "
+            "what is there"
+        )
+
+
+def _loss(lost: Sequence[Part], unknown: Sequence[Part], whole: str) -> str:
+    told = []
+    if lost:
+        told.append(f"{len(lost)} of {whole} timed out before they could be made visible ({_names(lost)})")
+    if unknown:
+        told.append(f"{len(unknown)} of {whole} ended, but nobody can tell how any more ({_names(unknown)})")
+    return ", and ".join(told)
+
+
+async def _missing(ledger: Ledger[Claim], parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
+    """End transactions: those that are lost, and those of which nobody knows."""
+    fates = list(zip(parts, await _each(ledger.commit, parts), strict=True))
+    return (
+        [part for part, fate in fates if fate is Fate.LOST],
+        [part for part, fate in fates if fate is Fate.UNKNOWN],
     )
+
+
+async def _mark_ended(ledger: Ledger[Claim], claim: Claim, note: Note, written: Written) -> None:
+    """Note that nothing is left to do, for those who cannot take that from the next batch's beginning.
+
+    A broker remembers only for a while how transactions ended, and the next batch may be a long time off.
+    """
+    if not written.is_in_step and not note.is_ended:
+        await _attempt([ledger.write(claim, replace(note, is_ended=True))])
 
 
 async def abort_batch(ledger: Ledger[Claim], batch: int, parts: Sequence[Part]) -> None:
     """Undo what was written, unless it was decided: a commit that failed may have taken effect."""
     await ledger.claim()
     note = await ledger.read()
-    is_decided = note is not None and note.batch == batch and not note.is_revoked
-    decided = note.parts if note is not None and is_decided else ()
+    decided = () if note is None else note.decided
     await abort_parts(ledger, [part for part in parts if part not in decided])
 
 
 async def commit_parts(ledger: Ledger[Claim], written: Written) -> None:
     """Make a write visible that is told of nowhere, and that nobody will therefore repeat."""
     await _check_open(ledger, written)
-    lost = await _failing(ledger.commit, written.parts)
-    await abort_parts(ledger, await ledger.others(written.parts))
-    if lost:
-        raise InDoubt(f"{len(lost)} of {len(written.parts)} parts of this write are lost: {_names(lost)}")
+    lost, unknown = await _missing(ledger, written.parts)
+    await _attempt(ledger.abort(part) for part in await ledger.others(written.parts))
+    if lost or unknown:
+        raise InDoubt(_loss(lost, unknown, f"{len(written.parts)} parts of this write"))
 
 
 async def abort_parts(ledger: Ledger[Claim], parts: Sequence[Part]) -> None:
     """Undo transactions of which it is certain that nobody decided to commit them."""
     await _each(ledger.abort, parts)
-
-
-async def _failing(ask: Callable[[Part], Awaitable[bool]], parts: Sequence[Part]) -> list[Part]:
-    answers = await _each(ask, parts)
-    return [part for part, is_well in zip(parts, answers, strict=True) if not is_well]
 
 
 async def _each(ask: Callable[[Part], Awaitable[T]], parts: Sequence[Part]) -> list[T]:
@@ -220,6 +270,13 @@ async def _each(ask: Callable[[Part], Awaitable[T]], parts: Sequence[Part]) -> l
             raise answer
         good.append(answer)
     return good
+
+
+async def _attempt(actions: Iterable[Awaitable[object]]) -> None:
+    """Do what is left when all rows are visible: if that fails, the write has not, and the next tidies up."""
+    for answer in await asyncio.gather(*actions, return_exceptions=True):
+        if isinstance(answer, BaseException) and not isinstance(answer, Exception):
+            raise answer
 
 
 def _names(parts: Sequence[Part]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from runnel.client.accumulator import Identity
 from runnel.client.cluster import TRANSACTION_KEY, Cluster
-from runnel.client.errors import BrokerRefused, NotSpoken, check
+from runnel.client.errors import BrokerRefused, ClientError, NotSpoken, check
 from runnel.client.groups import Groups
 from runnel.client.transactions import ONGOING, Transactions, TransactionView
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -24,7 +24,8 @@ from runnel.messages.txn_offset_commit import (
 )
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.sink.decision import InDoubt, Note, Part
+from runnel.pipelines.sink.decision import Fate, Note, Part
+from runnel.pipelines.sink.names import id_pattern
 from runnel.pipelines.sink.notes import note_from, note_texts, piece_count
 
 NOTES_TOPIC = "__consumer_offsets"
@@ -32,6 +33,9 @@ DECISION_TIMEOUT_MS = 60_000
 STABLE_TIMEOUT_S = 10.0
 MARGIN_MS = 30_000
 """A transaction that has less time left than this is not decided any more, unless its timeout is short."""
+LOOK_TIMEOUT_S = 5.0
+"""How long to look for what else is open. It is tidying up: nothing depends on finding all of it."""
+LISTING_TIMEOUT_S = 3.0
 _MOVED_ON = {
     ErrorCode.INVALID_TXN_STATE,
     ErrorCode.PRODUCER_FENCED,
@@ -76,7 +80,7 @@ class BrokerLedger:
                 return note_from(texts[0][0], texts, f"{self._name}-")
             count = wanted
 
-    async def write(self, claim: Identity, note: Note) -> None:
+    async def write(self, claim: Identity, note: Note) -> Identity:
         request = TxnOffsetCommitRequest(
             transactional_id=self._name,
             group_id=self._name,
@@ -86,7 +90,8 @@ class BrokerLedger:
         )
         await self._announce(claim)
         await self._cluster.retrying(lambda: self._send(request), self._forget)
-        await self._transactions.commit(self._name, claim.producer_id, claim.producer_epoch)
+        # Newer brokers give each transaction an epoch of its own, so the claim is another one from now on.
+        return await self._transactions.commit(self._name, claim.producer_id, claim.producer_epoch)
 
     async def _send(self, request: TxnOffsetCommitRequest) -> None:
         answer = await self._cluster.ask_coordinator(self._name, request, TxnOffsetCommitResponse)
@@ -124,29 +129,29 @@ class BrokerLedger:
         margin_ms = min(MARGIN_MS, view.timeout_ms // 10)
         return time.time() * 1000 < (view.started_ms or 0) + view.timeout_ms - margin_ms
 
-    async def commit(self, part: Part) -> bool:
+    async def commit(self, part: Part) -> Fate:
         try:
             await self._transactions.commit(part.transactional_id, part.producer_id, part.producer_epoch)
         except BrokerRefused as refused:
             if refused.error not in _MOVED_ON:
                 raise
-            return await self._fate(part, refused)
-        return True
+            return await self._fate(part)
+        return Fate.COMMITTED
 
-    async def _fate(self, part: Part, refused: BrokerRefused) -> bool:
-        """How a transaction ended that cannot be ended any more."""
+    async def _fate(self, part: Part) -> Fate:
+        """How a transaction ended that cannot be ended any more.
+
+        Its end, or a timeout, may have raised the epoch by one. What stands further on tells of a later
+        transaction. An id that a note names is not used again, so the next epoch can be of this one only.
+        """
         view = await self._describe(part)
-        is_same = view is not None and view.producer_id == part.producer_id
-        if view is not None and is_same and view.state in _ABORTED:
-            return False
-        is_next = view is not None and view.producer_epoch - part.producer_epoch in (0, 1)
-        if view is not None and is_same and is_next and view.state in _COMMITTED:
-            return True
-        state = "is unknown" if view is None else f"is {view.state} at epoch {view.producer_epoch}"
-        raise InDoubt(
-            f"the decided transaction {part.transactional_id} of producer {part.producer_id} at epoch "
-            f"{part.producer_epoch} {state}: nobody can tell how it ended ({refused})"
-        ) from refused
+        if view is None or view.producer_id != part.producer_id:
+            return Fate.UNKNOWN
+        if view.producer_epoch - part.producer_epoch not in (0, 1):
+            return Fate.UNKNOWN
+        if view.state in _ABORTED:
+            return Fate.LOST
+        return Fate.COMMITTED if view.state in _COMMITTED else Fate.UNKNOWN
 
     async def abort(self, part: Part) -> None:
         try:
@@ -157,21 +162,27 @@ class BrokerLedger:
 
     async def others(self, parts: Collection[Part]) -> list[Part]:
         ours = {part.transactional_id for part in parts}
-        views = [
-            await self._describe(Part(name, -1, -1)) for name in await self._open_names() if name not in ours
-        ]
-        return [_identity(view) for view in views if view is not None and view.state == ONGOING]
+        found: list[Part] = []
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
+                for name in await self._open_names():
+                    view = None if name in ours else await self._describe(Part(name, -1, -1))
+                    if view is not None and view.state == ONGOING:
+                        found.append(_identity(view))
+        except (ClientError, TimeoutError):
+            # A broker is away. What it has open, the next batch undoes, or time does.
+            pass
+        return found
 
     async def _open_names(self) -> list[str]:
-        pattern = rf"{re.escape(self._name)}-[0-9a-f]+-\d+"
+        pattern = id_pattern(self._name)
         try:
-            listings = await self._transactions.find(states=[ONGOING], pattern=pattern)
+            listings = await self._transactions.find(
+                states=[ONGOING], pattern=pattern, patience_s=LISTING_TIMEOUT_S
+            )
         except (NotSpoken, BrokerRefused):
-            try:
-                listings = await self._transactions.find(states=[ONGOING])
-            except NotSpoken:
-                # A broker of before Kafka 3.0: what dead tasks left open stays until it times out.
-                return []
+            # An older broker knows no patterns; one of before Kafka 3.0 cannot be asked at all.
+            listings = await self._transactions.find(states=[ONGOING], patience_s=LISTING_TIMEOUT_S)
         return [view.transactional_id for view in listings if re.fullmatch(pattern, view.transactional_id)]
 
     async def _describe(self, part: Part) -> TransactionView | None:

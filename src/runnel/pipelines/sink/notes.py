@@ -20,7 +20,11 @@ def note_texts(note: Note, prefix: str) -> list[str]:
         [part.transactional_id.removeprefix(prefix), part.producer_id, part.producer_epoch]
         for part in note.parts
     ]
-    content = {"rows": note.rows, "parts": parts, **({"revoked": True} if note.is_revoked else {})}
+    content: dict[str, object] = {"rows": note.rows, "parts": parts}
+    if note.is_revoked:
+        content["revoked"] = True
+    if note.is_ended:
+        content["ended"] = True
     text = _PLAIN + json.dumps(content, separators=(",", ":"))
     if len(text) > PIECE_CHARACTERS // 2:
         text = _PACKED + base64.b64encode(zlib.compress(text[1:].encode(), 9)).decode()
@@ -49,6 +53,7 @@ def note_from(batch: int, texts: Mapping[int, tuple[int, str]], prefix: str) -> 
         body = zlib.decompress(base64.b64decode(text[1:])) if text[0] == _PACKED else text[1:].encode()
         content = json.loads(body)
         parts = tuple(Part(prefix + name, *numbers) for name, *numbers in content["parts"])
-        return Note(batch, content["rows"], parts, content.get("revoked", False))
+        is_revoked, is_ended = content.get("revoked", False), content.get("ended", False)
+        return Note(batch, content["rows"], parts, is_revoked, is_ended)
     except (ValueError, KeyError, IndexError, TypeError, zlib.error) as error:
         raise PipelineError(f"the note of batch {batch} under {prefix} cannot be read: {error!r}") from error

@@ -23,6 +23,7 @@ WRITE_OPTIONS = (
     "transactionalIdPrefix",
     "txnAppId",
     "txnVersion",
+    "txnFirstVersion",
     "kafka.compression.type",
     "kafka.batch.size",
     "kafka.delivery.timeout.ms",
@@ -52,6 +53,8 @@ class SinkOptions:
     application: str | None
     """The name under which a program numbers its batch writes, as streaming queries do by themselves."""
     version: int
+    first_version: int | None
+    """With which number the program began, if it says so: a later one then has a note before it."""
     compression: Compression
     batch_bytes: int
     delivery_timeout_s: float
@@ -68,9 +71,7 @@ def write_options(given: Mapping[str, str]) -> SinkOptions:
     servers = options.get("kafka.bootstrap.servers") or options.get("bootstrap.servers")
     if not servers:
         raise BadOption("the option kafka.bootstrap.servers is missing; it looks like 127.0.0.1:9092")
-    application = _name(options, "txnAppId", None)
-    if (application is None) != ("txnversion" not in options):
-        raise BadOption("txnAppId and txnVersion go together: a name, and a number that grows with each")
+    application, version, first_version = _numbering(options)
     return SinkOptions(
         bootstrap_servers=servers,
         topic=options.get("topic") or None,
@@ -79,12 +80,30 @@ def write_options(given: Mapping[str, str]) -> SinkOptions:
         transaction_timeout_ms=_number(options, "transactionTimeoutMs", TRANSACTION_TIMEOUT_MS, least=10_000),
         prefix=_name(options, "transactionalIdPrefix", PREFIX) or PREFIX,
         application=application,
-        version=_number(options, "txnVersion", 0, least=0),
+        version=version,
+        first_version=first_version,
         compression=_compression(options),
         batch_bytes=_number(options, "kafka.batch.size", BATCH_BYTES, least=1),
         delivery_timeout_s=_number(options, "kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS, least=1) / 1000,
         client_id=options.get("kafka.client.id") or "runnel-spark",
     )
+
+
+def _numbering(options: Mapping[str, str]) -> tuple[str | None, int, int | None]:
+    """Under which name a program numbers its writes, the number of this one, and of the first one."""
+    application = _name(options, "txnAppId", None)
+    if (application is None) != ("txnversion" not in options):
+        raise BadOption("txnAppId and txnVersion go together: a name, and a number that grows with each")
+    version = _number(options, "txnVersion", 0, least=0)
+    if "txnfirstversion" not in options:
+        return application, version, None
+    first_version = _number(options, "txnFirstVersion", 0, least=0)
+    if application is None or version < first_version:
+        raise BadOption(
+            f"txnFirstVersion={first_version} is the txnVersion with which a program begins; this is "
+            + ("a write without a number" if application is None else f"the earlier {version}")
+        )
+    return application, version, first_version
 
 
 def _compression(options: Mapping[str, str]) -> Compression:

@@ -39,6 +39,8 @@ class Target:
     may_begin: bool
     is_noted: bool
     """Does a note tell of it, so that a replay is known?"""
+    is_in_step: bool = True
+    """Does the next batch begin only when this one was carried out?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,10 @@ class TaskWriter:
             self._verdict = judge(note, target.batch, may_begin=target.may_begin, in_doubt=in_doubt)
             if self._verdict is Verdict.SKIP:
                 return None, None
-        name = own_pool().take(target.name, target.batch)
+            name = own_pool().take(target.name, target.batch, note)
+        else:
+            # There is no later batch under this name that could use it again.
+            name = own_pool().new(target.name)
         identity = await _take_over(cluster, name, self._options.transaction_timeout_ms)
         self._part = Part(name, identity.producer_id, identity.producer_epoch)
         return identity, name
@@ -185,4 +190,5 @@ def summed_up(messages: Iterable[TaskMessage]) -> Written | None:
         tuple(message.part for message in found if message.part is not None),
         any(message.has_skipped for message in found),
         target.may_begin,
+        target.is_in_step,
     )

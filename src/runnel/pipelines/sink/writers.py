@@ -49,15 +49,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = record_columns(schema, options.topic)
-        self._target: Target | None = None
-        if options.is_exactly_once:
-            name = options.application or f"job-{secrets.token_hex(8)}"
-            self._target = Target(
-                options.prefix + name,
-                options.version,
-                may_begin=True,
-                is_noted=options.application is not None,
-            )
+        self._target = _batch_target(options) if options.is_exactly_once else None
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         return TaskWriter(self._options, self._columns, self._target, _task_number()).write(iterator)
@@ -87,6 +79,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Messages, batchId: int) -> None:
         _abort(self._options, messages)
+
+
+def _batch_target(options: SinkOptions) -> Target:
+    if options.application is None:
+        name = f"{options.prefix}job-{secrets.token_hex(8)}"
+        return Target(name, 0, may_begin=True, is_noted=False)
+    name = options.prefix + options.application
+    if options.topic is not None:
+        # A program may write one version to several topics: each has a note of its own.
+        name += f"@{options.topic}"
+    may_begin = options.first_version is None or options.version == options.first_version
+    return Target(name, options.version, may_begin=may_begin, is_noted=True, is_in_step=False)
 
 
 def _streaming_target(options: SinkOptions) -> Target:
