@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from io import FileIO as RawFile
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from pyiceberg.io import OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 SCHEME = "file"
+LEVELS_ABOVE = 2
+"""A table's folder stands in that of its namespace, and that in the warehouse: each is named one above."""
 
 
 def local_path(location: str) -> str | None:
@@ -21,17 +24,19 @@ def local_path(location: str) -> str | None:
     return "/" + path.lstrip("/") if scheme == SCHEME else None
 
 
-def make_durable(locations: Iterable[str]) -> None:
-    """Bring files of this machine, and the folders that name them, to the disk."""
+def make_durable(locations: Iterable[str], table_location: str) -> None:
+    """Bring files of a table on this machine to the disk, with the folders that name them."""
+    table = local_path(table_location)
     folders: set[Path] = set()
     for location in locations:
         path = local_path(location)
         if path is not None:
             _sync(path)
-            folders.update(list(Path(path).parents)[:3])
+            above = list(Path(path).parents)
+            within = above.index(Path(table)) if table is not None and Path(table) in above else 0
+            folders.update(above[: within + LEVELS_ABOVE + 1])
     for folder in folders:
-        if folder != folder.parent:
-            _sync(folder)
+        _sync_folder(folder)
 
 
 def _sync(path: str | Path) -> None:
@@ -40,6 +45,12 @@ def _sync(path: str | Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    # One that may not be opened is none that a table was ever made in.
+    with suppress(PermissionError):
+        _sync(folder)
 
 
 class DurableFileIO(PyArrowFileIO):
@@ -87,4 +98,6 @@ class _SyncedFile(RawFile):
         if not self.closed:
             os.fsync(self.fileno())
             super().close()
-            _sync(os.path.dirname(str(self.name)))
+            # The folder of metadata, that of the table, and those above it.
+            for folder in list(Path(str(self.name)).parents)[: 2 + LEVELS_ABOVE]:
+                _sync_folder(folder)

@@ -61,8 +61,9 @@ def write_files(
     if copies:
         writer = writer.partitionBy(*copies)
     writer.parquet(folder)
-    paths = [file.location for file in list_files(table.io, folder) if is_data_file(file.location)]
-    make_durable(paths)
+    listed = [file.location for file in list_files(table.io, folder)]
+    paths = [path for path in listed if is_data_file(path.removeprefix(folder))]
+    make_durable(paths, table.location())
     return Staged(attempt, folder, sorted(paths), columns)
 
 
@@ -83,10 +84,12 @@ def list_files(files: FileIO, folder: str) -> Iterable[Listed]:
             yield Listed(f"{prefix}{info.path}", modified_ms, info.size)
 
 
-def is_data_file(location: str) -> bool:
-    """Is it a file of rows, rather than a checksum or a sign of Spark's?"""
-    name = location.rpartition("/")[2]
-    return name.endswith(".parquet") and not name.startswith((".", "_"))
+def is_data_file(path: str) -> bool:
+    """Is this path within an attempt's folder a file of rows, rather than a checksum or a sign of Spark's?"""
+    name = path.rpartition("/")[2]
+    # What a task left unfinished there is another's by now, or nobody's.
+    is_of_task = "/_temporary/" in path
+    return name.endswith(".parquet") and not name.startswith((".", "_")) and not is_of_task
 
 
 def _file_system(files: FileIO, location: str) -> tuple[Any, str, str]:
