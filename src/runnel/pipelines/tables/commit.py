@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
@@ -69,6 +69,16 @@ def load(catalog: Catalog, name: str) -> Table:
     return table
 
 
+def tries() -> Iterator[None]:
+    """Once for each try of a change, with a longer pause before each."""
+    pause_s = _PAUSE_FIRST_S
+    for number in range(COMMITS_MAX):
+        if number:
+            time.sleep(pause_s * random.uniform(0.5, 1.5))
+            pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+        yield
+
+
 def commit(
     catalog: Catalog,
     name: str,
@@ -81,9 +91,9 @@ def commit(
     The change must add a snapshot whose summary carries `attempt`: the commit then requires that the table's
     newest snapshot is still the one that was checked, and an answer that was lost can be found out.
     """
-    pause_s, is_unsure = _PAUSE_FIRST_S, False
+    is_unsure = False
     error: Exception | None = None
-    for _ in range(COMMITS_MAX):
+    for _ in tries():
         table = load(catalog, name)
         if is_unsure and has_attempt(table, attempt):
             return Ending.DONE, table
@@ -98,8 +108,6 @@ def commit(
         except (OperationalError, CommitStateUnknownException) as failure:
             # A database that is locked or gone: the change may have been made all the same.
             error, is_unsure = failure, True
-        time.sleep(pause_s * random.uniform(0.5, 1.5))
-        pause_s = min(pause_s * 2, _PAUSE_MAX_S)
     if is_unsure:
         raise CatalogBusy(f"table {name} could not be written to: {error}") from error
     raise CommitConflict(f"table {name} is written to by too many others: {error}") from error

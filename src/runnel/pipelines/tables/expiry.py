@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from sqlalchemy.exc import OperationalError
 
 from runnel.pipelines.errors import CommitConflict, TableError
-from runnel.pipelines.tables.commit import COMMITS_MAX
+from runnel.pipelines.tables.commit import tries
 from runnel.pipelines.tables.durable import local_path
 from runnel.pipelines.tables.staging import DATA_FOLDER, Listed, list_files
 from runnel.pipelines.tables.table import SparkTable
@@ -98,7 +99,7 @@ class _Expired:
 
 
 def _expire(table: SparkTable, limits: _Limits) -> _Expired:
-    for _ in range(COMMITS_MAX):
+    for _ in tries():
         latest = table.latest()
         old = _expirable(latest, limits)
         if not old:
@@ -107,7 +108,8 @@ def _expire(table: SparkTable, limits: _Limits) -> _Expired:
         numbers = [snapshot.snapshot_id for snapshot in old]
         try:
             latest.maintenance.expire_snapshots().by_ids(numbers).commit()
-        except CommitFailedException:
+        except (CommitFailedException, CommitStateUnknownException, OperationalError):
+            # If it was done all the same, the files go when they are as old as those of no snapshot.
             continue
         return _Expired(numbers, keys)
     raise CommitConflict(f"table {table.name} is written to by too many others: its snapshots stay")

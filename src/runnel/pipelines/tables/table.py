@@ -1,24 +1,31 @@
 """An Iceberg table that Spark's rows go into, each batch once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    CommitStateUnknownException,
+    TableAlreadyExistsError,
+)
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table, Transaction
+from pyiceberg.table import Table, TableProperties, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DateType, TimestampType, TimestamptzType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
+from sqlalchemy.exc import OperationalError
 
-from runnel.pipelines.errors import CommitConflict, TableError
+from runnel.pipelines.errors import CatalogBusy, CommitConflict, TableError
 from runnel.pipelines.tables.catalog import ensure_namespace
-from runnel.pipelines.tables.commit import ATTEMPT, COMMITS_MAX, Ending, Marker, commit, load
+from runnel.pipelines.tables.commit import ATTEMPT, Ending, Marker, commit, load, tries
 from runnel.pipelines.tables.schema import arrow_schema, fitted, merged, spark_schema
 from runnel.pipelines.tables.staging import Staged, discard, write_files
 
@@ -130,23 +137,40 @@ class SparkTable:
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set properties without a snapshot. Not for what must fence other writers: see `commit`."""
-        for _ in range(COMMITS_MAX):
-            # Said again, it changes nothing: whether a try that failed took effect does not matter.
-            with suppress(CommitFailedException):
+        error: Exception | None = None
+        for _ in tries():
+            try:
                 self.latest().transaction().set_properties(dict(properties)).commit_transaction()
                 return
-        raise CommitConflict(f"table {self.name} is written to by too many others")
+            except (CommitFailedException, CommitStateUnknownException, OperationalError) as failure:
+                # Said again, it changes nothing: whether a try that failed took effect does not matter.
+                error = failure
+        if isinstance(error, CommitFailedException):
+            raise CommitConflict(f"table {self.name} is written to by too many others: {error}") from error
+        raise CatalogBusy(f"table {self.name} could not be written to: {error}") from error
 
-    def remove(self, where: Where) -> int:
-        """Remove the rows of `where` in one snapshot, and return how many; cheapest by partition columns."""
+    def remove(
+        self, where: Where, noting: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda properties: {}
+    ) -> int:
+        """Remove the rows of `where` in one snapshot, and return how many; cheapest by partition columns.
+
+        `noting` is given the table's properties, and says which to set together with the removal.
+        """
         if not self.files(where):
             return 0
         attempt = uuid4().hex
+
+        def change(table: Table, transaction: Transaction) -> None:
+            noted = dict(noting(table.properties))
+            if noted:
+                transaction.set_properties(noted)
+            transaction.delete(where, snapshot_properties={ATTEMPT: attempt})
+
         commit(
             self.catalog,
             self.name,
             attempt,
-            lambda _, transaction: transaction.delete(where, snapshot_properties={ATTEMPT: attempt}),
+            change,
             lambda table: not list(table.scan(row_filter=where).plan_files()),
         )
         return self._removed_by(attempt)
@@ -167,12 +191,7 @@ class SparkTable:
 
     def files(self, where: Where = EVERYTHING) -> list[DataFile]:
         """The files of the newest snapshot, those left out that can have no row of `where`."""
-        tasks = list(self.latest().scan(row_filter=where).plan_files())
-        if any(task.delete_files for task in tasks):
-            raise TableError(
-                f"table {self.name} has delete files: compact it with the engine that wrote them"
-            )
-        return [task.file for task in tasks]
+        return files_of(self.latest(), where)
 
     def read(self, session: SparkSession, where: Where = EVERYTHING) -> DataFrame:
         """The rows of the newest snapshot. `where` leaves whole files out, not rows: filter these as well."""
@@ -206,6 +225,16 @@ def ensure_table(
     return SparkTable(catalog, name)
 
 
+def files_of(table: Table, where: Where = EVERYTHING) -> list[DataFile]:
+    """The files of a state of a table, those left out that can have no row of `where`."""
+    tasks = list(table.scan(row_filter=where).plan_files())
+    if any(task.delete_files for task in tasks):
+        raise TableError(
+            f"table {'.'.join(table.name())} has delete files: compact it with the engine that wrote them"
+        )
+    return [task.file for task in tasks]
+
+
 def partition_columns(table: Table) -> list[str]:
     """The columns that the table is partitioned by, one value per file."""
     spec = table.spec()
@@ -233,7 +262,28 @@ def read_files(session: SparkSession, columns: StructType, files: Sequence[DataF
 def data_files(table: Table, transaction: Transaction, paths: Sequence[str]) -> list[DataFile]:
     """Files as manifests describe them, from what stands in the files."""
     metadata = transaction.table_metadata
-    return [parquet_file_to_data_file(table.io, metadata, path) for path in paths]
+    files = []
+    for path in paths:
+        try:
+            file = parquet_file_to_data_file(table.io, metadata, path)
+        except OverflowError:
+            # A moment that Python cannot name, beyond the year 9999: such a file says nothing of its times.
+            file = parquet_file_to_data_file(table.io, _without_time_bounds(metadata), path)
+        files.append(file)
+    return files
+
+
+def _without_time_bounds(metadata: TableMetadata) -> TableMetadata:
+    """The same, but that no bounds of moments are noted for files."""
+    # Iceberg reads a file's place in the table from them.
+    needed = {field.source_id for field in metadata.spec().fields}
+    modes = {
+        f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{field.name}": "counts"
+        for field in metadata.schema().fields
+        if isinstance(field.field_type, DateType | TimestampType | TimestamptzType)
+        and field.field_id not in needed
+    }
+    return metadata.model_copy(update={"properties": {**metadata.properties, **modes}})
 
 
 class _Addition:
