@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from runnel.client import group_consumer
 from runnel.client.admin import Admin
 from runnel.client.chunk import Message
 from runnel.client.cluster import Cluster
 from runnel.client.group_consumer import GroupConsumer
 from runnel.client.groups import Groups
+from runnel.client.offsets import list_offsets
 from runnel.client.producer import Producer
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
@@ -179,6 +181,29 @@ def test_who_leaves_in_the_middle_of_joining_does_not_wait(address, name):
                 async with asyncio.timeout(10):
                     await b.close()
                 await poll_until(lambda: len(a.assignment) == PARTITIONS, a)
+
+    asyncio.run(play())
+
+
+def test_a_partition_is_ours_when_it_is_known_where_to_read(address, name, monkeypatch):
+    async def play() -> None:
+        may_go_on = asyncio.Event()
+
+        async def slow_list_offsets(*arguments):
+            await may_go_on.wait()
+            return await list_offsets(*arguments)
+
+        monkeypatch.setattr(group_consumer, "list_offsets", slow_list_offsets)
+        async with Cluster(address) as cluster:
+            await fill(cluster, name, 4)
+            async with member(cluster, name) as consumer:
+                while not consumer.member_id:
+                    await consumer.poll(0.1)
+                assert await consumer.poll(1.0) == []
+                assert consumer.assignment == []
+                may_go_on.set()
+                await poll_until(lambda: len(consumer.assignment) == PARTITIONS, consumer)
+                assert sum(map(consumer.next_offset, consumer.assignment)) >= 0
 
     asyncio.run(play())
 

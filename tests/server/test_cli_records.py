@@ -5,6 +5,8 @@ import time
 
 import pytest
 
+from runnel.server.cli.output import time_text
+
 
 def test_arguments_and_lines(run, name):
     run.ok("topic", "create", name)
@@ -159,3 +161,17 @@ def test_what_cannot_be_read_or_written(run, name):
         assert outcome.code == code, arguments
         assert expected in outcome.err
         assert outcome.err.startswith("error: ") and outcome.err.count("\n") == 1, outcome.err
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_700_000_000_123, "2023-11-14T22:13:20.123Z"),
+        (-1, None),
+        # Microseconds that were sent as milliseconds.
+        (1_700_000_000_123_000, None),
+    ],
+)
+def test_a_time_that_no_calendar_has_is_told_as_none(timestamp_ms, text):
+    assert time_text(timestamp_ms) == text

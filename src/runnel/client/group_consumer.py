@@ -86,8 +86,10 @@ class GroupConsumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are ours now."""
-        return list(self._membership.partitions) if self._membership.stage is Stage.STABLE else []
+        """The partitions that are ours now, and of which we know where to read."""
+        if self._membership.stage is not Stage.STABLE:
+            return []
+        return [partition for partition in self._membership.partitions if partition in self._reader.positions]
 
     def next_offset(self, partition: TopicPartition) -> int:
         """The offset that follows what was handed out of one of our partitions."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+YEAR_10000_MS = 253_402_300_800_000
 _NUMBER = re.compile(r"-|-?[\d,]+(\.\d+)?( [KMGT]?i?B)?")
 
 
@@ -95,8 +96,8 @@ def size_text(size_bytes: float) -> str:
 
 
 def time_text(timestamp_ms: int) -> str | None:
-    """A record's timestamp in ISO 8601, UTC; None where it has none."""
-    if timestamp_ms < 0:
+    """A record's timestamp in ISO 8601, UTC; None where it has none, or one that no calendar has."""
+    if not 0 <= timestamp_ms < YEAR_10000_MS:
         return None
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
