@@ -14,6 +14,7 @@ from runnel.client.transactional import TransactionalProducer
 from runnel.pipelines.archive.layout import archived_topics, open_archive
 from runnel.pipelines.errors import TableError
 from runnel.pipelines.tables import SparkTable, open_catalog
+from runnel.pipelines.tables.compaction import compact
 from runnel.testing import Broker
 from tests.pipelines.archive.steps import Steps
 
@@ -31,7 +32,8 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 @pytest.fixture
 def orders(runnel: Broker) -> Broker:
     with runnel.client() as client:
-        client.create_topic("orders", partitions=3, settings={"retention.ms": "-1"})
+        settings = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1)}
+        client.create_topic("orders", partitions=3, settings=settings)
     return runnel
 
 
@@ -68,6 +70,23 @@ def test_everything_of_a_record_is_kept(spark, catalog, orders, steps):
     assert (bytes(gone.key), gone.value, gone.headers) == (b"gone", None, None)
     properties = table.properties()
     assert (properties["runnel.archived.1"], properties["runnel.partitions"]) == ("1", "3")
+
+
+def test_times_beyond_all_calendars_do_not_stop_an_archive(spark, catalog, orders, steps):
+    far_ms = 300_000_000_000_000  # the year 11476
+    send(orders, b"far", timestamp_ms=far_ms)
+    send(orders, b"none", timestamp_ms=-1)
+    steps.batch(0)
+    send(orders, b"more", timestamp_ms=far_ms + 1)
+    steps.batch(1)
+    table = open_archive(catalog, "archive", "orders")
+    assert compact(spark, table).files_before == 2
+    rows = table.read(spark).selectExpr("unix_millis(timestamp) AS at_ms", "string(day) AS day", "offset")
+    assert [tuple(row) for row in rows.orderBy("offset").collect()] == [
+        (far_ms, "9999-12-31", 0),
+        (-1, "1969-12-31", 1),
+        (far_ms + 1, "9999-12-31", 2),
+    ]
 
 
 def test_a_batch_that_comes_again_after_its_snapshot_is_not_doubled(spark, catalog, orders, steps):
@@ -124,6 +143,9 @@ def test_a_topic_that_was_made_anew_is_not_mixed_with_the_old_one(orders, steps)
     send(orders, b"other")
     with pytest.raises(TableError, match="made anew"):
         steps.batch(1, archiver=steps.new_archiver())
+    # An archive that ran on meanwhile would take the first new records for those that it has.
+    with pytest.raises(TableError, match="made anew"):
+        steps.batch(1)
 
 
 async def _transactions(bootstrap: str) -> None:

@@ -1,15 +1,18 @@
 """The archive as a job: from run to run, by its checkpoint and by its tables."""
 
+import asyncio
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from runnel.client.cluster import Cluster
+from runnel.client.transactional import TransactionalProducer
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive import job
 from runnel.pipelines.archive.job import ArchiveOptions, run
-from runnel.pipelines.archive.layout import archived_groups, open_archive
+from runnel.pipelines.archive.layout import archived_groups, archived_offsets, open_archive, read_offsets
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
 from runnel.pipelines.audit.archive import Archive
 from runnel.pipelines.audit.job import AuditOptions
@@ -29,6 +32,15 @@ def send(broker, *values: bytes, **more) -> None:
     with broker.client() as client:
         for value in values:
             client.send("orders", value, partition=0, **more)
+
+
+async def _aborted(bootstrap: str) -> None:
+    """A record that no reader sees, and the marker that says so: two offsets that are never archived."""
+    async with Cluster(bootstrap) as cluster, TransactionalProducer(cluster, "t") as producer:
+        await producer.begin()
+        await producer.send("orders", b"no", partition=0)
+        await producer.flush()
+        await producer.abort()
 
 
 def test_runs_go_on_from_checkpoint_or_tables_and_keep_tables_in_shape(spark, runnel, tmp_path, monkeypatch):
@@ -62,12 +74,14 @@ def test_runs_go_on_from_checkpoint_or_tables_and_keep_tables_in_shape(spark, ru
     # Without its checkpoint, it goes on where the tables end.
     shutil.rmtree(options.checkpoint)
     send(runnel, b"b")
+    asyncio.run(_aborted(runnel.bootstrap_servers))
     topic = archive(retention_days=30, is_compacting=True)
     assert (topic.rows, topic.rows_removed, topic.files_merged, topic.next_offsets) == (1, 1, 2, {0: 3})
     assert offsets() == [1, 2]
     with open_catalog(options.warehouse) as catalog:
         properties = open_archive(catalog, "archive", "orders").properties()
     assert archived_groups(properties) == {"readers": {0: 1}}
+    assert (archived_offsets(properties), read_offsets(properties)) == ({0: 3}, {0: 5})
     # What retention took is not missed by an audit, though the log still has it.
     check = AuditOptions(bootstrap=runnel.bootstrap_servers, archive=Archive(options.warehouse))
     assert audit(spark, check, Progress()).faults == []

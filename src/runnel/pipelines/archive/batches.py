@@ -15,6 +15,7 @@ from runnel.pipelines.archive.layout import (
     PARTITIONS,
     archive_rows,
     archived_offsets,
+    check_is_same,
     ensure_archive,
 )
 from runnel.pipelines.broker import BrokerView
@@ -101,6 +102,11 @@ class BatchArchiver:
         if marker.is_in(latest):
             return
         staged = table.stage(_new_rows(rows, before))
+        try:
+            self._check_topic(topic, table.name, latest.properties)
+        except BaseException:
+            table.discard(staged)
+            raise
         after = _ends(table, staged)
         if not after:
             # Nothing new: a marker would only cost a snapshot, and a replay finds nothing new again.
@@ -115,6 +121,15 @@ class BatchArchiver:
         outcome.rows += written.rows
         outcome.files += written.files
         outcome.size_bytes += written.size_bytes
+
+    def _check_topic(self, topic: str, table: str, properties: Mapping[str, str]) -> None:
+        """TableError if another topic of this name was made. Only once the records have been read is it sure.
+
+        One that is gone for good is no reason to stop: what was read of it is kept.
+        """
+        with BrokerView(self._source.bootstrap_servers) as broker:
+            for view in broker.named_topics([topic], may_miss=[topic]):
+                check_is_same(table, properties, topic, view.topic_id)
 
 
 def _property(partition: int) -> str:

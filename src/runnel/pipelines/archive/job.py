@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from runnel.client.offsets import EARLIEST
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.batches import BatchArchiver, KnownTopic, TopicArchived
-from runnel.pipelines.archive.layout import GROUPS, NAMESPACE, groups_text, open_archive, table_of
+from runnel.pipelines.archive.layout import (
+    GROUPS,
+    NAMESPACE,
+    READ,
+    groups_text,
+    open_archive,
+    read_offsets,
+    table_of,
+)
 from runnel.pipelines.archive.retention import remove_before
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
 from runnel.pipelines.broker import BrokerView
@@ -83,7 +91,7 @@ def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) ->
         for topic, known in known_topics(partitions).items():
             if catalog.table_exists(table_of(options.namespace, topic)):
                 archiver.adopt(topic, open_archive(catalog, options.namespace, topic, known.topic_id))
-        upkeep = _Upkeep(session, options, archiver, progress)
+        upkeep = _Upkeep(session, options, archiver, progress, checkpoint)
         start = _start(session, options, list(partitions), archiver, checkpoint)
 
         def archive(frame: "DataFrame", batch_id: int) -> None:
@@ -195,12 +203,18 @@ class _Upkeep:
     """Retention, merging and removal, every so many batches and at the end."""
 
     def __init__(
-        self, session: "SparkSession", options: ArchiveOptions, archiver: BatchArchiver, progress: Progress
+        self,
+        session: "SparkSession",
+        options: ArchiveOptions,
+        archiver: BatchArchiver,
+        progress: Progress,
+        checkpoint: str,
     ) -> None:
         self._session = session
         self._options = options
         self._archiver = archiver
         self._progress = progress
+        self._checkpoint = checkpoint
         self._batches = 0
 
     def after_batch(self) -> None:
@@ -224,7 +238,23 @@ class _Upkeep:
                 if table.properties().get(GROUPS, "{}") != text:
                     table.set_properties({GROUPS: text})
 
+    def _note_read(self) -> None:
+        """How far batches went that ended with markers: an audit must not take these for lost records."""
+        if self._options.is_loss_accepted:
+            return  # what was passed over may be lost records
+        done = checkpointed_offsets(self._checkpoint)
+        for topic, table in self._archiver.tables.items():
+            known = read_offsets(table.properties())
+            further = {
+                f"{READ}{partition.partition}": str(offset)
+                for partition, offset in done.items()
+                if partition.topic == topic and offset > known.get(partition.partition, 0)
+            }
+            if further:
+                table.set_properties(further)
+
     def _upkeep(self, files_min: int) -> None:
+        self._note_read()
         self._note_groups()
         for topic, table in self._archiver.tables.items():
             outcome = self._archiver.topics[topic]

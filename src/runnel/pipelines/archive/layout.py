@@ -25,10 +25,15 @@ KEPT_FROM = "runnel.kept-from"
 """The table property that says from which day on records are kept, if the archive's retention took any."""
 ARCHIVED = "runnel.archived."
 """Followed by a partition's number: the table property that holds the first offset not archived."""
+READ = "runnel.read."
+"""Likewise: how far the archive has read, where nothing but markers and aborted records came since."""
 DECODED = "decoded"
 DECODE_ERROR = "decode_error"
 
-_DAY = "date_add(DATE'1970-01-01', CAST(floor(unix_millis(timestamp) / 86400000) AS INT))"
+_DAY_FIRST, _DAY_LAST = -719_162, 2_932_896
+"""The days that Python, and so Iceberg's statistics, can name: 0001-01-01 and 9999-12-31."""
+_DAYS = f"least(greatest(floor(unix_millis(timestamp) / 86400000), {_DAY_FIRST}L), {_DAY_LAST}L)"
+_DAY = f"date_add(DATE'1970-01-01', CAST({_DAYS} AS INT))"
 """The day in UTC, whatever time zone Spark's session has."""
 
 
@@ -87,10 +92,20 @@ def archived_topics(catalog: Catalog, namespace: str) -> list[str]:
 
 def archived_offsets(properties: Mapping[str, str]) -> dict[int, int]:
     """Per partition, the first offset that is not archived."""
+    return _offsets(properties, ARCHIVED)
+
+
+def read_offsets(properties: Mapping[str, str]) -> dict[int, int]:
+    """Per partition, the first offset of which is not known whether there was anything to archive."""
+    read, archived = _offsets(properties, READ), archived_offsets(properties)
+    return {number: max(read.get(number, 0), archived.get(number, 0)) for number in read | archived}
+
+
+def _offsets(properties: Mapping[str, str], prefix: str) -> dict[int, int]:
     return {
-        int(name.removeprefix(ARCHIVED)): int(value)
+        int(name.removeprefix(prefix)): int(value)
         for name, value in properties.items()
-        if name.startswith(ARCHIVED)
+        if name.startswith(prefix)
     }
 
 
@@ -113,6 +128,15 @@ def archived_groups(properties: Mapping[str, str]) -> dict[str, dict[int, int]]:
     }
 
 
+def check_is_same(table: str, properties: Mapping[str, str], topic: str, topic_id: bytes) -> None:
+    """TableError if the topic of this id is not the one that the table began with."""
+    if topic_id != NO_ID and properties.get(TOPIC_ID, id_text(topic_id)) != id_text(topic_id):
+        raise TableError(
+            f"topic {topic} was deleted and made anew since table {table} began, so that its offsets "
+            "mean other records now: archive it in another namespace"
+        )
+
+
 def _checked(table: SparkTable, topic: str, topic_id: bytes) -> SparkTable:
     properties = table.properties()
     owner = properties.get(TOPIC)
@@ -121,9 +145,5 @@ def _checked(table: SparkTable, topic: str, topic_id: bytes) -> SparkTable:
             f"table {table.name} is the archive of {'nobody' if owner is None else f'topic {owner}'}, not of "
             f"topic {topic}: archive {topic} in a namespace of its own"
         )
-    if topic_id != NO_ID and properties.get(TOPIC_ID, id_text(topic_id)) != id_text(topic_id):
-        raise TableError(
-            f"topic {topic} was deleted and made anew since table {table.name} began, so that its offsets "
-            "mean other records now: archive it in another namespace"
-        )
+    check_is_same(table.name, properties, topic, topic_id)
     return table
