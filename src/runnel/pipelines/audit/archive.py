@@ -1,35 +1,36 @@
-"""The log beside its archive: is every committed record there, once, and the same?
-
-Both sides are summed up in buckets of offsets; only where the sums differ are records compared one by one.
-"""
+"""The log beside its archive: is every committed record there, once, and the same?"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING
 
-from pyiceberg.conversions import from_bytes
-from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyiceberg.types import PrimitiveType
 from pyspark.sql import functions as F
 
-from runnel.pipelines.archive.layout import NAMESPACE, archived_offsets, kept_from, open_archive
+from runnel.model.ids import TopicPartition
+from runnel.pipelines.archive.layout import (
+    NAMESPACE,
+    archived_offsets,
+    kept_from,
+    open_archive,
+    read_offsets,
+)
+from runnel.pipelines.audit.archive_files import ArchiveFiles
+from runnel.pipelines.audit.comparison import Comparison
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
 from runnel.pipelines.audit.judge import PartitionVerdict
-from runnel.pipelines.audit.ranges import runs
+from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import NoSuchTable
 from runnel.pipelines.tables.catalog import open_catalog
-from runnel.pipelines.tables.table import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _DAY_MS = 86_400_000
-BUCKET_OFFSETS = 4096
-BUCKETS_TOLD = 256
-"""So many differing buckets are looked into; that there are more is said."""
+Spans = Mapping[int, tuple[int, int]]
+"""By partition, offsets [start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,83 +61,100 @@ def compare(
     """Compare one topic with its table."""
     with open_catalog(archive.warehouse) as catalog:
         try:
-            table = open_archive(catalog, archive.namespace, topic)
+            # One state of the table for all that follows: an archive that runs moves it on.
+            table = open_archive(catalog, archive.namespace, topic).latest()
         except NoSuchTable as error:
             missing = Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, topic, -1, -1, -1, str(error))
             return Archived(topic, 0, 0, [missing])
-        files, findings = _present(table.latest(), table.files(), topic)
-        kept = read_files(session, table.columns(), files)
-        archived_to = archived_offsets(table.properties())
-        oldest = kept_from(table.properties())
-    ranges = _ranges(verdicts, archived_to)
+        files = ArchiveFiles(table, topic)
+    log = _Log(bootstrap, topic, verdicts)
+    # Asked for after the table was opened: all that stands there stood in the log before.
+    spans = log.spans()
+    archived_to = archived_offsets(table.properties)
+    rows, findings = files.read(session, lambda kept: _compared(session, table, kept, log, spans))
+    findings += lost_before(verdicts, read_offsets(table.properties)) + behind(verdicts, archived_to)
+    return Archived(topic, rows, len(files.present), files.findings + findings)
+
+
+class _Log:
+    """The log of one topic: as it was when it was judged, and as it is now."""
+
+    def __init__(self, bootstrap: str, topic: str, verdicts: Sequence[PartitionVerdict]) -> None:
+        self.topic = topic
+        self.verdicts = verdicts
+        self._bootstrap = bootstrap
+        self._partitions = [TopicPartition(topic, verdict.partition) for verdict in verdicts]
+
+    def spans(self) -> Spans:
+        """What is there now."""
+        with BrokerView(self._bootstrap, client_id="runnel-audit") as broker:
+            ends = broker.latest_offsets(self._partitions)
+            starts = broker.earliest_offsets(self._partitions)
+        return {place.partition: (starts[place], ends[place]) for place in self._partitions}
+
+    def starts(self) -> dict[int, int]:
+        """Where it begins now."""
+        return {partition: start for partition, (start, _) in self.spans().items()}
+
+    def read(self, session: "SparkSession", ranges: Spans) -> "DataFrame":
+        starts = {self.topic: {str(partition): start for partition, (start, _) in ranges.items()}}
+        ends = {self.topic: {str(partition): end for partition, (_, end) in ranges.items()}}
+        return (
+            session.read.format("runnel")
+            .option("kafka.bootstrap.servers", self._bootstrap)
+            .option("assign", json.dumps({self.topic: sorted(ranges)}))
+            .option("startingOffsets", json.dumps(starts))
+            .option("endingOffsets", json.dumps(ends))
+            # What retention takes meanwhile is found out afterwards, and need not end the audit.
+            .option("failOnDataLoss", "false")
+            .load()
+        )
+
+
+def _compared(
+    session: "SparkSession", table: Table, kept: "DataFrame", log: _Log, spans: Spans
+) -> tuple[int, list[Finding]]:
+    """How many rows the archive has, and how they differ from the log."""
+    findings: list[Finding] = []
+    ranges = shared_ranges(log.verdicts, archived_offsets(table.properties), spans)
     if ranges:
-        # What the archive's own retention took need not be there.
-        is_due = F.unix_millis("timestamp") >= (oldest - date(1970, 1, 1)).days * _DAY_MS
-        logged = _logged(session, bootstrap, topic, ranges).where(is_due)
-        findings += _Comparison(topic, logged, _within(kept, ranges).where(is_due)).findings()
-    findings += _beyond(topic, kept, verdicts) + _behind(verdicts, archived_to)
-    return Archived(topic, kept.count(), len(files), findings)
+        is_wanted = is_due(kept_from(table.properties))
+        findings += Comparison(
+            log.topic,
+            log.read(session, ranges).where(is_wanted),
+            _within(kept, ranges).where(is_wanted),
+            starts=log.starts,
+            is_compacted=any(verdict.is_compacted for verdict in log.verdicts),
+        ).findings()
+    last = kept.groupBy("partition").agg(F.max("offset").alias("last")).collect()
+    findings += beyond(log.topic, {row["partition"]: row["last"] for row in last}, spans)
+    return kept.count(), findings
 
 
-def _present(table: Table, files: Sequence[DataFile], topic: str) -> tuple[list[DataFile], list[Finding]]:
-    """The files that are there, and what is wrong with the others."""
-    present, findings = [], []
-    for file in files:
-        source = table.io.new_input(file.file_path)
-        if source.exists() and len(source) == file.file_size_in_bytes:
-            present.append(file)
-            continue
-        state = "has another size than when it was written" if source.exists() else "is not there"
-        partition, first, last = _bounds(table, file)
-        words = f"{file.file_path} {state}: {count_text(file.record_count, 'record')} are in it"
-        findings.append(Finding(Level.FAULT, Kind.ARCHIVE_FILE, topic, partition, first, last, words))
-    return present, findings
+def is_due(oldest: date) -> "Column":
+    """What the archive's own retention took need not be there; records without a time it never takes."""
+    timestamp_ms = F.unix_millis("timestamp")
+    return (timestamp_ms < 0) | (timestamp_ms >= (oldest - date(1970, 1, 1)).days * _DAY_MS)
 
 
-def _bounds(table: Table, file: DataFile) -> tuple[int, int, int]:
-    """(partition, first offset, last offset) of a file by its statistics, -1 where it holds several."""
-
-    def bound(column: str, bounds: dict[int, bytes] | None) -> int:
-        field = table.schema().find_field(column)
-        raw, kind = (bounds or {}).get(field.field_id), field.field_type
-        return int(from_bytes(kind, raw)) if raw is not None and isinstance(kind, PrimitiveType) else -1
-
-    low, high = bound("partition", file.lower_bounds), bound("partition", file.upper_bounds)
-    if low != high:
-        return -1, -1, -1
-    return low, bound("offset", file.lower_bounds), bound("offset", file.upper_bounds)
-
-
-def _ranges(verdicts: Sequence[PartitionVerdict], archived_to: dict[int, int]) -> dict[int, tuple[int, int]]:
+def shared_ranges(
+    verdicts: Sequence[PartitionVerdict], archived_to: Mapping[int, int], spans: Spans
+) -> dict[int, tuple[int, int]]:
     """What both should have, by partition: damaged logs are compared up to the damage."""
     ranges = {}
     for verdict in verdicts:
         damage = [
             entry.first_offset for entry in verdict.findings if entry.kind in (Kind.DAMAGED, Kind.UNREADABLE)
         ]
+        # Retention may have taken more since the log was judged.
+        start = max(verdict.start_offset, spans[verdict.partition][0])
         end = min([verdict.end_offset, archived_to.get(verdict.partition, -1), *damage])
-        if end > verdict.start_offset:
-            ranges[verdict.partition] = verdict.start_offset, end
+        if end > start:
+            ranges[verdict.partition] = start, end
     return ranges
 
 
-def _logged(
-    session: "SparkSession", bootstrap: str, topic: str, ranges: dict[int, tuple[int, int]]
-) -> "DataFrame":
-    starts = {topic: {str(partition): start for partition, (start, _) in ranges.items()}}
-    ends = {topic: {str(partition): end for partition, (_, end) in ranges.items()}}
-    wanted = {topic: sorted(ranges)}
-    return (
-        session.read.format("runnel")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("assign", json.dumps(wanted))
-        .option("startingOffsets", json.dumps(starts))
-        .option("endingOffsets", json.dumps(ends))
-        .load()
-    )
-
-
-def _within(kept: "DataFrame", ranges: dict[int, tuple[int, int]]) -> "DataFrame":
+def _within(kept: "DataFrame", ranges: Spans) -> "DataFrame":
     condition = F.lit(False)
     for partition, (start, end) in ranges.items():
         inside = (F.col("offset") >= start) & (F.col("offset") < end)
@@ -144,129 +162,24 @@ def _within(kept: "DataFrame", ranges: dict[int, tuple[int, int]]) -> "DataFrame
     return kept.where(condition)
 
 
-class _Comparison:
-    """Two tables of the same records, side by side."""
-
-    def __init__(self, topic: str, logged: "DataFrame", kept: "DataFrame") -> None:
-        self._topic = topic
-        self._logged = _summed_up(logged)
-        self._kept = _summed_up(kept)
-
-    def findings(self) -> list[Finding]:
-        differing = self._differing_buckets()
-        if not differing:
-            return []
-        told = differing[:BUCKETS_TOLD]
-        findings = self._look_into(told)
-        if len(differing) > len(told):
-            more = count_text(len(differing) - len(told), "stretch")
-            words = f"{more} of {BUCKET_OFFSETS} offsets differ as well"
-            findings.append(Finding(Level.FAULT, Kind.ARCHIVE_DIFFERS, self._topic, -1, -1, -1, words))
-        return findings
-
-    def _differing_buckets(self) -> list[tuple[int, int]]:
-        both = _by_bucket(self._logged).join(
-            _by_bucket(self._kept).withColumnsRenamed({"count": "kept_count", "sum": "kept_sum"}),
-            ["partition", "bucket"],
-            "full_outer",
-        )
-        is_same = F.col("count").eqNullSafe(F.col("kept_count")) & F.col("sum").eqNullSafe(F.col("kept_sum"))
-        rows = both.where(~is_same).select("partition", "bucket").orderBy("partition", "bucket").collect()
-        return [(row["partition"], row["bucket"]) for row in rows]
-
-    def _look_into(self, buckets: list[tuple[int, int]]) -> list[Finding]:
-        session = self._logged.sparkSession
-        wanted = F.broadcast(session.createDataFrame(buckets, "partition int, bucket bigint"))
-        logged = _by_offset(self._logged.join(wanted, ["partition", "bucket"]))
-        kept = _by_offset(self._kept.join(wanted, ["partition", "bucket"]))
-        both = logged.join(
-            kept.withColumnsRenamed({"count": "kept_count", "sum": "kept_sum"}),
-            ["partition", "offset"],
-            "full_outer",
-        )
-        found = {kind: both.where(condition) for kind, condition in _conditions().items()}
-        return [
-            finding
-            for kind, rows in found.items()
-            for finding in self._told(kind, rows.select("partition", "offset").collect())
-        ]
-
-    def _told(self, kind: Kind, rows: "Sequence[tuple[int, int]]") -> list[Finding]:
-        by_partition: dict[int, list[int]] = {}
-        for partition, offset in rows:
-            by_partition.setdefault(partition, []).append(offset)
-        return [
-            Finding(
-                Level.FAULT,
-                kind,
-                self._topic,
-                partition,
-                first,
-                last,
-                _WORDS[kind].format(count_text(last - first + 1, "record")),
-            )
-            for partition, offsets in sorted(by_partition.items())
-            for first, last in runs(offsets)
-        ]
-
-
-def _conditions() -> "dict[Kind, Column]":
-    logged, kept = F.col("count"), F.col("kept_count")
-    return {
-        Kind.ARCHIVE_MISSING: kept.isNull(),
-        Kind.ARCHIVE_EXTRA: logged.isNull(),
-        Kind.ARCHIVE_DOUBLED: kept > F.coalesce(logged, F.lit(1)),
-        Kind.ARCHIVE_DIFFERS: (kept == logged) & (F.col("sum") != F.col("kept_sum")),
-    }
-
-
-_WORDS = {
-    Kind.ARCHIVE_MISSING: "{} of the log not found in the archive",
-    Kind.ARCHIVE_EXTRA: "{} of the archive not found in the log",
-    Kind.ARCHIVE_DOUBLED: "{} more than once in the archive",
-    Kind.ARCHIVE_DIFFERS: "{} with other contents in the archive",
-}
-
-
-def _summed_up(frame: "DataFrame") -> "DataFrame":
-    content = F.xxhash64("offset", "timestamp", "key", "value", "headers")
-    return frame.select(
-        "partition",
-        "offset",
-        F.expr(f"offset div {BUCKET_OFFSETS}").alias("bucket"),
-        content.alias("content"),
-    )
-
-
-def _by_bucket(frame: "DataFrame") -> "DataFrame":
-    return frame.groupBy("partition", "bucket").agg(*_sums())
-
-
-def _by_offset(frame: "DataFrame") -> "DataFrame":
-    return frame.groupBy("partition", "offset").agg(*_sums())
-
-
-def _sums() -> "list[Column]":
-    # Exclusive or cannot overflow, and does not mind the order. Of a doubled record the count tells.
-    return [F.count("*").alias("count"), F.bit_xor("content").alias("sum")]
-
-
-def _beyond(topic: str, kept: "DataFrame", verdicts: Sequence[PartitionVerdict]) -> list[Finding]:
+def beyond(topic: str, last: Mapping[int, int], spans: Spans) -> list[Finding]:
     """Records that the archive has, and that the log should still have: it ends before them."""
-    ends = {verdict.partition: verdict.end_offset for verdict in verdicts}
-    highest = kept.groupBy("partition").agg(F.max("offset").alias("last")).collect()
-    findings = []
-    for row in highest:
-        end = ends.get(row["partition"])
-        if end is not None and row["last"] >= end:
-            words = f"the archive goes on to offset {row['last']}, the log ends before"
-            findings.append(
-                Finding(Level.FAULT, Kind.ARCHIVE_EXTRA, topic, row["partition"], end, row["last"], words)
-            )
-    return findings
+    return [
+        Finding(
+            Level.FAULT,
+            Kind.ARCHIVE_EXTRA,
+            topic,
+            partition,
+            spans[partition][1],
+            offset,
+            f"the archive goes on to offset {offset}, the log ends before",
+        )
+        for partition, offset in sorted(last.items())
+        if partition in spans and offset >= spans[partition][1]
+    ]
 
 
-def _behind(verdicts: Sequence[PartitionVerdict], archived_to: dict[int, int]) -> list[Finding]:
+def behind(verdicts: Sequence[PartitionVerdict], archived_to: Mapping[int, int]) -> list[Finding]:
     """How much is still to be archived; no fault, as the log has it."""
     findings = []
     for verdict in verdicts:
@@ -274,15 +187,20 @@ def _behind(verdicts: Sequence[PartitionVerdict], archived_to: dict[int, int]) -
         if first < verdict.end_offset:
             # Markers are never archived, so that some of them may be all there is.
             words = f"up to {count_text(verdict.end_offset - first, 'offset')} to be archived"
-            findings.append(
-                Finding(
-                    Level.NOTICE,
-                    Kind.ARCHIVE_BEHIND,
-                    verdict.topic,
-                    verdict.partition,
-                    first,
-                    verdict.end_offset - 1,
-                    words,
-                )
-            )
+            place = verdict.topic, verdict.partition, first, verdict.end_offset - 1
+            findings.append(Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, *place, words))
+    return findings
+
+
+def lost_before(verdicts: Sequence[PartitionVerdict], read_to: Mapping[int, int]) -> list[Finding]:
+    """What went from the log before the archive had it: it stands nowhere."""
+    findings = []
+    for verdict in verdicts:
+        # Where nothing was ever archived, the archive may have begun when the log had been cut already.
+        first = read_to.get(verdict.partition, verdict.start_offset)
+        if first < verdict.start_offset:
+            number = count_text(verdict.start_offset - first, "record")
+            words = f"up to {number} went from the log before they were archived (markers count in)"
+            place = verdict.topic, verdict.partition, first, verdict.start_offset - 1
+            findings.append(Finding(Level.FAULT, Kind.LOST, *place, words))
     return findings

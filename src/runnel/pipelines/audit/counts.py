@@ -6,6 +6,9 @@ BUCKETS_MAX = 1000
 STEPS_MS = tuple(1000 * seconds for seconds in (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400))
 """Each holds a whole number of those before it; beyond days, steps double."""
 
+TIME_MAX_MS = 253_370_764_800_000
+"""Clocks that are so wrong, in the year 9999 and later, cannot be drawn beside others."""
+
 
 @dataclass(slots=True)
 class Counts:
@@ -42,8 +45,8 @@ class OverTime:
     """(records, bytes) by the first millisecond of the step"""
 
     def add(self, timestamp_ms: int, records: int, size_bytes: int) -> None:
-        """Count a batch in; one without a time is left out."""
-        if timestamp_ms < 0:
+        """Count a batch in; one without a time, or with an impossible one, is left out."""
+        if not 0 <= timestamp_ms < TIME_MAX_MS:
             return
         start = timestamp_ms - timestamp_ms % self.step_ms
         before_records, before_bytes = self.buckets.get(start, (0, 0))

@@ -36,7 +36,7 @@ class Kind(StrEnum):
     RETENTION = "removed by retention"
     COUNT = "count differs"
     GROUP = "group position"
-    ARCHIVE_FILE = "archive file missing"
+    ARCHIVE_FILE = "archive file missing or damaged"
     ARCHIVE_MISSING = "missing in archive"
     ARCHIVE_EXTRA = "only in archive"
     ARCHIVE_DOUBLED = "twice in archive"

@@ -97,6 +97,10 @@ def outcome_of(
         counts += verdict.counts
         for kind, count in verdict.left_out.items():
             left_out[kind] = left_out.get(kind, 0) + count
+    # What neither the log nor the archive has.
+    counts.lost += sum(
+        finding.last_offset - finding.first_offset + 1 for finding in findings if finding.kind is Kind.LOST
+    )
     faults = by_level[Level.FAULT]
     return AuditOutcome(
         not faults,
@@ -135,8 +139,9 @@ def _plan(
     if options.bootstrap is None:
         raise BadOption("say what to audit: a broker, or the folder of one that is not running")
     with BrokerView(options.bootstrap, client_id="runnel-audit") as broker:
-        terms = _broker_terms(broker, options)
+        # Positions first: a group that goes on meanwhile must not stand behind the end.
         positions = {group: broker.group_offsets(group) for group in broker.groups()}
+        terms = _broker_terms(broker, options)
     pieces: list[tuple[Piece, int]] = [
         (piece, known.start_offset)
         for known in terms.values()

@@ -57,6 +57,8 @@ class PartitionVerdict:
     findings: list[Finding] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     """How many further findings there are, by kind."""
+    is_compacted: bool = False
+    """Does compaction remove records of it? Then an archive may have what the log has not."""
 
 
 class PartitionJudge:
@@ -114,6 +116,7 @@ class PartitionJudge:
             self._verdict.counts.open += count
         self._judge_jumps()
         self._judge_time()
+        verdict.is_compacted = self._is_compacted
         return self._verdict
 
     def _judge_jumps(self) -> None:
