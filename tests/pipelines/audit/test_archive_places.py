@@ -8,7 +8,7 @@ from runnel.pipelines.audit.counts import TIME_MAX_MS, Counts, OverTime
 from runnel.pipelines.audit.expectations import judge_groups
 from runnel.pipelines.audit.findings import Finding, Kind, Level
 from runnel.pipelines.audit.job import AuditOptions, outcome_of
-from runnel.pipelines.audit.judge import PartitionJudge, PartitionVerdict
+from runnel.pipelines.audit.judge import PartitionJudge, PartitionVerdict, Terms
 from runnel.pipelines.broker import BrokerView
 
 
@@ -84,5 +84,5 @@ def test_a_group_that_goes_on_meanwhile_does_not_stand_behind_the_end(runnel, mo
 
 @pytest.mark.parametrize("is_compacted", [True, False])
 def test_a_verdict_says_whether_the_log_is_compacted(is_compacted):
-    terms = job.Terms("orders", 0, 0, 0, is_compacted=is_compacted)
+    terms = Terms("orders", 0, 0, 0, is_compacted=is_compacted)
     assert PartitionJudge(terms).ended().is_compacted is is_compacted

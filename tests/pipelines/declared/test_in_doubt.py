@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.client.cluster import Cluster
 from runnel.client.groups import Groups
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.declared.job import DeclaredOptions, run
@@ -37,8 +38,12 @@ pytestmark = pytest.mark.timeout(900)
 def forget_notes(broker: BrokerView) -> int:
     """As if `offsets.retention.minutes` had passed; of how many queries?"""
     notes = [group for group in broker.groups() if group.startswith(PREFIX)]
-    for note in notes:
-        broker.run(lambda cluster, note=note: Groups(cluster).delete(note))
+
+    async def forget(cluster: Cluster) -> None:
+        for note in notes:
+            await Groups(cluster).delete(note)
+
+    broker.run(forget)
     return len(notes)
 
 

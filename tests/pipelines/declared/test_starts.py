@@ -1,11 +1,13 @@
 """Where sources begin is decided once, for all queries and all later starts of a pipeline."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from runnel.client.admin import Admin
+from runnel.client.cluster import Cluster
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.declared.starts import FILE, pinned_starts
@@ -25,6 +27,10 @@ sinks:
   new: {from: new, console: true}
   since: {from: since, console: true}
 """
+
+
+async def delete_words_before(cluster: Cluster, offset: int) -> None:
+    await Admin(cluster).delete_records({WORDS: offset})
 
 
 def test_a_start_stays_where_it_was(runnel: Broker, tmp_path: Path) -> None:
@@ -54,7 +60,7 @@ def test_a_start_that_is_gone_is_the_first_record_there_is(runnel: Broker, tmp_p
         assert pinned_starts(pipeline, broker, str(tmp_path))["new"] == {"words": {"0": 2}}
         client.send_all("words", [(None, b"three"), (None, b"four"), (None, b"five")])
         for first, start in ((1, 2), (4, 4)):
-            broker.run(lambda cluster, at=first: Admin(cluster).delete_records({WORDS: at}))
+            broker.run(partial(delete_words_before, offset=first))
             assert pinned_starts(pipeline, broker, str(tmp_path))["new"] == {"words": {"0": start}}
 
 

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from runnel.client import SyncClient, Transactions
+from runnel.client.cluster import Cluster
 from runnel.pipelines.errors import BadOption, BrokerUnreachable, PipelineError
 from runnel.pipelines.sink.decision import InDoubt, NotDecided, Note
 from runnel.pipelines.sink.ledger import BrokerLedger
@@ -208,17 +209,16 @@ def test_parts_of_which_nobody_can_tell_how_they_ended_wait_for_a_person(query, 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at(patch, "write", dies_after=True)
         query.commit(messages)
-    with SyncClient(query.bootstrap_servers) as client:
-        for message in messages:
-            part = message.part
-            identity = part.transactional_id, part.producer_id, part.producer_epoch
-            client.run(lambda cluster, identity=identity: Transactions(cluster).commit(*identity))
+
+    async def forget(cluster: Cluster) -> None:
+        transactions = Transactions(cluster)
+        for part in (message.part for message in messages):
+            await transactions.commit(part.transactional_id, part.producer_id, part.producer_epoch)
             # As good as forgotten: the coordinator remembers only the latest holder.
-            client.run(
-                lambda cluster, name=part.transactional_id: Transactions(cluster).take_over(
-                    name, timeout_ms=10_000
-                )
-            )
+            await transactions.take_over(part.transactional_id, timeout_ms=10_000)
+
+    with SyncClient(query.bootstrap_servers) as client:
+        client.run(forget)
     with pytest.raises(InDoubt, match=r"2 of 2 parts of batch 0 ended, but nobody can tell how"):
         query.run(0)
     query.settings["inDoubt"] = "skip"
