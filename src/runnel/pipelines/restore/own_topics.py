@@ -12,7 +12,8 @@ from runnel.batch.errors import CorruptBatch
 from runnel.batch.records import iterate_records
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.restore.segments import Scan, walk
-from runnel.wire import Data, MalformedMessage, Struct, decode, field, int8, int16, int32, int64, string
+from runnel.schemas.txn import TransactionLogValue
+from runnel.wire import MalformedMessage, decode
 
 GROUP_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATES = "__transaction_state"
@@ -28,29 +29,6 @@ _PARTITION = Layout(">i")
 _OFFSET_VALUE = Layout(">hq")
 _COMMITS = (0, 1)
 _TRANSACTIONS = 0
-
-
-class PartitionsOfTopic(Struct):
-    """Partitions of one topic that a transaction has written to."""
-
-    topic: string = ""
-    partition_ids: list[int32] = field()
-
-
-class TransactionValue(Data, api=0, versions="0-1", flexible="1+"):
-    """Where a transaction stands, as its coordinator wrote it down."""
-
-    producer_id: int64 = 0
-    previous_producer_id: int64 = field("1+", default=-1, tag=0)
-    next_producer_id: int64 = field("1+", default=-1, tag=1)
-    producer_epoch: int16 = 0
-    next_producer_epoch: int16 = field("1+", default=-1, tag=3)
-    timeout_ms: int32 = 0
-    status: int8 = 0
-    partitions: list[PartitionsOfTopic] | None = field()
-    updated_ms: int64 = 0
-    started_ms: int64 = 0
-    client_version: int16 = field("1+", tag=2)
 
 
 @dataclass(slots=True)
@@ -76,7 +54,7 @@ class KnownTransaction:
 
 def transactions_in(scans: Iterable[Scan]) -> dict[int, KnownTransaction]:
     """The transactions of a coordinator's topic, by the producer id that each has now."""
-    newest: dict[str, TransactionValue] = {}
+    newest: dict[str, TransactionLogValue] = {}
     for found in scans:
         for key, value in _key_values(found):
             try:
@@ -86,12 +64,12 @@ def transactions_in(scans: Iterable[Scan]) -> dict[int, KnownTransaction]:
     return {
         value.producer_id: KnownTransaction(
             transactional_id,
-            value.status,
+            value.transaction_status,
             value.producer_epoch,
-            value.client_version,
+            value.client_transaction_version,
             frozenset(
                 TopicPartition(topic.topic, number)
-                for topic in value.partitions or ()
+                for topic in value.transaction_partitions or ()
                 for number in topic.partition_ids
             ),
         )
@@ -123,14 +101,14 @@ def _key_values(found: Scan) -> Iterator[tuple[bytes, bytes | None]]:
                     found.damages.append(f"{found.place}: batch at offset {header.base_offset}: {error}")
 
 
-def _take_transaction(newest: dict[str, TransactionValue], key: bytes, value: bytes | None) -> None:
+def _take_transaction(newest: dict[str, TransactionLogValue], key: bytes, value: bytes | None) -> None:
     if _SHORT.unpack_from(key)[0] != _TRANSACTIONS:
         return
     transactional_id, _ = _text(key, 2)
     # If the value cannot be read, an older one must not speak for it.
     newest.pop(transactional_id, None)
     if value is not None:
-        newest[transactional_id] = decode(TransactionValue, _SHORT.unpack_from(value)[0], value, 2)
+        newest[transactional_id] = decode(TransactionLogValue, _SHORT.unpack_from(value)[0], value, 2)
 
 
 def _take_commit(committed: dict[str, dict[TopicPartition, int]], key: bytes, value: bytes | None) -> None:
