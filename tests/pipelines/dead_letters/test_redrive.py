@@ -26,7 +26,7 @@ def headers(number, reason, topic="orders"):
 def broker():
     with Broker() as broker:
         with broker.client() as client:
-            client.create_topic("orders", partitions=2)
+            client.create_topic("orders", partitions=2, settings={"retention.ms": "-1"})
             client.create_topic(DEAD, partitions=2)
             for number in range(6):
                 reason = f"not JSON at position {number}" if number % 3 else "no such column"

@@ -78,7 +78,7 @@ def test_all_records_are_summed_up_in_steps_of_their_span(spark):
     now_ms = 1_700_000_000_000 // hour_ms * hour_ms
     with Broker() as broker:
         with broker.client() as client:
-            client.create_topic("old", partitions=1)
+            client.create_topic("old", partitions=1, settings={"retention.ms": "-1"})
             for days, value in ((400, b"x"), (300, b"yy"), (300, b"zz")):
                 client.send("old", value, timestamp_ms=now_ms - days * 24 * hour_ms)
             client.send("old", b"x", timestamp_ms=0)

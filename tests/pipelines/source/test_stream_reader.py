@@ -32,7 +32,7 @@ def send(broker: Broker, topic: str, count: int, partition: int = 0) -> None:
 
 def create(broker: Broker, topic: str = "orders", partitions: int = 1) -> None:
     with broker.client() as client:
-        client.create_topic(topic, partitions=partitions)
+        client.create_topic(topic, partitions=partitions, settings={"retention.ms": "-1"})
 
 
 def places(reader, start, end) -> list[tuple[str, int, int]]:
