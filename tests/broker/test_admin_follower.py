@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.broker import metadata_follower
+from runnel.broker.runtime import metadata_follower
 from runnel.controller.image import BadMetadata
 from runnel.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from runnel.messages.delete_topics import DeleteTopicsRequest

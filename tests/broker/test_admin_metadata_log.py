@@ -14,8 +14,8 @@ import pytest
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
-from runnel.broker import metadata_log
-from runnel.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataLog
+from runnel.broker.runtime import metadata_log
+from runnel.broker.runtime.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataLog
 from runnel.controller.decide_topics import Chance, decide_create_topics
 from runnel.controller.decision import Decision
 from runnel.controller.image import BadMetadata, MetadataImage

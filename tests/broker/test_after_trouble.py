@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from runnel.broker.partition import Partition
-from runnel.broker.turn import Turn
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.turn import Turn
 from runnel.controller.image import BadMetadata
 from runnel.disk import os_files
 from runnel.messages.delete_topics import DeleteTopicsRequest

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from runnel.broker.dispatch import Dispatch
+from runnel.broker.runtime.dispatch import Dispatch
 from runnel.ports.disk import FileSlice
 from runnel.ports.files import File
 from runnel.ports.service import CloseConnection, Session

@@ -6,8 +6,8 @@ from importlib import import_module
 
 import pytest
 
-from runnel.broker import handlers
-from runnel.broker.handlers import APIS
+from runnel.broker.apis import handlers
+from runnel.broker.apis.handlers import APIS
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.registry import api
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -28,7 +28,7 @@ def header(api_key: int, version: int, correlation_id: int = 5) -> bytes:
 @pytest.mark.parametrize("api_key", APIS)
 def test_every_row_has_its_handler_and_versions_of_its_message(api_key):
     row = APIS[api_key]
-    import_module(f"runnel.broker.{row.module}")
+    import_module(f"runnel.broker.apis.{row.module}")
     assert api_key in handlers._registered
     versions = api(api_key).request.versions
     assert row.version_min in versions and row.version_max in versions

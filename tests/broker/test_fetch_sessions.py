@@ -2,7 +2,7 @@
 
 import pytest
 
-from runnel.broker.fetch_sessions import EVICTION_MS_MIN, FetchSessions
+from runnel.broker.runtime.fetch_sessions import EVICTION_MS_MIN, FetchSessions
 from runnel.messages.fetch import FetchRequest
 from runnel.model.errors import ErrorCode, Refusal
 from runnel.server.shells import SystemEntropy

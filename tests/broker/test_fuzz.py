@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.broker.dispatch import Dispatch
+from runnel.broker.runtime.dispatch import Dispatch
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.ports.service import CloseConnection, Session
 from tests.broker.requests import batch, only, produce_to

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis.strategies import text
 
-from runnel.broker.shards import java_hash
+from runnel.broker.runtime.shards import java_hash
 from runnel.messages.describe_groups import DescribeGroupsRequest
 from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.heartbeat import HeartbeatRequest

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.broker.coordinators import Coordinators
+from runnel.broker.runtime.coordinators import Coordinators
 from runnel.disk.os_files import OsFile
 from runnel.messages.delete_groups import DeleteGroupsRequest
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

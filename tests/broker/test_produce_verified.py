@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.broker.deferred import Deferred
+from runnel.broker.runtime.deferred import Deferred
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.messages.delete_topics import DeleteTopicsRequest
 from runnel.model.errors import ErrorCode, Refused

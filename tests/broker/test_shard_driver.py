@@ -11,9 +11,9 @@ import pytest
 
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import read_header
-from runnel.broker import shard_driver
-from runnel.broker.shard_driver import ShardDriver
-from runnel.broker.shard_loading import ShardLoading
+from runnel.broker.runtime import shard_driver
+from runnel.broker.runtime.shard_driver import ShardDriver
+from runnel.broker.runtime.shard_loading import ShardLoading
 from runnel.coordinator.contract import Decision, Moment, NewRecord, Place, ProducerStamp, Timer
 from runnel.coordinator.group.records import RECORD_TYPES
 from runnel.disk.os_files import OsFile

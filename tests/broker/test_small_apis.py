@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runnel.broker.producer_ids import BLOCK_SIZE
+from runnel.broker.runtime.producer_ids import BLOCK_SIZE
 from runnel.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from runnel.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from runnel.messages.init_producer_id import InitProducerIdRequest

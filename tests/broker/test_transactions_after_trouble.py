@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.broker import transactions
+from runnel.broker.runtime import transactions
 from runnel.controller.values import TRANSACTION_STATE
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.broker.deferred import Deferred
+from runnel.broker.runtime.deferred import Deferred
 from runnel.disk.disk_log import DiskLog
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from runnel.messages.end_txn import EndTxnRequest

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-from runnel.broker.broker import Broker
-from runnel.broker.dispatch import Dispatch
-from runnel.broker.running import start_broker
-from runnel.broker.topic_creation import create_topics
+from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.dispatch import Dispatch
+from runnel.broker.runtime.running import start_broker
+from runnel.broker.runtime.topic_creation import create_topics
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.os_files import OsFiles

@@ -5,7 +5,7 @@ from typing import Any
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
-from runnel.broker.handlers import APIS
+from runnel.broker.apis.handlers import APIS
 from runnel.messages.registry import API_NAMES, api
 from runnel.wire import Request, Struct, fields_of
 from runnel.wire.frame import request_frame

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 
-from runnel.broker.broker import Broker
-from runnel.broker.dispatch import Dispatch
-from runnel.broker.running import start_broker
+from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.dispatch import Dispatch
+from runnel.broker.runtime.running import start_broker
 from runnel.controller.config_types import parse_address_counts
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from random import Random
 
-from runnel.broker.broker import Broker
-from runnel.broker.dispatch import Dispatch
-from runnel.broker.running import start_broker
+from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.dispatch import Dispatch
+from runnel.broker.runtime.running import start_broker
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory

@@ -1,0 +1,1 @@
+"""One file per API, named as in `messages/`; `handlers` is the table of all of them."""

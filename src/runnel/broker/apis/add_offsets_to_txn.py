@@ -1,0 +1,53 @@
+"""AddOffsetsToTxn: a transaction is about to commit offsets of this group."""
+
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.deferred import settled
+from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.topic_creation import ensure_internal_topic
+from runnel.broker.runtime.transactions import told_as
+from runnel.controller.values import CONSUMER_OFFSETS
+from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.ids import TopicPartition
+
+_FENCED_FROM = 2
+
+
+@handles(AddOffsetsToTxnRequest)
+def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
+    """Make the partition that keeps the group's offsets a part of the transaction.
+
+    v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE
+    """
+    if CONSUMER_OFFSETS not in ctx.broker.metadata.image.topics:
+        return _add_to_new_topic(request, ctx)
+    return _add(request, ctx)
+
+
+async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
+    # Nobody has looked for the group's coordinator yet: clients do that only after this.
+    try:
+        await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
+    except Refusal as refusal:
+        return AddOffsetsToTxnResponse(error_code=refusal.code)
+    return await settled(_add(request, ctx))
+
+
+def _add(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
+    try:
+        index = ctx.broker.groups.partition_of(request.group_id)
+    except Refusal as refusal:
+        return AddOffsetsToTxnResponse(error_code=refusal.code)
+    partition = TopicPartition(CONSUMER_OFFSETS, index)
+    added = ctx.broker.transactions.add(
+        request.transactional_id, request.producer_id, request.producer_epoch, [partition]
+    )
+
+    def answer(outcomes: list[dict[TopicPartition, ErrorCode]]) -> AddOffsetsToTxnResponse:
+        error = told_as(outcomes[0][partition], ctx.api_version, _FENCED_FROM)
+        return AddOffsetsToTxnResponse(error_code=error.code)
+
+    return gather([added], answer)

@@ -1,0 +1,25 @@
+"""AlterClientQuotas: set and take back quotas."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.quotas import decide_alter_client_quotas
+from runnel.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    AnsweredEntryData,
+)
+from runnel.model.errors import Refusal
+
+
+@handles(AlterClientQuotasRequest)
+async def alter_client_quotas(request: AlterClientQuotasRequest, ctx: Context) -> AlterClientQuotasResponse:
+    """Each entity by itself.
+
+    v1 flexible
+    """
+    try:
+        return await ctx.broker.metadata.change(lambda image: decide_alter_client_quotas(image, request))
+    except Refusal as refusal:
+        return AlterClientQuotasResponse(
+            entries=[AnsweredEntryData(refusal.code, str(refusal), entry.entity) for entry in request.entries]
+        )

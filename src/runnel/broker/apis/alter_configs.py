@@ -1,0 +1,31 @@
+"""AlterConfigs: make a resource have exactly these settings."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.decide_configs import decide_alter_configs
+from runnel.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from runnel.model.errors import Refusal
+
+
+@handles(AlterConfigsRequest)
+async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResponse:
+    """Settings that are not given are taken back. They are in force when the answer comes.
+
+    v2 flexible
+    """
+    metadata = ctx.broker.metadata
+    try:
+        return await metadata.change(lambda image: decide_alter_configs(image, metadata.settings, request))
+    except Refusal as refusal:
+        return AlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    refusal.code, str(refusal), resource.resource_type, resource.resource_name
+                )
+                for resource in request.resources
+            ]
+        )

@@ -1,0 +1,59 @@
+"""ApiVersions: what this broker understands."""
+
+import re
+
+from runnel.broker.apis.handlers import APIS, handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.features import SUPPORTED_FEATURES
+from runnel.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from runnel.model.errors import ErrorCode
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+@handles(ApiVersionsRequest)
+def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
+    """List every API with a handler, and the features of the cluster.
+
+    v1 throttle time · v3 flexible, the client's software, features · v4 features may begin at level 0
+    """
+    if ctx.api_version >= 3:
+        names = (request.client_software_name, request.client_software_version)
+        if not all(_SOFTWARE.fullmatch(name) for name in names):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code)
+    # Clients of version 3 cannot read a feature whose lowest level is 0 (KAFKA-17492).
+    lowest = 0 if ctx.api_version >= 4 else 1
+    image = ctx.broker.metadata.image
+    return ApiVersionsResponse(
+        api_keys=_api_keys(),
+        supported_features=[
+            SupportedFeatureKey(name, max(first, lowest), last)
+            for name, (first, last) in SUPPORTED_FEATURES.items()
+        ],
+        finalized_features_epoch=image.version,
+        finalized_features=[
+            FinalizedFeatureKey(name, level, level)
+            for name, level in image.features.items()
+            if name in SUPPORTED_FEATURES
+        ],
+    )
+
+
+def unsupported() -> ApiVersionsResponse:
+    """The answer to a version that we do not know: ask again in one of these."""
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION.code, api_keys=_api_keys())
+
+
+def _api_keys() -> list[ApiVersion]:
+    return [
+        ApiVersion(
+            key, row.version_min if row.advertised_min is None else row.advertised_min, row.version_max
+        )
+        for key, row in APIS.items()
+    ]

@@ -1,0 +1,32 @@
+"""CreatePartitions: give topics more partitions."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.topic_creation import chance
+from runnel.controller.decide_topics import decide_create_partitions
+from runnel.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from runnel.model.errors import Refusal
+
+
+@handles(CreatePartitionsRequest)
+async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
+    """The new partitions can be used when the answer comes.
+
+    v2 flexible
+    """
+    broker = ctx.broker
+    try:
+        return await broker.metadata.change(
+            lambda image: decide_create_partitions(image, request, chance(broker))
+        )
+    except Refusal as refusal:
+        return CreatePartitionsResponse(
+            results=[
+                CreatePartitionsTopicResult(topic.name, refusal.code, str(refusal))
+                for topic in request.topics
+            ]
+        )

@@ -1,0 +1,28 @@
+"""CreateTopics: make topics, each by itself."""
+
+from functools import partial
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.topic_creation import create_topics as create
+from runnel.controller.describe_configs import topic_config_reply
+from runnel.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from runnel.model.errors import Refusal
+
+
+@handles(CreateTopicsRequest)
+async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
+    """Topics can be used when the answer comes, so the request's timeout is never reached.
+
+    v4 defaults by -1 · v5 flexible, the new topic's settings · v7 topic ids
+    """
+    config_reply = partial(topic_config_reply, ctx.broker.metadata.settings) if ctx.api_version >= 5 else None
+    try:
+        return await create(ctx.broker, request, config_reply)
+    except Refusal as refusal:
+        return CreateTopicsResponse(
+            topics=[
+                CreatableTopicResult(topic.name, error_code=refusal.code, error_message=str(refusal))
+                for topic in request.topics
+            ]
+        )

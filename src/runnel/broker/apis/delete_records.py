@@ -1,0 +1,50 @@
+"""DeleteRecords: nobody sees what lies below an offset any more."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.values import INTERNAL_TOPICS
+from runnel.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+
+HIGH_WATERMARK = -1
+"""The offset by which a client asks for everything to go."""
+
+
+@handles(DeleteRecordsRequest)
+def delete_records(request: DeleteRecordsRequest, ctx: Context) -> DeleteRecordsResponse:
+    """Move log start offsets up. v2 flexible"""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                topic.name, [_delete(topic.name, asked, ctx) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(topic: str, asked: DeleteRecordsPartition, ctx: Context) -> DeleteRecordsPartitionResult:
+    try:
+        partition = ctx.broker.partition(topic, asked.partition_index)
+        if topic in INTERNAL_TOPICS:
+            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+        log = partition.log
+        if log.config.cleanup_compact and not log.config.cleanup_delete:
+            raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, its records are not deleted")
+        offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        if not 0 <= offset <= partition.high_watermark:
+            raise Refused(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{offset} is above the high watermark {partition.high_watermark}",
+            )
+        if offset > log.log_start_offset:
+            log.delete_records_before(offset)
+    except Refusal as refusal:
+        return DeleteRecordsPartitionResult(asked.partition_index, -1, refusal.code)
+    return DeleteRecordsPartitionResult(asked.partition_index, log.log_start_offset)

@@ -1,0 +1,36 @@
+"""DeleteTopics: remove topics with all their records."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.decide_topics import decide_delete_topics
+from runnel.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
+from runnel.model.errors import ErrorCode, Refusal
+
+
+@handles(DeleteTopicsRequest)
+async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
+    """By name, and from v6 on by id.
+
+    v3 TOPIC_DELETION_DISABLED · v4 flexible · v5 error messages · v6 topic ids
+    """
+    metadata = ctx.broker.metadata
+    try:
+        response = await metadata.change(
+            lambda image: decide_delete_topics(image, metadata.settings, request)
+        )
+    except Refusal as refusal:
+        response = DeleteTopicsResponse(
+            responses=[
+                DeletableTopicResult(state.name, state.topic_id, refusal.code, str(refusal))
+                for state in request.topics
+            ]
+            + [
+                DeletableTopicResult(name, error_code=refusal.code, error_message=str(refusal))
+                for name in request.topic_names
+            ]
+        )
+    if ctx.api_version < 3:
+        for result in response.responses:
+            if result.error_code == ErrorCode.TOPIC_DELETION_DISABLED.code:
+                result.error_code = ErrorCode.INVALID_REQUEST.code
+    return response

@@ -1,0 +1,22 @@
+"""DescribeClientQuotas: quotas that fit a filter."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.quotas import describe_quotas
+from runnel.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
+from runnel.model.errors import Refusal
+
+
+@handles(DescribeClientQuotasRequest)
+def describe_client_quotas(
+    request: DescribeClientQuotasRequest, ctx: Context
+) -> DescribeClientQuotasResponse:
+    """Exact names, defaults, or any of a type.
+
+    v1 flexible
+    """
+    try:
+        return describe_quotas(ctx.broker.metadata.image, request)
+    except Refusal as refusal:
+        # Clients take a list, even an empty one, for an answer without error.
+        return DescribeClientQuotasResponse(error_code=refusal.code, error_message=str(refusal), entries=None)

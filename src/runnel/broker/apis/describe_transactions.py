@@ -1,0 +1,36 @@
+"""DescribeTransactions: where transactions stand."""
+
+from functools import partial
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.shards import gather
+from runnel.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from runnel.model.errors import ErrorCode
+
+
+@handles(DescribeTransactionsRequest)
+def describe_transactions(request: DescribeTransactionsRequest, ctx: Context) -> Any:
+    """Describe each transactional id, or say why not."""
+    return gather(
+        [_describe(transactional_id, ctx) for transactional_id in request.transactional_ids],
+        lambda states: DescribeTransactionsResponse(transaction_states=states),
+    )
+
+
+def _describe(transactional_id: str, ctx: Context) -> Any:
+    refuse = partial(_refused, transactional_id)
+    if not transactional_id:
+        return refuse(ErrorCode.INVALID_REQUEST)
+    return ctx.broker.transactions.look(
+        transactional_id, lambda shard: shard.describe(transactional_id), refuse
+    )
+
+
+def _refused(transactional_id: str, error: ErrorCode) -> TransactionState:
+    return TransactionState(error_code=error.code, transactional_id=transactional_id)

@@ -1,0 +1,34 @@
+"""ElectLeaders: put preferred leaders back in charge."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.reassignments import decide_elections
+from runnel.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from runnel.model.errors import Refusal
+
+
+@handles(ElectLeadersRequest)
+async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
+    """A partition whose preferred replica leads already answers ELECTION_NOT_NEEDED.
+
+    v1 unclean elections, top-level error · v2 flexible
+    """
+    try:
+        return await ctx.broker.metadata.change(lambda image: decide_elections(image, request))
+    except Refusal as refusal:
+        # Version 0 can only say it partition by partition.
+        return ElectLeadersResponse(
+            error_code=refusal.code,
+            replica_election_results=[
+                ReplicaElectionResult(
+                    wish.topic,
+                    [PartitionResult(index, refusal.code, str(refusal)) for index in wish.partitions],
+                )
+                for wish in request.topic_partitions or ()
+            ],
+        )

@@ -1,0 +1,27 @@
+"""EndTxn: commit or abort a transaction."""
+
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.transactions import told_as
+from runnel.coordinator.txn.ending import end_refused
+from runnel.messages.end_txn import EndTxnRequest
+from runnel.model.errors import ErrorCode
+
+_FENCED_FROM = 2
+
+
+@handles(EndTxnRequest)
+def end_txn(request: EndTxnRequest, ctx: Context) -> Any:
+    """Answered when the end is committed; the partitions are told after that.
+
+    v2 PRODUCER_FENCED · v3 flexible · v5 the next transaction has an epoch of its own (KIP-890)
+    """
+    if not request.transactional_id:
+        return end_refused(ErrorCode.INVALID_REQUEST)
+    return ctx.broker.transactions.decide(
+        request.transactional_id,
+        lambda driver: driver.shard.end(request, ctx.api_version, driver.now()),
+        lambda error: end_refused(told_as(error, ctx.api_version, _FENCED_FROM)),
+    )

@@ -1,0 +1,234 @@
+"""Fetch: read from every wanted partition within a budget; wait while there is too little."""
+
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.fetch_sessions import FetchPlan, Result, Wanted
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.waiting import LongPoll
+from runnel.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.ports.disk import Slice
+
+READ_COMMITTED = 1
+_TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+@handles(FetchRequest)
+def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | LongPoll:
+    """Read records, or wait for them.
+
+    v4 isolation level · v5 log start offset · v7 sessions · v9 leader epoch · v11 rack · v12 flexible and
+    diverging epoch · v13 topic ids · v15 replica state · v16 leader's endpoint · v17-18 for followers only
+    """
+    broker = ctx.broker
+    try:
+        plan = broker.fetch_sessions.plan(request, ctx.api_version)
+    except Refusal as refusal:
+        return FetchResponse(error_code=refusal.code)
+    reading = Reading(broker, request, plan)
+    response = reading.attempt(request.max_wait_ms <= 0)
+    if response is not None:
+        return response
+    poll = LongPoll(broker.waiting, ctx.session, reading.attempt_again)
+    poll.start(reading.partitions(), request.max_wait_ms)
+    return poll
+
+
+class Reading:
+    """One fetch that is read now, and perhaps again when more has come."""
+
+    __slots__ = (
+        "_appended_bytes",
+        "_broker",
+        "_budget",
+        "_found_bytes",
+        "_is_committed_only",
+        "_is_cut_short",
+        "_plan",
+        "_request",
+    )
+
+    def __init__(self, broker: Broker, request: FetchRequest, plan: FetchPlan) -> None:
+        self._broker = broker
+        self._request = request
+        self._plan = plan
+        self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
+        self._is_committed_only = request.isolation_level == READ_COMMITTED
+        """The end of a transaction may bring to light much more than was written since the last look."""
+        self._found_bytes = 0
+        self._is_cut_short = False
+        """More is there to read than one answer holds: at the end of a segment, waiting brings nothing."""
+        self._appended_bytes = 0
+        """What all wanted partitions together had been given when we last looked."""
+
+    def partitions(self) -> list[Partition]:
+        """The partitions to watch."""
+        found = (_find(self._broker, wanted) for wanted in self._plan.wanted)
+        return [partition for partition in found if partition is not None]
+
+    def attempt_again(self, is_last_chance: bool) -> FetchResponse | None:
+        """A watched partition moved: read again if there can be enough by now."""
+        if not is_last_chance and self._request.min_bytes > 1 and not self._is_committed_only:
+            grown_bytes = self._count_appended_bytes() - self._appended_bytes
+            if self._found_bytes + grown_bytes < self._request.min_bytes:
+                return None
+        return self.attempt(is_last_chance)
+
+    def attempt(self, is_last_chance: bool) -> FetchResponse | None:
+        """The response, or None when there is too little to say yet."""
+        budget = self._budget
+        results: list[Result] = []
+        size_bytes = 0
+        self._is_cut_short = False
+        is_urgent = is_last_chance or not self._plan.wanted
+        for wanted in self._plan.wanted:
+            data, read_bytes = self._look_at(wanted, budget - size_bytes, size_bytes == 0)
+            if data is None:
+                continue
+            size_bytes += read_bytes
+            if data.error_code or data.diverging_epoch is not None:
+                is_urgent = True
+            results.append((wanted, data))
+        is_urgent = is_urgent or self._is_cut_short
+        if not is_urgent and size_bytes < min(self._request.min_bytes, budget):
+            self._found_bytes = size_bytes
+            self._appended_bytes = self._count_appended_bytes()
+            return None
+        return self._respond(results)
+
+    def _look_at(self, wanted: Wanted, budget: int, is_first: bool) -> tuple[PartitionData | None, int]:
+        """One partition's part of the answer and its bytes of records; no part when a session has no news."""
+        asked = wanted.asked
+        try:
+            partition = self._broker.partition_at.get((wanted.topic, asked.partition))
+            if partition is None:
+                partition = _unusual_partition(self._broker, wanted)
+            leader = partition.leader
+            if asked.current_leader_epoch != -1:
+                leader.check_epoch(asked.current_leader_epoch)
+            diverging = _diverging(partition, asked) if asked.last_fetched_epoch >= 0 else None
+            stable_offset = partition.last_stable_offset
+            records: Any = b""
+            size_bytes = 0
+            aborted: list[AbortedTransaction] | None = [] if self._is_committed_only else None
+            if diverging is None:
+                end_offset = stable_offset if self._is_committed_only else leader.high_watermark
+                found = self._read(partition, asked, budget, end_offset, is_first)
+                size_bytes = found.size_bytes
+                if size_bytes and found.end_offset < end_offset:
+                    self._is_cut_short = True
+                if len(found.parts) == 1 and type(found.parts[0]) is bytes:
+                    records = found.parts[0]
+                elif found.parts:
+                    records = found
+                if aborted is not None and size_bytes:
+                    aborted = aborted_within(partition, asked.fetch_offset, found.end_offset)
+        except Refusal as refusal:
+            return self._refused(wanted, refusal), 0
+        high_watermark, log_start_offset = leader.high_watermark, partition.log.log_start_offset
+        is_quiet = not size_bytes and diverging is None and self._plan.is_incremental
+        if is_quiet and wanted.was_told(high_watermark, log_start_offset):
+            return None, 0
+        data = PartitionData(
+            asked.partition,
+            0,
+            high_watermark,
+            stable_offset,
+            log_start_offset,
+            diverging,
+            None,
+            None,
+            aborted,
+            -1,
+            records,
+        )
+        return data, size_bytes
+
+    def _read(
+        self, partition: Partition, asked: FetchPartition, budget: int, end_offset: int, is_first: bool
+    ) -> Slice:
+        log = partition.log
+        if asked.fetch_offset == end_offset and end_offset >= log.log_start_offset:
+            # A reader that has everything: nothing to look for.
+            return Slice([], 0)
+        max_bytes = max(min(asked.partition_max_bytes, budget), 0)
+        return log.read(asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first)
+
+    def _refused(self, wanted: Wanted, refusal: Refusal) -> PartitionData:
+        index = wanted.asked.partition
+        data = PartitionData(index, refusal.code, high_watermark=-1, records=b"", aborted_transactions=None)
+        if refusal.error in _TELLS_LEADER:
+            partition = _find(self._broker, wanted)
+            if partition is not None:
+                data.current_leader = LeaderIdAndEpoch(partition.leader.node, partition.leader.epoch)
+        return data
+
+    def _count_appended_bytes(self) -> int:
+        return sum(partition.appended_bytes for partition in self.partitions())
+
+    def _respond(self, results: list[Result]) -> FetchResponse:
+        plan = self._plan
+        if plan.session is not None:
+            plan.session.told(results)
+        response = FetchResponse(session_id=plan.session_id)
+        topic: FetchableTopicResponse | None = None
+        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
+        for wanted, data in results:
+            if topic is None or topic.topic != wanted.topic or topic.topic_id != wanted.topic_id:
+                topic = topics.get((wanted.topic, wanted.topic_id))
+                if topic is None:
+                    topic = FetchableTopicResponse(wanted.topic, wanted.topic_id)
+                    topics[wanted.topic, wanted.topic_id] = topic
+                    response.responses.append(topic)
+            topic.partitions.append(data)
+            if data.current_leader is not None and not response.node_endpoints:
+                own = self._broker
+                response.node_endpoints = [NodeEndpoint(own.node_id, own.host, own.port, own.rack)]
+        return response
+
+
+def aborted_within(partition: Partition, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    """What a reader of committed records must skip in these offsets."""
+    found = partition.log.aborted_transactions(first_offset, end_offset)
+    return [AbortedTransaction(producer_id, offset) for producer_id, offset in found]
+
+
+def _find(broker: Broker, wanted: Wanted) -> Partition | None:
+    try:
+        return _unusual_partition(broker, wanted)
+    except Refusal:
+        return None
+
+
+def _unusual_partition(broker: Broker, wanted: Wanted) -> Partition:
+    """A partition that is named by its topic's id, or that is not here."""
+    name = wanted.topic
+    if not name:
+        topic = broker.metadata.image.topics_by_id.get(wanted.topic_id)
+        if topic is None:
+            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
+        name = topic.name
+    return broker.partition(name, wanted.asked.partition)
+
+
+def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+    """Where the reader's history parts from ours (KIP-595), if it does."""
+    epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch)
+    if epoch < 0:
+        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is before our log")
+    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        return EpochEndOffset(epoch, end_offset)
+    return None

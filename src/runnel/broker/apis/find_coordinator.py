@@ -1,0 +1,60 @@
+"""FindCoordinator: which node keeps a group or a transaction."""
+
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.shards import Shards
+from runnel.broker.runtime.topic_creation import ensure_internal_topic
+from runnel.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from runnel.model.errors import ErrorCode, Refusal, Refused
+
+GROUP, TRANSACTION = 0, 1
+_MANY_KEYS_FROM = 4
+_NOBODY = -1
+
+
+@handles(FindCoordinatorRequest)
+async def find_coordinator(request: FindCoordinatorRequest, ctx: Context) -> FindCoordinatorResponse:
+    """Find coordinators; the topic that they keep their records in is made when it is first needed.
+
+    v1 key types, throttle time, error message · v3 flexible · v4 many keys · v6 share groups
+    """
+    if ctx.api_version >= _MANY_KEYS_FROM:
+        keys = request.coordinator_keys
+        return FindCoordinatorResponse(coordinators=[await _find(key, request.key_type, ctx) for key in keys])
+    found = await _find(request.key, request.key_type, ctx)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
+    try:
+        shards: Shards[Any]
+        if key_type == GROUP:
+            shards = ctx.broker.groups
+        elif key_type == TRANSACTION:
+            shards = ctx.broker.transactions
+        else:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"there is no coordinator for keys of type {key_type}")
+        await ensure_internal_topic(ctx.broker, shards.topic)
+        return _coordinator(key, shards, ctx)
+    except Refusal as refusal:
+        return Coordinator(key, _NOBODY, "", _NOBODY, refusal.code, str(refusal))
+
+
+def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
+    broker = ctx.broker
+    partition = broker.metadata.image.partition(shards.topic, shards.partition_of(key))
+    if partition is not None and partition.leader == broker.node_id:
+        return Coordinator(key, broker.node_id, broker.host, broker.port, error_message="")
+    for other in broker.metadata.image.live_brokers():
+        for endpoint in other.endpoints:
+            if partition is not None and other.id == partition.leader and endpoint.name == ctx.listener:
+                return Coordinator(key, other.id, endpoint.host, endpoint.port, error_message="")
+    raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")

@@ -1,0 +1,111 @@
+"""Which APIs we answer, in which versions, and which function does it.
+
+`APIS` is the profile that ApiVersions shows: one consistent Kafka 4.3, limited to what has a handler.
+A handler's module is named like its message and imported when its API is first called, so that start-up pays
+for nothing unused.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.context import Context
+
+Handler = Callable[[Any, "Context"], Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One row of the profile: the module that handles it and the versions it accepts."""
+
+    module: str
+    version_min: int
+    version_max: int
+    advertised_min: int | None = None
+    """What ApiVersions shows as the smallest version, where that is not the smallest one accepted."""
+
+
+APIS: dict[int, Api] = {
+    # Versions 0-2 are refused, but older librdkafka stops compressing when they are not shown (KAFKA-18659).
+    0: Api("produce", 3, 13, advertised_min=0),
+    1: Api("fetch", 4, 18),
+    2: Api("list_offsets", 1, 11),
+    3: Api("metadata", 0, 13),
+    8: Api("offset_commit", 2, 10),
+    9: Api("offset_fetch", 1, 10),
+    10: Api("find_coordinator", 0, 6),
+    11: Api("join_group", 0, 9),
+    12: Api("heartbeat", 0, 4),
+    13: Api("leave_group", 0, 5),
+    14: Api("sync_group", 0, 5),
+    15: Api("describe_groups", 0, 6),
+    16: Api("list_groups", 0, 5),
+    17: Api("sasl_handshake", 0, 1),
+    18: Api("api_versions", 0, 4),
+    19: Api("create_topics", 2, 7),
+    20: Api("delete_topics", 1, 6),
+    21: Api("delete_records", 0, 2),
+    22: Api("init_producer_id", 0, 5),
+    23: Api("offset_for_leader_epoch", 2, 4),
+    24: Api("add_partitions_to_txn", 0, 5),
+    25: Api("add_offsets_to_txn", 0, 4),
+    26: Api("end_txn", 0, 5),
+    27: Api("write_txn_markers", 1, 2),
+    28: Api("txn_offset_commit", 0, 5),
+    29: Api("describe_acls", 1, 3),
+    30: Api("create_acls", 1, 3),
+    31: Api("delete_acls", 1, 3),
+    32: Api("describe_configs", 1, 4),
+    33: Api("alter_configs", 0, 2),
+    35: Api("describe_log_dirs", 1, 5),
+    36: Api("sasl_authenticate", 0, 2),
+    37: Api("create_partitions", 0, 3),
+    42: Api("delete_groups", 0, 2),
+    43: Api("elect_leaders", 0, 2),
+    44: Api("incremental_alter_configs", 0, 1),
+    45: Api("alter_partition_reassignments", 0, 1),
+    46: Api("list_partition_reassignments", 0, 0),
+    47: Api("offset_delete", 0, 0),
+    48: Api("describe_client_quotas", 0, 1),
+    49: Api("alter_client_quotas", 0, 1),
+    50: Api("describe_user_scram_credentials", 0, 0),
+    51: Api("alter_user_scram_credentials", 0, 0),
+    55: Api("describe_quorum", 0, 2),
+    57: Api("update_features", 0, 2),
+    60: Api("describe_cluster", 0, 2),
+    61: Api("describe_producers", 0, 0),
+    64: Api("unregister_broker", 0, 0),
+    65: Api("describe_transactions", 0, 0),
+    66: Api("list_transactions", 0, 2),
+    68: Api("consumer_group_heartbeat", 0, 1),
+    69: Api("consumer_group_describe", 0, 1),
+    74: Api("list_config_resources", 0, 1),
+    75: Api("describe_topic_partitions", 0, 0),
+}
+
+_registered: dict[int, Handler] = {}
+
+
+def handles(request: type[Any]) -> Callable[[Function], Function]:
+    """Register a `def` or `async def name(request, ctx) -> response` as the handler of a request."""
+
+    def register(function: Function) -> Function:
+        api_key: int = request.api_key
+        assert api_key in APIS, f"{request.__name__} has no row in APIS"
+        assert api_key not in _registered, f"{request.__name__} already has a handler"
+        _registered[api_key] = function
+        return function
+
+    return register
+
+
+def handler_of(api_key: int) -> Handler:
+    """The function that answers an API of the profile, imported on first use."""
+    handler = _registered.get(api_key)
+    if handler is None:
+        import_module(f"runnel.broker.apis.{APIS[api_key].module}")
+        handler = _registered[api_key]
+    return handler

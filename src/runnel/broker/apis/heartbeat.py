@@ -1,0 +1,44 @@
+"""Heartbeat: a member of a group is alive."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.deferred import Deferred
+from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from runnel.model.errors import ErrorCode, Refusal
+
+
+@handles(HeartbeatRequest)
+def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse | Deferred:
+    """Keep a member's session open, and tell it when to join again.
+
+    v1 throttle time · v3 static members · v4 flexible
+    """
+    try:
+        driver = ctx.broker.groups.driver_of(request.group_id)
+    except Refusal as refusal:
+        if refusal.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            # The group is being read; its members get a whole session when that is done.
+            return HeartbeatResponse()
+        return _response(refusal.error)
+    if driver.shard.has_consumer_group(request.group_id):
+        return _in_consumer_group(request, driver)
+    try:
+        error = driver.shard.heartbeat(request, ctx.broker.clock.monotonic_ms())
+    except Refusal as refusal:
+        error = refusal.error
+    answer: HeartbeatResponse | Deferred = driver.hold(_response(error), _response)
+    return answer
+
+
+def _in_consumer_group(request: HeartbeatRequest, driver: GroupDriver) -> HeartbeatResponse | Deferred:
+    try:
+        decision = driver.shard.heartbeat_in_consumer_group(request)
+    except Refusal as refusal:
+        return _response(refusal.error)
+    answer: HeartbeatResponse | Deferred = driver.decide(decision, _response)
+    return answer
+
+
+def _response(error: ErrorCode) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=error.code)

@@ -1,0 +1,35 @@
+"""IncrementalAlterConfigs: change single settings."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.decide_configs import decide_incremental_alter_configs
+from runnel.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from runnel.model.errors import Refusal
+
+
+@handles(IncrementalAlterConfigsRequest)
+async def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, ctx: Context
+) -> IncrementalAlterConfigsResponse:
+    """Set, take back, add to and take from lists. Changes are in force when the answer comes.
+
+    v1 flexible
+    """
+    metadata = ctx.broker.metadata
+    try:
+        return await metadata.change(
+            lambda image: decide_incremental_alter_configs(image, metadata.settings, request)
+        )
+    except Refusal as refusal:
+        return IncrementalAlterConfigsResponse(
+            responses=[
+                AlterConfigsResourceResponse(
+                    refusal.code, str(refusal), resource.resource_type, resource.resource_name
+                )
+                for resource in request.resources
+            ]
+        )

@@ -1,0 +1,34 @@
+"""InitProducerId: give a producer the identity by which its repeats are recognised."""
+
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.transactions import told_as
+from runnel.coordinator.txn.init import init_refused
+from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from runnel.model.errors import ErrorCode
+
+_FENCED_FROM = 4
+
+
+@handles(InitProducerIdRequest)
+def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Any:
+    """A fresh id at epoch 0 for an idempotent producer; for a transactional one, what its coordinator says.
+
+    v2 flexible · v3 the producer may show its current id and epoch · v4 PRODUCER_FENCED · v5 KIP-890
+    """
+    shows_id, shows_epoch = request.producer_id != -1, request.producer_epoch != -1
+    if request.transactional_id == "" or shows_id != shows_epoch:
+        return init_refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is None:
+        return _idempotent(ctx)
+    return ctx.broker.transactions.decide(
+        request.transactional_id,
+        lambda driver: driver.shard.init_producer_id(request, driver.now()),
+        lambda error: init_refused(told_as(error, ctx.api_version, _FENCED_FROM)),
+    )
+
+
+async def _idempotent(ctx: Context) -> InitProducerIdResponse:
+    return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.take(), producer_epoch=0)

@@ -1,0 +1,33 @@
+"""LeaveGroup: members go without waiting for their sessions to end."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.deferred import Deferred
+from runnel.coordinator.contract import Decision
+from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+_MANY_FROM = 3
+
+
+@handles(LeaveGroupRequest)
+def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse | Deferred:
+    """Leave a group.
+
+    v1 throttle time · v3 many members in one request, static ones by their instance id · v4 flexible ·
+    v5 reason
+    """
+    is_single = ctx.api_version < _MANY_FROM
+    if is_single:
+        request.members = [MemberIdentity(member_id=request.member_id)]
+
+    def decide(driver: GroupDriver) -> Decision[LeaveGroupResponse]:
+        decision = driver.shard.leave(request, driver.now())
+        if is_single and decision.reply is not None:
+            decision.reply.error_code = decision.reply.members[0].error_code
+        return decision
+
+    answer: LeaveGroupResponse | Deferred = ctx.broker.groups.ask(
+        request.group_id, decide, lambda error: LeaveGroupResponse(error_code=error.code)
+    )
+    return answer

@@ -1,0 +1,17 @@
+"""ListPartitionReassignments: which partitions are on the move."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.reassignments import list_reassignments
+from runnel.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+@handles(ListPartitionReassignmentsRequest)
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, ctx: Context
+) -> ListPartitionReassignmentsResponse:
+    """Of all topics, or of those that are asked for."""
+    return list_reassignments(ctx.broker.metadata.image, request)

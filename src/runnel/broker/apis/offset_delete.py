@@ -1,0 +1,44 @@
+"""OffsetDelete: forget offsets of topics that a group no longer reads."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.deferred import Deferred
+from runnel.controller.image import MetadataImage
+from runnel.coordinator.contract import Decision
+from runnel.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+)
+from runnel.model.errors import ErrorCode
+
+
+@handles(OffsetDeleteRequest)
+def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDeleteResponse | Deferred:
+    """Delete committed offsets; those of topics that members subscribe to stay (KIP-496)."""
+    image = ctx.broker.metadata.image
+    refused = [_split(topic, image) for topic in request.topics]
+
+    def decide(driver: GroupDriver) -> Decision[OffsetDeleteResponse]:
+        decision = driver.shard.delete_offsets(request)
+        if decision.reply is not None:
+            for topic, answers in zip(decision.reply.topics, refused, strict=True):
+                topic.partitions += answers
+        return decision
+
+    answer: OffsetDeleteResponse | Deferred = ctx.broker.groups.ask(
+        request.group_id, decide, lambda error: OffsetDeleteResponse(error_code=error.code)
+    )
+    return answer
+
+
+def _split(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> list[OffsetDeleteResponsePartition]:
+    """Take out the partitions that do not exist: their answers."""
+    known = image.topics.get(topic.name)
+    count = 0 if known is None else len(known.partitions)
+    missing = [index for part in topic.partitions if not 0 <= (index := part.partition_index) < count]
+    topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+    return [OffsetDeleteResponsePartition(index, code) for index in missing]

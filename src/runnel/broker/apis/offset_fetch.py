@@ -1,0 +1,153 @@
+"""OffsetFetch: how far groups have come."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.shards import gather
+from runnel.controller.image import MetadataImage
+from runnel.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import NO_ID
+
+_TOP_LEVEL_ERROR_FROM = 2
+_MANY_GROUPS_FROM = 8
+_TOPIC_IDS_FROM = 10
+
+
+@handles(OffsetFetchRequest)
+def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse | Deferred:
+    """Read committed offsets; all of a group's if no topics are named.
+
+    v2 all topics, top-level error · v3 throttle time · v5 leader epoch · v6 flexible ·
+    v7 none that an open transaction may change, if so wished · v8 many groups ·
+    v9 members of consumer groups (KIP-848) · v10 topic ids
+    """
+    answer: OffsetFetchResponse | Deferred
+    if ctx.api_version >= _MANY_GROUPS_FROM:
+        parts = [_fetch(group, request.require_stable, ctx) for group in request.groups]
+        answer = gather(parts, lambda groups: OffsetFetchResponse(groups=groups))
+        return answer
+    topics = request.topics
+    group = OffsetFetchRequestGroup(
+        group_id=request.group_id,
+        topics=None
+        if topics is None
+        else [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in topics
+        ],
+    )
+    answer = gather(
+        [_fetch(group, request.require_stable, ctx)],
+        lambda groups: _single(group, groups[0], ctx.api_version),
+    )
+    return answer
+
+
+def _fetch(
+    group: OffsetFetchRequestGroup, require_stable: bool, ctx: Context
+) -> OffsetFetchResponseGroup | Deferred:
+    image = ctx.broker.metadata.image
+    has_ids = ctx.api_version >= _TOPIC_IDS_FROM
+    unknown = _resolve(group, image, has_ids)
+
+    def id_of(name: str) -> bytes:
+        topic = image.topics.get(name)
+        return NO_ID if topic is None else topic.id
+
+    def refuse(error: ErrorCode) -> OffsetFetchResponseGroup:
+        # Consumers before 3.9 do not know this error here and would not ask again.
+        if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            error = ErrorCode.NOT_COORDINATOR
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+
+    def with_unknown(answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponseGroup:
+        (answer,) = answers
+        if has_ids:
+            # A topic without an id cannot be named in such an answer.
+            answer.topics = [topic for topic in answer.topics if topic.topic_id != NO_ID]
+        if answer.error_code == 0:
+            answer.topics += unknown
+        return answer
+
+    answer = ctx.broker.groups.look(
+        group.group_id, lambda shard: shard.fetch_offsets(group, id_of, require_stable), refuse
+    )
+    result: OffsetFetchResponseGroup | Deferred = gather([answer], with_unknown)
+    return result
+
+
+def _resolve(
+    group: OffsetFetchRequestGroup, image: MetadataImage, has_ids: bool
+) -> list[OffsetFetchResponseTopics]:
+    """Give each topic both name and id; answers for ids that stand for no topic, which are taken out."""
+    unknown: list[OffsetFetchResponseTopics] = []
+    known: list[OffsetFetchRequestTopics] = []
+    for asked in group.topics or ():
+        topic = image.topics_by_id.get(asked.topic_id) if has_ids else image.topics.get(asked.name)
+        if topic is not None:
+            asked.name, asked.topic_id = topic.name, topic.id
+        if topic is not None or not has_ids:
+            known.append(asked)
+        else:
+            unknown.append(_unknown_id(asked))
+    if group.topics is not None:
+        group.topics = known
+    return unknown
+
+
+def _unknown_id(asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    code = ErrorCode.UNKNOWN_TOPIC_ID.code
+    return OffsetFetchResponseTopics(
+        topic_id=asked.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(index, -1, metadata="", error_code=code)
+            for index in asked.partition_indexes
+        ],
+    )
+
+
+def _single(
+    asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, api_version: int
+) -> OffsetFetchResponse:
+    """The answer about one group in the form that versions before 8 have."""
+    if group.error_code and api_version < _TOP_LEVEL_ERROR_FROM:
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    topic.name,
+                    [
+                        OffsetFetchResponsePartition(index, -1, metadata="", error_code=group.error_code)
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in asked.topics or ()
+            ]
+        )
+    topics = [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [
+                OffsetFetchResponsePartition(
+                    part.partition_index,
+                    part.committed_offset,
+                    part.committed_leader_epoch,
+                    part.metadata,
+                    part.error_code,
+                )
+                for part in topic.partitions
+            ],
+        )
+        for topic in group.topics
+    ]
+    return OffsetFetchResponse(topics=topics, error_code=group.error_code)

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch: where an epoch ended, so that a reader can tell whether its history is ours."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from runnel.model.errors import Refusal
+
+
+@handles(OffsetForLeaderEpochRequest)
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, ctx: Context
+) -> OffsetForLeaderEpochResponse:
+    """Find the end of epochs. v3 replica id · v4 flexible"""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic.topic, [_end_of(topic.topic, asked, ctx) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end_of(topic: str, asked: OffsetForLeaderPartition, ctx: Context) -> EpochEndOffset:
+    try:
+        partition = ctx.broker.partition(topic, asked.partition)
+        partition.leader.check_epoch(asked.current_leader_epoch)
+    except Refusal as refusal:
+        return EpochEndOffset(refusal.code, asked.partition)
+    epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)
+    return EpochEndOffset(0, asked.partition, epoch, end_offset)

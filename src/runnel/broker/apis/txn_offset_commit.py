@@ -1,0 +1,126 @@
+"""TxnOffsetCommit: remember how far a group has come, if the transaction that says so commits."""
+
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.deferred import Deferred, chain
+from runnel.broker.runtime.partition import Partition
+from runnel.controller.image import MetadataImage
+from runnel.coordinator.contract import Decision
+from runnel.log.producers import Guard
+from runnel.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.ids import NO_ID, TopicPartition
+
+_LOADING_FROM = 2
+_ABORTABLE_FROM = 4
+_ADDS_FROM = 5
+_NO_SEQUENCE = -1
+
+_CLIENT_SEES = {
+    # The coordinator's word for what every producer knows by another name.
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    # The question was lost on the way to the coordinator: the client can ask it again right here.
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
+@handles(TxnOffsetCommitRequest)
+def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffsetCommitResponse | Deferred:
+    """Store offsets, of partitions that exist, in a transaction that is open.
+
+    v2 leader epoch, may say that the group is being loaded · v3 flexible, checks the member ·
+    v4 may ask to abort · v5 adds the group to the transaction by itself (KIP-890)
+    """
+    image = ctx.broker.metadata.image
+    refused = [_split(topic, image) for topic in request.topics]
+    ids = {topic.name: image.topics[topic.name].id for topic in request.topics if topic.partitions}
+
+    def refuse(error: ErrorCode) -> TxnOffsetCommitResponse:
+        seen = _client_error(error, ctx.api_version)
+        topics = [TxnOffsetCommitResponseTopic(topic.name, _answers(topic, seen)) for topic in request.topics]
+        return _merged(TxnOffsetCommitResponse(topics=topics), refused)
+
+    if not any(topic.partitions for topic in request.topics):
+        return refuse(ErrorCode.NONE)
+    if not request.group_id:
+        return refuse(ErrorCode.INVALID_GROUP_ID)
+    try:
+        driver = ctx.broker.groups.driver_of(request.group_id)
+    except Refusal as refusal:
+        return refuse(refusal.error)
+    partition = driver.partition
+    identity = request.producer_id, request.producer_epoch
+    guard: Guard | None = None
+
+    def verified(errors: dict[TopicPartition, ErrorCode]) -> Any:
+        error = errors.get(partition.name, ErrorCode.NONE)
+        if error is not ErrorCode.NONE:
+            return refuse(error)
+        return ctx.broker.groups.ask(request.group_id, decide, refuse)
+
+    def decide(current: GroupDriver) -> Decision[TxnOffsetCommitResponse]:
+        _check_guard(current.partition, identity, guard)
+        decision = current.shard.commit_in_transaction(
+            request, ctx.api_version, lambda name: ids.get(name, NO_ID), current.now()
+        )
+        if decision.reply is not None:
+            _merged(decision.reply, refused)
+        return decision
+
+    errors: Any = {}
+    if not partition.log.has_open_transaction(*identity):
+        guard = partition.log.guard_transaction(*identity, _NO_SEQUENCE, driver.now().wall_ms)
+        adds = ctx.api_version >= _ADDS_FROM
+        errors = ctx.broker.transactions.verify(request.transactional_id, *identity, [partition.name], adds)
+    answer: TxnOffsetCommitResponse | Deferred = chain(errors, verified)
+    return answer
+
+
+def _check_guard(partition: Partition, identity: tuple[int, int], guard: Guard | None) -> None:
+    """Refuse to begin a transaction that nobody is going to end: this one has ended while it was verified."""
+    if guard is not None and not partition.log.has_open_transaction(*identity):
+        partition.log.check_guard(guard, _NO_SEQUENCE, needs_start=False)
+
+
+def _client_error(error: ErrorCode, api_version: int) -> ErrorCode:
+    error = _CLIENT_SEES.get(error, error)
+    if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < _LOADING_FROM:
+        # Producers of that time could crash over it.
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _split(
+    topic: TxnOffsetCommitRequestTopic, image: MetadataImage
+) -> list[TxnOffsetCommitResponsePartition]:
+    """Take out the partitions that do not exist: their answers."""
+    known = image.topics.get(topic.name)
+    count = 0 if known is None else len(known.partitions)
+    missing = [index for part in topic.partitions if not 0 <= (index := part.partition_index) < count]
+    if missing:
+        topic.partitions = [part for part in topic.partitions if part.partition_index not in missing]
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [TxnOffsetCommitResponsePartition(index, error.code) for index in missing]
+
+
+def _answers(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> list[TxnOffsetCommitResponsePartition]:
+    return [TxnOffsetCommitResponsePartition(part.partition_index, error.code) for part in topic.partitions]
+
+
+def _merged(
+    response: TxnOffsetCommitResponse, refused: list[list[TxnOffsetCommitResponsePartition]]
+) -> TxnOffsetCommitResponse:
+    for topic, answers in zip(response.topics, refused, strict=True):
+        topic.partitions += answers
+    return response

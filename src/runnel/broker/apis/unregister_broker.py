@@ -1,0 +1,28 @@
+"""UnregisterBroker: forget a broker that will not come back."""
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.controller.decision import Decision
+from runnel.controller.image import MetadataImage
+from runnel.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from runnel.model.errors import ErrorCode, Refused
+from runnel.schemas.metadata import UnregisterBrokerRecord
+
+
+@handles(UnregisterBrokerRequest)
+async def unregister_broker(request: UnregisterBrokerRequest, ctx: Context) -> UnregisterBrokerResponse:
+    """A broker that is alive would only register again, and this one would lose its partitions."""
+
+    def decide(image: MetadataImage) -> Decision[UnregisterBrokerResponse]:
+        broker = image.brokers.get(request.broker_id)
+        if broker is None:
+            raise Refused(
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                f"Broker ID {request.broker_id} is not currently registered",
+            )
+        if not broker.is_fenced:
+            raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker.id} is alive; stop it first.")
+        record = UnregisterBrokerRecord(broker.id, broker.epoch)
+        return Decision([record], UnregisterBrokerResponse(error_message=None))
+
+    return await ctx.broker.metadata.change(decide)

@@ -1,0 +1,65 @@
+"""WriteTxnMarkers: a coordinator, or an operator who ends a hanging transaction, tells how it ended."""
+
+from collections import defaultdict
+from typing import Any
+
+from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.txn_markers import Marker, write_marker
+from runnel.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
+
+
+@handles(WriteTxnMarkersRequest)
+def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> Any:
+    """Write each marker into each of its partitions; answered when all that were taken are committed.
+
+    v1 flexible · v2 version of the transaction protocol
+    """
+
+    def answer(results: list[list[tuple[TopicPartition, ErrorCode]]]) -> WriteTxnMarkersResponse:
+        return WriteTxnMarkersResponse(
+            markers=[
+                WritableTxnMarkerResult(marker.producer_id, _topics(outcomes))
+                for marker, outcomes in zip(request.markers, results, strict=True)
+            ]
+        )
+
+    return gather([_write(marker, ctx) for marker in request.markers], answer)
+
+
+def _write(wanted: WritableTxnMarker, ctx: Context) -> Any:
+    marker = Marker(
+        wanted.producer_id,
+        wanted.producer_epoch,
+        wanted.coordinator_epoch,
+        wanted.transaction_result,
+        wanted.transaction_version,
+    )
+
+    def write(name: TopicPartition) -> Deferred:
+        outcome = Deferred()
+        write_marker(ctx.broker, marker, name, lambda name, error: outcome.complete((name, error)))
+        return outcome
+
+    names = [
+        TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes
+    ]
+    return gather([write(name) for name in names], list)
+
+
+def _topics(outcomes: list[tuple[TopicPartition, ErrorCode]]) -> list[WritableTxnMarkerTopicResult]:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = defaultdict(list)
+    for name, error in outcomes:
+        topics[name.topic].append(WritableTxnMarkerPartitionResult(name.partition, error.code))
+    return [WritableTxnMarkerTopicResult(topic, results) for topic, results in topics.items()]

@@ -1,0 +1,1 @@
+"""The machinery behind the handlers: turn, partitions, shard drivers, waiting requests, dispatch."""

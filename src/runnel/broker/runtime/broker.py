@@ -1,0 +1,98 @@
+"""The broker: what every handler can reach, assembled by the composition root (or by the simulator)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+from runnel.broker.runtime.fetch_sessions import FetchSessions
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.producer_ids import ProducerIds
+from runnel.broker.runtime.topic_cards import TopicCards
+from runnel.broker.runtime.turn import Turn
+from runnel.broker.runtime.waiting import Waiting
+from runnel.controller.settings import Settings
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+from runnel.ports.clock import Clock, Timers
+from runnel.ports.disk import Disk
+from runnel.ports.entropy import Entropy
+from runnel.replica.leader import LeaderReplica
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.coordinators import Coordinators
+    from runnel.broker.runtime.metadata_log import MetadataLog
+    from runnel.broker.runtime.transactions import Transactions
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """One node: its identity, its ports to the world, and the drivers of its cores."""
+
+    node_id: int
+    cluster_id: str
+    host: str
+    """Where clients are told to connect."""
+    port: int
+    clock: Clock
+    timers: Timers
+    disk: Disk
+    entropy: Entropy
+    settings: Settings
+    """Every broker setting by Kafka's name, resolved and typed: settings["num.partitions"] is an int."""
+    rack: str | None = None
+    listener: str = "PLAINTEXT"
+    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
+    partition_at: Mapping[tuple[str, int], Partition] = field(init=False)
+    """`partitions` again, for lookups that need not build their key's type."""
+    turn: Turn = field(init=False)
+    waiting: Waiting = field(init=False)
+    fetch_sessions: FetchSessions = field(init=False)
+    producer_ids: ProducerIds = field(init=False)
+    topic_cards: TopicCards = field(default_factory=TopicCards)
+    metadata: "MetadataLog" = field(init=False)
+    """Cluster metadata: `image` to read, `change` to decide against it."""
+    groups: "Coordinators" = field(init=False)
+    """The group coordinator."""
+    transactions: "Transactions" = field(init=False)
+    """The transaction coordinator."""
+
+    def __post_init__(self) -> None:
+        self.partition_at = cast("Mapping[tuple[str, int], Partition]", self.partitions)
+        self.turn = Turn(self.timers)
+        self.waiting = Waiting(self.timers)
+        self.producer_ids = ProducerIds(self)
+        slots_max = self.settings["max.incremental.fetch.session.cache.slots"]
+        self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
+
+    def open_partition(
+        self, name: TopicPartition, topic_id: bytes, leader_epoch: int, config: LogConfig
+    ) -> Partition:
+        """Begin to lead a partition: open its log and let its committed records be read."""
+        log = self.disk.open_log(name, topic_id, config)
+        if log.leader_epoch < leader_epoch:
+            log.begin_epoch(leader_epoch)
+        alone = frozenset({self.node_id})
+        leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, replicas=alone, isr=alone)
+        partition = Partition(name, topic_id, log, leader, self.turn, self.disk, self.clock)
+        self.partitions[name] = partition
+        return partition
+
+    def close_partition(self, name: TopicPartition) -> None:
+        """The topic was deleted: forget the partition, answer whoever waits on it."""
+        partition = self.partitions.pop(name, None)
+        if partition is not None:
+            partition.close()
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The partition of that name; raises Refusal if it is not here."""
+        partition = self.partition_at.get((topic, index))
+        if partition is None:
+            raise self.no_partition(topic, index)
+        return partition
+
+    def no_partition(self, topic: str, index: int) -> Refusal:
+        """Why a partition is not here."""
+        if self.metadata.image.partition(topic, index) is not None:
+            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not open {topic}-{index}")
+        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")

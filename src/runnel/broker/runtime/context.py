@@ -1,0 +1,34 @@
+"""What a handler is given besides its request."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runnel.ports.service import Session
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+
+@dataclass(slots=True)
+class Encoded:
+    """A response that was encoded before, for this very version."""
+
+    body: bytes
+
+
+@dataclass(slots=True)
+class Context:
+    """The broker that answers, the connection that asked, and how it asked."""
+
+    broker: "Broker"
+    session: Session
+    api_version: int
+    client_id: str | None
+
+    @property
+    def client_host(self) -> str:
+        return self.session.client_host
+
+    @property
+    def listener(self) -> str:
+        return self.session.listener

@@ -1,0 +1,123 @@
+"""The group coordinator: the shards that keep groups, and the requests that go to them."""
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from runnel.broker.runtime.group_cluster import GroupCluster
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.shard_driver import Refuse, ShardDriver
+from runnel.broker.runtime.shards import Shards
+from runnel.controller.settings import Settings
+from runnel.controller.values import CONSUMER_OFFSETS
+from runnel.coordinator.contract import Decision
+from runnel.coordinator.group.caller import NOT_PARKED, Caller
+from runnel.coordinator.group.settings import GroupSettings
+from runnel.coordinator.group.shard import GroupShard
+from runnel.model.errors import Refusal
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+    from runnel.broker.runtime.context import Context
+
+GroupDriver = ShardDriver[GroupShard]
+
+
+class Coordinators(Shards[GroupShard]):
+    """All group shards of this node."""
+
+    topic = CONSUMER_OFFSETS
+
+    def __init__(self, broker: "Broker") -> None:
+        super().__init__(broker)
+        self._settings = group_settings(broker.settings)
+        self._cluster = GroupCluster(broker)
+        self._deleted_topics: set[str] = set()
+        """Topics that were deleted before the shards that may hold offsets in them were loaded."""
+
+    def start(self) -> None:
+        """Begin to load the groups of every partition that has records."""
+        self._deleted_topics = set(self._broker.metadata.removed)
+        super().start()
+
+    def ask_and_park(
+        self,
+        group_id: str,
+        context: "Context",
+        decide: Callable[[GroupDriver, Caller], Decision[Any]],
+        refuse: Refuse,
+    ) -> Any:
+        """The same for a request that the shard may keep waiting."""
+        try:
+            driver = self.driver_of(group_id)
+        except Refusal as refusal:
+            return refuse(refusal.error)
+        waiter = driver.park(refuse)
+        try:
+            decision = decide(driver, self.caller(context, waiter))
+        except Refusal as refusal:
+            driver.unpark(waiter)
+            return refuse(refusal.error)
+        return driver.decide(decision, refuse, waiter)
+
+    def caller(self, context: "Context", waiter: int = NOT_PARKED) -> Caller:
+        """Who asks, and under which number it waits."""
+        return Caller(
+            client_id=context.client_id or "",
+            # As Java prints an address without a host name, which is what tools show.
+            client_host=f"/{context.client_host}",
+            api_version=context.api_version,
+            waiter=waiter,
+            unique=str(UUID(bytes=self._broker.entropy.id_bytes())),
+        )
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """These topics are gone: the offsets in them mean nothing any more."""
+        self._drop_strangers()
+        if not all(driver.is_loaded for driver in self._drivers.values()):
+            self._deleted_topics.update(names)
+        for driver in self._drivers.values():
+            if driver.is_loaded:
+                driver.run(driver.shard.forget_topics(names))
+
+    def transaction_ended(self, index: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """The end of a transaction was appended to this partition: the offsets in it count, or never did."""
+        driver = self._drivers.get(index)
+        # One that is not loaded yet finds the end in the log.
+        if driver is not None and self._is_current(driver):
+            driver.transaction_ended(producer_id, producer_epoch, is_commit)
+
+    def _make(self, partition: Partition) -> GroupDriver:
+        settings = self._broker.settings
+        return ShardDriver(
+            GroupShard(self._settings, self._cluster),
+            partition,
+            self._broker.clock,
+            self._broker.timers,
+            settings["offsets.commit.timeout.ms"],
+            settings["offsets.topic.compression.codec"],
+        )
+
+    def _loaded(self, driver: GroupDriver) -> None:
+        driver.loaded()
+        # A topic may have its name back already; what was committed in it since is not among this.
+        gone = self._deleted_topics - self._broker.metadata.image.topics.keys()
+        driver.run(driver.shard.forget_topics(gone))
+
+
+def group_settings(settings: Settings) -> GroupSettings:
+    """The broker's settings as the shards need them."""
+    policy = settings["group.consumer.migration.policy"].upper()
+    return GroupSettings(
+        initial_rebalance_delay_ms=settings["group.initial.rebalance.delay.ms"],
+        session_timeout_min_ms=settings["group.min.session.timeout.ms"],
+        session_timeout_max_ms=settings["group.max.session.timeout.ms"],
+        members_max=settings["group.max.size"],
+        offset_metadata_bytes_max=settings["offset.metadata.max.bytes"],
+        offsets_retention_ms=settings["offsets.retention.minutes"] * 60_000,
+        offsets_check_interval_ms=settings["offsets.retention.check.interval.ms"],
+        consumer_members_max=settings["group.consumer.max.size"],
+        consumer_assignors=tuple(settings["group.consumer.assignors"]) or ("uniform",),
+        can_upgrade=policy in ("UPGRADE", "BIDIRECTIONAL"),
+        can_downgrade=policy in ("DOWNGRADE", "BIDIRECTIONAL"),
+    )

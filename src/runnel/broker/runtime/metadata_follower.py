@@ -1,0 +1,181 @@
+"""Brings the node in line with its metadata: opens, configures and removes partitions, applies settings."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from runnel.controller.image import MetadataImage
+from runnel.controller.log_settings import log_config, resolve_log_config
+from runnel.controller.settings import Settings
+from runnel.controller.values import CLUSTER_METADATA, Topic
+from runnel.model.configs import ResourceType
+from runnel.model.errors import Refusal
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import LogConfig
+from runnel.schemas.metadata import ConfigRecord, FeatureLevelRecord, MetadataRecord, PartitionRecord
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+log = logging.getLogger("runnel.broker")
+
+PARTITIONS_PER_STEP = 32
+"""How many partitions are opened or changed before requests get their turn."""
+
+RETRY_DELAY_MS = 1000
+"""How long until a log that the disk would not open is tried again."""
+
+
+class MetadataFollower:
+    """The hands of the metadata log on this node."""
+
+    def __init__(self, broker: "Broker", image: MetadataImage, settings: Settings) -> None:
+        self._broker = broker
+        self._image = image
+        self._settings = settings
+        self._unopened: set[TopicPartition] = set()
+        """Partitions that should be here, but whose log the disk refused."""
+        self._unremoved: set[TopicPartition] = set()
+        """Partitions that should be gone, but whose log the disk would not remove."""
+        self._removal_watchers: list[Callable[[list[str]], None]] = []
+        self._feature_watchers: list[Callable[[], None]] = []
+
+    def when_topics_are_removed(self, watcher: Callable[[list[str]], None]) -> None:
+        """Be told the names of topics that are gone."""
+        self._removal_watchers.append(watcher)
+
+    def when_features_change(self, watcher: Callable[[], None]) -> None:
+        """Be told that the cluster may work at another level of some feature."""
+        self._feature_watchers.append(watcher)
+
+    def open_all(self) -> Iterator[None]:
+        """The node starts: apply its dynamic settings and open every partition that it holds."""
+        self._apply_settings()
+        count = 0
+        for topic in self._image.topics.values():
+            config = resolve_log_config(self._image, self._settings, topic.name)
+            for index in range(len(topic.partitions)):
+                self._open(topic, index, config)
+                count += 1
+                if count % PARTITIONS_PER_STEP == 0:
+                    yield
+
+    def remove_left_overs(self, removed: set[str]) -> None:
+        """Logs of topics whose removal was durable, when a crash came before the logs were gone.
+
+        A log that no record speaks of is left alone: it may be all that is left of somebody's data.
+        """
+        strangers = []
+        for partition in list(self._broker.disk.known_logs()):
+            if partition.topic in removed:
+                self._remove_log(partition)
+            elif self._image.partition(*partition) is None and partition.topic != CLUSTER_METADATA:
+                strangers.append(str(partition))
+        if strangers:
+            log.warning(
+                "the metadata knows nothing of these logs, which are left alone: %s", ", ".join(strangers)
+            )
+
+    def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
+        """Carry out what these records, which the image has taken in, mean for this node."""
+        yield from self._open_new(records)
+        changed = {
+            (record.resource_type, record.resource_name): None
+            for record in records
+            if type(record) is ConfigRecord
+        }
+        if any(resource_type == ResourceType.BROKER for resource_type, _ in changed):
+            yield from self._apply_broker_settings()
+        for resource_type, name in changed:
+            if resource_type == ResourceType.TOPIC:
+                self._configure(name)
+        if removed:
+            yield from self._remove(removed)
+        if any(type(record) is FeatureLevelRecord for record in records):
+            for watcher in self._feature_watchers:
+                watcher()
+
+    def _open_new(self, records: list[MetadataRecord]) -> Iterator[None]:
+        created = [record for record in records if type(record) is PartitionRecord]
+        for count, record in enumerate(created, 1):
+            topic = self._image.topics_by_id.get(record.topic_id)
+            if topic is not None:
+                config = resolve_log_config(self._image, self._settings, topic.name)
+                self._open(topic, record.partition_id, config)
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
+
+    def _apply_settings(self) -> None:
+        image = self._image
+        self._settings.apply_dynamic(image.broker_configs(None), image.broker_configs(self._broker.node_id))
+
+    def _apply_broker_settings(self) -> Iterator[None]:
+        before = log_config(self._settings, {})
+        self._apply_settings()
+        if log_config(self._settings, {}) == before:
+            return
+        for count, name in enumerate(list(self._image.topics), 1):
+            self._configure(name)
+            if count % PARTITIONS_PER_STEP == 0:
+                yield
+
+    def _configure(self, name: str) -> None:
+        topic = self._image.topics.get(name)
+        if topic is None:
+            return
+        config = resolve_log_config(self._image, self._settings, name)
+        for index in range(len(topic.partitions)):
+            partition = self._broker.partitions.get(TopicPartition(name, index))
+            if partition is not None:
+                partition.log.configure(config)
+
+    def _open(self, topic: Topic, index: int, config: LogConfig) -> None:
+        state = topic.partitions[index]
+        name = TopicPartition(topic.name, index)
+        assert topic.name != CLUSTER_METADATA, "a topic must not take the place of the metadata log"
+        if self._broker.node_id not in state.replicas or name in self._broker.partitions:
+            return
+        try:
+            self._broker.open_partition(name, topic.id, state.leader_epoch, config)
+        except (Refusal, OSError) as error:
+            log.warning("the log of %s cannot be opened and is tried again: %s", name, error)
+            # The topic exists all the same. Clients are told to try again, and so do we.
+            if not self._unopened:
+                self._broker.timers.call_later(RETRY_DELAY_MS, self._retry)
+            self._unopened.add(name)
+
+    def _retry(self) -> None:
+        unopened, self._unopened = self._unopened, set()
+        for name in sorted(unopened):
+            topic = self._image.topics.get(name.topic)
+            if topic is not None and name.partition < len(topic.partitions):
+                self._open(topic, name.partition, resolve_log_config(self._image, self._settings, name.topic))
+
+    def _remove_log(self, name: TopicPartition) -> None:
+        try:
+            self._broker.disk.remove_log(name)
+        except (Refusal, OSError) as error:
+            # The topic is gone all the same, and a full disk must not keep anybody from deleting more.
+            log.warning("the log of %s cannot be removed and is tried again: %s", name, error)
+            if not self._unremoved:
+                self._broker.timers.call_later(RETRY_DELAY_MS, self._retry_removal)
+            self._unremoved.add(name)
+
+    def _retry_removal(self) -> None:
+        unremoved, self._unremoved = self._unremoved, set()
+        for name in sorted(unremoved):
+            # A topic that was made again under this name has replaced the log, or will.
+            if self._image.partition(*name) is None:
+                self._remove_log(name)
+
+    def _remove(self, topics: list[Topic]) -> Iterator[None]:
+        for topic in topics:
+            for index in range(len(topic.partitions)):
+                name = TopicPartition(topic.name, index)
+                self._unopened.discard(name)
+                self._broker.close_partition(name)
+                self._remove_log(name)
+                if index % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+                    yield
+        for watcher in self._removal_watchers:
+            watcher([topic.name for topic in topics])

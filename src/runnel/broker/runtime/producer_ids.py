@@ -1,0 +1,47 @@
+"""Producer ids: taken in blocks from the cluster's metadata, handed out one by one."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from runnel.controller.decision import Decision
+from runnel.controller.image import MetadataImage
+from runnel.schemas.metadata import ProducerIdsRecord
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+BLOCK_SIZE = 1000
+"""As in Kafka: a crash wastes at most so many of 2^63 ids, and one producer in a thousand has to wait."""
+
+
+class ProducerIds:
+    """The block of ids that this broker may hand out; no other broker and no earlier life of this one can."""
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._next_id = 0
+        self._end_id = 0
+        self._refill: asyncio.Task[None] | None = None
+
+    async def take(self) -> int:
+        """An id that nobody has had. Raises StorageFailed if the next block cannot be written down."""
+        while self._next_id == self._end_id:
+            # All who come while a block is on its way share it.
+            if self._refill is None:
+                self._refill = asyncio.get_running_loop().create_task(self._take_block())
+            await asyncio.shield(self._refill)
+        producer_id = self._next_id
+        self._next_id += 1
+        return producer_id
+
+    async def _take_block(self) -> None:
+        try:
+            first_id = await self._broker.metadata.change(self._decide)
+        finally:
+            self._refill = None
+        self._next_id, self._end_id = first_id, first_id + BLOCK_SIZE
+
+    def _decide(self, image: MetadataImage) -> Decision[int]:
+        first_id = image.next_producer_id
+        record = ProducerIdsRecord(broker_id=self._broker.node_id, next_producer_id=first_id + BLOCK_SIZE)
+        return Decision([record], first_id)

@@ -1,0 +1,27 @@
+"""Bringing a broker to life over its ports, and down again: what a simulation shares with the real thing."""
+
+from contextlib import AsyncExitStack
+
+from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.coordinators import Coordinators
+from runnel.broker.runtime.metadata_log import MetadataLog
+from runnel.broker.runtime.metadata_start import start_metadata
+from runnel.broker.runtime.transactions import Transactions
+
+
+async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
+    """Replay metadata, open what the node holds, load coordinators; the stack undoes it.
+
+    The broker must know its advertised host and port by now, and not serve before this returns.
+    """
+    metadata = MetadataLog(broker.disk, broker.clock, broker.settings)
+    follower = await start_metadata(broker, metadata)
+    stack.push_async_callback(metadata.close)
+    broker.groups = Coordinators(broker)
+    follower.when_topics_are_removed(broker.groups.topics_deleted)
+    broker.transactions = Transactions(broker)
+    follower.when_topics_are_removed(broker.transactions.topics_deleted)
+    follower.when_features_change(broker.transactions.features_changed)
+    # A transaction that is resumed may end in a partition of the groups, which must be there to hear of it.
+    broker.groups.start()
+    broker.transactions.start()

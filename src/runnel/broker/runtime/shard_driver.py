@@ -1,0 +1,314 @@
+"""The driver of one coordinator shard: it carries out what the shard decides.
+
+The order is what makes a shard trustworthy (see `runnel.coordinator.contract`):
+
+    effects → batch into the log → replay → resume → the reply, held back until the log's end is committed
+                                                     and `committed`, likewise
+
+A batch is written at once, not at the end of the turn. So when the log refuses it, the shard has not changed
+and nobody has read what is not there; and when it is taken, the turn's next request already sees it.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from runnel.batch.build import build_batch
+from runnel.batch.header import NO_PRODUCER
+from runnel.batch.records import Record
+from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.partition import Partition
+from runnel.coordinator.contract import (
+    Answer,
+    CancelTimer,
+    Decision,
+    Moment,
+    NewRecord,
+    Order,
+    Place,
+    SetTimer,
+    Shard,
+    Timer,
+    WhenCommitted,
+    client_error,
+)
+from runnel.model.errors import ErrorCode, Refusal
+from runnel.ports.clock import Clock, TimerHandle, Timers
+from runnel.schemas.coordinator import encode_key, encode_value
+
+AnyShard = TypeVar("AnyShard", bound=Shard)
+Refuse = Callable[[ErrorCode], Any]
+"""Makes the response that says no."""
+
+_AWAIT_AGAIN_MS = 1000
+"""How long until a disk that could not sync is asked again, for a shard that waits for it."""
+
+_NEVER_REACHED = 2**63 - 1
+"""As the end of what a shard knows: no log goes so far."""
+
+_RECORDS_PER_BATCH = 500
+"""How a decision is cut that may be: well below the size that any topic refuses."""
+
+
+class _Held:
+    """An answer that leaves when all it may rest on is committed; after too long a wait, as a refusal."""
+
+    __slots__ = ("_deferred", "_outcome", "_refuse", "_timer", "end_offset")
+
+    def __init__(
+        self,
+        end_offset: int,
+        deferred: Deferred,
+        outcome: Any,
+        refuse: Refuse,
+        timers: Timers,
+        timeout_ms: int,
+    ) -> None:
+        self.end_offset = end_offset
+        self._deferred = deferred
+        self._outcome = outcome
+        self._refuse = refuse
+        self._timer: TimerHandle | None = timers.call_later(timeout_ms, self._expired)
+
+    def committed(self) -> None:
+        self._complete(self._outcome)
+
+    def failed(self, refusal: Refusal) -> None:
+        self._complete(self._refuse(client_error(refusal.error)))
+
+    def _expired(self) -> None:
+        # The records may be committed later: the client hears that it is not known, and asks again.
+        self._complete(self._refuse(client_error(ErrorCode.REQUEST_TIMED_OUT)))
+
+    def _complete(self, outcome: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._deferred.complete(outcome)
+
+
+class _Awaited:
+    """A shard that is told once when all it knew at some time is committed, or that this did not work."""
+
+    __slots__ = ("_lost", "_tell", "end_offset")
+
+    def __init__(self, end_offset: int, tell: Callable[[], None], lost: Callable[[], None]) -> None:
+        self.end_offset = end_offset
+        self._tell: Callable[[], None] | None = tell
+        self._lost = lost
+
+    def committed(self) -> None:
+        tell, self._tell = self._tell, None
+        if tell is not None:
+            tell()
+
+    def failed(self, refusal: Refusal) -> None:
+        if self._tell is not None:
+            self._tell = None
+            self._lost()
+
+
+class ShardDriver(Generic[AnyShard]):
+    """One shard, the partition it stands for, its timers and the requests that it parked."""
+
+    def __init__(
+        self,
+        shard: AnyShard,
+        partition: Partition,
+        clock: Clock,
+        timers: Timers,
+        commit_timeout_ms: int,
+        compression: int,
+        carry_out_order: Callable[[Order], None] | None = None,
+    ) -> None:
+        self.shard = shard
+        self.partition = partition
+        self.is_loaded = False
+        self._clock = clock
+        self._timers = timers
+        self._commit_timeout_ms = commit_timeout_ms
+        self._compression = compression
+        self._carry_out_order = carry_out_order
+        self._end_offset = partition.log.end_offset
+        """Behind the last record that the shard has seen."""
+        self._running: dict[Timer, TimerHandle] = {}
+        self._parked: dict[int, tuple[Deferred, Refuse]] = {}
+        self._last_waiter = 0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Does the shard know of records that its log has lost? Then it must be loaded anew."""
+        return self.partition.log.end_offset < self._end_offset
+
+    def now(self) -> Moment:
+        return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
+
+    def loaded(self) -> None:
+        """Everything in the log was replayed: begin to serve."""
+        self._end_offset = self.partition.log.end_offset
+        self.is_loaded = True
+        self._carry_out(self.shard.loaded(self.now()))
+
+    def close(self) -> None:
+        """Serve no longer: whoever waits is told, and no timer runs on."""
+        self.is_loaded = False
+        for effect in self.shard.unloaded().effects:
+            if isinstance(effect, Answer) and effect.waiter in self._parked:
+                self._parked.pop(effect.waiter)[0].complete(effect.response)
+        for deferred, refuse in self._parked.values():
+            deferred.complete(refuse(ErrorCode.NOT_COORDINATOR))
+        self._parked.clear()
+        for handle in self._running.values():
+            handle.cancel()
+        self._running.clear()
+
+    def park(self, refuse: Refuse) -> int:
+        """A number under which the shard can keep the coming request waiting."""
+        self._last_waiter += 1
+        self._parked[self._last_waiter] = Deferred(), refuse
+        return self._last_waiter
+
+    def unpark(self, waiter: int) -> None:
+        """The request with this number was refused on the spot."""
+        self._parked.pop(waiter, None)
+
+    def decide(self, decision: Decision[Any], refuse: Refuse, waiter: int | None = None) -> Any:
+        """Carry a decision out; the response, or a Deferred that will be it."""
+        deferred = self._parked[waiter][0] if waiter is not None else None
+        error = self._carry_out(decision)
+        if decision.reply is None and deferred is not None:
+            return deferred
+        if waiter is not None:
+            self.unpark(waiter)
+        if error is not None:
+            return refuse(client_error(error))
+        return self.hold(decision.reply, refuse)
+
+    def hold(self, reply: Any, refuse: Refuse) -> Any:
+        """A reply as soon as all that the shard knows is committed: mostly at once."""
+        if self._end_offset <= self.partition.high_watermark:
+            return reply
+        deferred = Deferred()
+        self._hold(deferred, reply, refuse)
+        return deferred
+
+    def run(self, decision: Decision[None]) -> None:
+        """Carry out a decision that nobody waits for."""
+        self._carry_out(decision)
+
+    def transaction_ended(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
+        """The end of a transaction was just appended to the partition."""
+        if not self.is_loaded:
+            return
+        end_offset = self.partition.log.end_offset
+        if end_offset <= self._end_offset:
+            # It stands where records stood that the log has lost; more could hide that we know of them.
+            self._end_offset = _NEVER_REACHED
+            return
+        self._end_offset = end_offset
+        self.shard.replay_end(producer_id, producer_epoch, is_commit)
+
+    def _carry_out(self, decision: Decision[Any]) -> ErrorCode | None:
+        awaited: list[Any] = []
+        for effect in decision.effects:
+            match effect:
+                case SetTimer(timer, delay_ms):
+                    self._set_timer(timer, delay_ms)
+                case CancelTimer(timer):
+                    self._cancel_timer(timer)
+                case Answer(waiter, response):
+                    self._answer(waiter, response)
+                case WhenCommitted(token):
+                    awaited.append(token)
+                case Order():
+                    assert self._carry_out_order is not None, f"nobody carries out {effect}"
+                    self._carry_out_order(effect)
+        error = self._append(decision) if decision.records else None
+        if decision.then is not None:
+            seen = None if error is None else client_error(error)
+            self._carry_out(self.shard.resume(decision.then, seen, self.now()))
+        if error is None:
+            for token in awaited:
+                self._await(token)
+        return error
+
+    def _append(self, decision: Decision[Any]) -> ErrorCode | None:
+        if self.is_ahead:
+            # What was decided rests on records that are gone.
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        now_ms = self._clock.now_ms()
+        producer_id, producer_epoch = decision.stamp or (NO_PRODUCER, -1)
+        for records in _batches(decision):
+            batch = build_batch(
+                (_record(record, now_ms) for record in records),
+                compression=self._compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                transactional=decision.stamp is not None,
+            )
+            try:
+                staged = self.partition.append_now(batch)
+            except Refusal as refusal:
+                return refusal.error
+            self._end_offset = staged.last_offset + 1
+            for offset, record in enumerate(records, staged.base_offset):
+                self.shard.replay(record.key, record.value, Place(offset, producer_id, producer_epoch))
+        return None
+
+    def _answer(self, waiter: int, response: Any) -> None:
+        parked = self._parked.pop(waiter, None)
+        if parked is None:
+            return
+        deferred, refuse = parked
+        if self._end_offset <= self.partition.high_watermark:
+            deferred.complete(response)
+        else:
+            self._hold(deferred, response, refuse)
+
+    def _hold(self, deferred: Deferred, outcome: Any, refuse: Refuse) -> None:
+        self.partition.when_committed(
+            _Held(self._end_offset, deferred, outcome, refuse, self._timers, self._commit_timeout_ms)
+        )
+
+    def _set_timer(self, timer: Timer, delay_ms: int) -> None:
+        self._cancel_timer(timer)
+        self._running[timer] = self._timers.call_later(delay_ms, partial(self._fired, timer))
+
+    def _cancel_timer(self, timer: Timer) -> None:
+        handle = self._running.pop(timer, None)
+        if handle is not None:
+            handle.cancel()
+
+    def _await(self, token: Any) -> None:
+        tell, again = partial(self._committed, token), partial(self._await_later, token)
+        self.partition.when_committed(_Awaited(self._end_offset, tell, again))
+
+    def _await_later(self, token: Any) -> None:
+        if self.is_loaded:
+            self._timers.call_later(_AWAIT_AGAIN_MS, partial(self._await_again, token))
+
+    def _await_again(self, token: Any) -> None:
+        if self.is_loaded:
+            self._await(token)
+            self.partition.commit_again()
+
+    def _committed(self, token: Any) -> None:
+        if self.is_loaded:
+            self._carry_out(self.shard.committed(token, self.now()))
+
+    def _fired(self, timer: Timer) -> None:
+        if self._running.pop(timer, None) is not None:
+            self._carry_out(self.shard.fired(timer, self.now()))
+
+
+def _batches(decision: Decision[Any]) -> Iterator[list[NewRecord]]:
+    if decision.is_atomic:
+        yield decision.records
+        return
+    for start in range(0, len(decision.records), _RECORDS_PER_BATCH):
+        yield decision.records[start : start + _RECORDS_PER_BATCH]
+
+
+def _record(record: NewRecord, now_ms: int) -> Record:
+    value = None if record.value is None else encode_value(record.value, record.version)
+    return Record(0, now_ms, encode_key(record.key), value)

@@ -1,0 +1,168 @@
+"""All shards of one coordinator on this node: which one keeps a name, loading them, asking them.
+
+A group or a transactional id belongs to the partition of its coordinator's topic that Java's hash of the name
+points to, as in Kafka, so that its tools look in the right place. Partitions are loaded in the background at
+start; one without records costs nothing.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic
+
+from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver
+from runnel.broker.runtime.shard_loading import ShardLoading
+from runnel.coordinator.contract import Decision
+from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+
+class Shards(ABC, Generic[AnyShard]):
+    """The shards whose records stand in one internal topic."""
+
+    topic: str
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._drivers: dict[int, ShardDriver[AnyShard]] = {}
+        self._loading = ShardLoading(broker.timers)
+        self._is_stopped = False
+
+    def start(self) -> None:
+        """Begin to load every partition that has records."""
+        for index in range(self.partition_count):
+            partition = self._broker.partitions.get(TopicPartition(self.topic, index))
+            if partition is not None and partition.log.end_offset > partition.log.log_start_offset:
+                self._driver(index)
+
+    def stop(self) -> None:
+        """Answer whoever waits, take no more requests and let no timer run on."""
+        self._is_stopped = True
+        self._loading.stop()
+        for driver in self._drivers.values():
+            driver.close()
+        self._drivers.clear()
+
+    @property
+    def partition_count(self) -> int:
+        """How many shards there are; 0 until somebody makes the topic necessary."""
+        topic = self._broker.metadata.image.topics.get(self.topic)
+        return 0 if topic is None else len(topic.partitions)
+
+    def partition_of(self, name: str) -> int:
+        """The partition that keeps a group or a transactional id."""
+        if self._is_stopped:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+        count = self.partition_count
+        if count == 0:
+            raise Refused(ErrorCode.NOT_COORDINATOR, f"{self.topic} does not exist yet")
+        return java_hash(name) % count
+
+    def driver_of(self, name: str) -> ShardDriver[AnyShard]:
+        """The shard of a name; NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if it cannot answer."""
+        driver = self._driver(self.partition_of(name))
+        if not driver.is_loaded:
+            raise _loading(self.topic)
+        return driver
+
+    def ask(self, name: str, decide: Callable[[ShardDriver[AnyShard]], Decision[Any]], refuse: Refuse) -> Any:
+        """Have the shard of a name decide: the response, or a Deferred that will be it."""
+        try:
+            driver = self.driver_of(name)
+            return driver.decide(decide(driver), refuse)
+        except Refusal as refusal:
+            return refuse(refusal.error)
+
+    def look(self, name: str, read: Callable[[AnyShard], Any], refuse: Refuse) -> Any:
+        """Read from the shard of a name; the answer comes when all that was read is committed."""
+        try:
+            driver = self.driver_of(name)
+        except Refusal as refusal:
+            return refuse(refusal.error)
+        return driver.hold(read(driver.shard), refuse)
+
+    def all_loaded(self) -> list[ShardDriver[AnyShard]]:
+        """Every shard that holds anything. COORDINATOR_LOAD_IN_PROGRESS if one is not ready."""
+        if self._is_stopped:
+            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+        drivers = [driver for driver in self._drivers.values() if self._is_current(driver)]
+        if not all(driver.is_loaded for driver in drivers):
+            raise _loading(self.topic)
+        return drivers
+
+    @abstractmethod
+    def _make(self, partition: Partition) -> ShardDriver[AnyShard]:
+        """A shard that knows nothing yet, and its driver."""
+
+    def _loaded(self, driver: ShardDriver[AnyShard]) -> None:
+        driver.loaded()
+
+    def _driver(self, index: int) -> ShardDriver[AnyShard]:
+        driver = self._drivers.get(index)
+        if driver is not None and self._is_current(driver):
+            return driver
+        if driver is not None:
+            self._drop(index, driver)
+        partition = self._broker.partitions.get(TopicPartition(self.topic, index))
+        if partition is None:
+            raise Refused(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{index} is not on this node")
+        driver = self._drivers[index] = self._make(partition)
+        self._loading.load(driver, self._loaded)
+        return driver
+
+    def _drop_strangers(self) -> None:
+        """Let go of shards whose partition is no longer here, or no longer what they stand for."""
+        for index, driver in list(self._drivers.items()):
+            if not self._is_current(driver):
+                self._drop(index, driver)
+
+    def _drop(self, index: int, driver: ShardDriver[AnyShard]) -> None:
+        self._loading.forget(driver)
+        driver.close()
+        del self._drivers[index]
+
+    def _is_current(self, driver: ShardDriver[AnyShard]) -> bool:
+        is_here = self._broker.partitions.get(driver.partition.name) is driver.partition
+        return is_here and not (driver.is_loaded and driver.is_ahead)
+
+
+def _loading(topic: str) -> Refused:
+    return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic} is being read")
+
+
+@lru_cache(maxsize=65536)
+def java_hash(text: str) -> int:
+    """Java's String.hashCode without its sign, as Kafka takes it."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    if value == 0x80000000:
+        return 0
+    return value if value < 0x80000000 else 0x100000000 - value
+
+
+def gather(parts: Iterable[Any], combine: Callable[[list[Any]], Any]) -> Any:
+    """Combine answers of several shards, some of which may be on their way."""
+    known = list(parts)
+    missing = [index for index, part in enumerate(known) if isinstance(part, Deferred)]
+    if not missing:
+        return combine(known)
+    whole = Deferred()
+    outstanding = len(missing)
+
+    def arrived(index: int, outcome: Any) -> None:
+        nonlocal outstanding
+        known[index] = outcome
+        outstanding -= 1
+        if outstanding == 0:
+            whole.complete(combine(known))
+
+    for index in missing:
+        known[index].then(lambda outcome, index=index: arrived(index, outcome))
+    return whole

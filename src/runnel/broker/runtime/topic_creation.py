@@ -1,0 +1,61 @@
+"""Topics that come into being because they are needed: asked for by a client, or by a coordinator."""
+
+from collections.abc import Iterable
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from runnel.controller.decide_topics import Chance, ConfigReply, decide_create_topics
+from runnel.controller.decision import Decision
+from runnel.controller.image import MetadataImage
+from runnel.controller.internal_topics import automatic_topic
+from runnel.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from runnel.model.errors import ErrorCode, Refusal, Refused
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+
+def chance(broker: "Broker") -> Chance:
+    """What is random about new topics."""
+    topic_ids = (broker.entropy.id_bytes() for _ in repeat(None))
+    return Chance(topic_ids, broker.entropy.below(max(1, len(broker.metadata.image.brokers))))
+
+
+async def create_topics(
+    broker: "Broker", request: CreateTopicsRequest, config_reply: ConfigReply | None = None
+) -> CreateTopicsResponse:
+    """Create topics; they can be used when this returns."""
+    settings = broker.metadata.settings
+    return await broker.metadata.change(
+        lambda image: decide_create_topics(image, settings, request, chance(broker), config_reply)
+    )
+
+
+async def create_missing_topics(broker: "Broker", names: Iterable[str]) -> dict[str, ErrorCode]:
+    """Create topics with the broker's defaults; for each name NONE, or why there is no such topic now."""
+    settings = broker.metadata.settings
+    wanted = list(dict.fromkeys(names))
+
+    def decide(image: MetadataImage) -> Decision[CreateTopicsResponse]:
+        topics = [automatic_topic(image, settings, name) for name in wanted]
+        return decide_create_topics(image, settings, CreateTopicsRequest(topics), chance(broker))
+
+    try:
+        response = await broker.metadata.change(decide)
+    except Refusal as refusal:
+        return dict.fromkeys(wanted, refusal.error)
+    errors = {result.name: ErrorCode.from_code(result.error_code) for result in response.topics}
+    # Somebody else was faster, and the topic is there all the same.
+    return {
+        name: ErrorCode.NONE if error is ErrorCode.TOPIC_ALREADY_EXISTS else error
+        for name, error in errors.items()
+    }
+
+
+async def ensure_internal_topic(broker: "Broker", name: str) -> None:
+    """Return when a coordinator's topic exists; COORDINATOR_NOT_AVAILABLE if it cannot be made now."""
+    if name in broker.metadata.image.topics:
+        return
+    error = (await create_missing_topics(broker, [name]))[name]
+    if error is not ErrorCode.NONE:
+        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {error.name}")

@@ -1,0 +1,226 @@
+"""The transaction coordinator: the shards that keep transactional ids, and the requests that go to them."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from runnel.broker.runtime.deferred import settled
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.shard_driver import Refuse, ShardDriver
+from runnel.broker.runtime.shards import Shards
+from runnel.broker.runtime.txn_markers import Marker, send_markers
+from runnel.controller.features import TRANSACTION_VERSION
+from runnel.controller.values import TRANSACTION_STATE
+from runnel.coordinator.contract import Decision, Order, client_error
+from runnel.coordinator.txn.expiry import TakeProducerId
+from runnel.coordinator.txn.ledger import NeedsProducerId
+from runnel.coordinator.txn.markers import WriteMarkers
+from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM, TransactionSettings
+from runnel.coordinator.txn.shard import TransactionShard
+from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.ids import TopicPartition
+from runnel.ports.clock import TimerHandle
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+log = logging.getLogger("runnel.broker")
+
+TransactionDriver = ShardDriver[TransactionShard]
+Errors = dict[TopicPartition, ErrorCode]
+
+_COMMIT_TIMEOUT_MS = 30_000
+"""How long an answer waits for the log, as long as Kafka's requests between brokers."""
+
+_UNCOMPRESSED = 0
+"""As Kafka writes this topic; its records are small and die young."""
+
+
+class Transactions(Shards[TransactionShard]):
+    """All transaction shards of this node."""
+
+    topic = TRANSACTION_STATE
+
+    def __init__(self, broker: "Broker") -> None:
+        super().__init__(broker)
+        settings = broker.settings
+        self._settings = TransactionSettings(
+            timeout_max_ms=settings["transaction.max.timeout.ms"],
+            expiration_ms=settings["transactional.id.expiration.ms"],
+            abort_interval_ms=settings["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+            expire_interval_ms=settings["transaction.remove.expired.transaction.cleanup.interval.ms"],
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._next_look: TimerHandle | None = None
+        self.features_changed()
+
+    def start(self) -> None:
+        """Begin to load every partition that has records, and to look after them."""
+        super().start()
+        self._look_over()
+
+    def stop(self) -> None:
+        """Answer whoever waits, take no more requests and let no timer run on."""
+        super().stop()
+        if self._next_look is not None:
+            self._next_look.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    def _look_over(self) -> None:
+        """Load a shard anew that lost its log, also when nobody asks it: it may have transactions to end."""
+        self._next_look = self._broker.timers.call_later(self._settings.abort_interval_ms, self._look_over)
+        for index, driver in list(self._drivers.items()):
+            if not self._is_current(driver):
+                self._drop(index, driver)
+                if index < self.partition_count:
+                    with suppress(Refusal):
+                        self._driver(index)
+
+    def features_changed(self) -> None:
+        """The cluster may work at another level of `transaction.version` now."""
+        features = self._broker.metadata.image.features
+        self._settings.transaction_version = features.get(TRANSACTION_VERSION, 0)
+
+    def topics_deleted(self, names: Collection[str]) -> None:
+        """These topics are gone; ours may be among them."""
+        self._drop_strangers()
+
+    def decide(
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionDriver], Decision[Any]],
+        refuse: Refuse,
+    ) -> Any:
+        """Have a shard decide what may take a new producer id: the response, a Deferred, or a coroutine."""
+        try:
+            return self.ask(transactional_id, decide, refuse)
+        except NeedsProducerId:
+            return self._decide_with_producer_id(transactional_id, decide, refuse)
+
+    async def _decide_with_producer_id(
+        self,
+        transactional_id: str,
+        decide: Callable[[TransactionDriver], Decision[Any]],
+        refuse: Refuse,
+    ) -> Any:
+        while True:
+            try:
+                producer_id = await self._broker.producer_ids.take()
+                # The shard may be another one by now.
+                self.driver_of(transactional_id).shard.give_producer_id(producer_id)
+                return await settled(self.ask(transactional_id, decide, refuse))
+            except NeedsProducerId:
+                # Somebody else was faster.
+                continue
+            except Refusal as refusal:
+                return refuse(client_error(refusal.error))
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        adds: bool,
+    ) -> Any:
+        """Whether partitions may be written to in this transaction: a dict of errors, or a Deferred of one.
+
+        With `adds`, they become part of it (KIP-890); otherwise they must be already.
+        """
+        if adds:
+            return self.add(transactional_id, producer_id, producer_epoch, partitions, BUMPS_EPOCH_FROM)
+
+        def decide(driver: TransactionDriver) -> Decision[Errors]:
+            return Decision(
+                driver.shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
+            )
+
+        return self._ask_about(transactional_id, partitions, decide)
+
+    def add(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        client_version: int = 0,
+    ) -> Any:
+        """Make partitions part of a transaction: a dict of errors, or a Deferred of one."""
+
+        def decide(driver: TransactionDriver) -> Decision[Errors]:
+            return driver.shard.add_partitions(
+                transactional_id, producer_id, producer_epoch, partitions, client_version, driver.now()
+            )
+
+        return self._ask_about(transactional_id, partitions, decide)
+
+    def _ask_about(
+        self,
+        transactional_id: str,
+        partitions: Collection[TopicPartition],
+        decide: Callable[[TransactionDriver], Decision[Errors]],
+    ) -> Any:
+        def refuse(error: ErrorCode) -> Errors:
+            return dict.fromkeys(partitions, error)
+
+        if not transactional_id:
+            return refuse(ErrorCode.INVALID_REQUEST)
+        return self.ask(transactional_id, decide, refuse)
+
+    def _make(self, partition: Partition) -> TransactionDriver:
+        driver: TransactionDriver = ShardDriver(
+            TransactionShard(self._settings),
+            partition,
+            self._broker.clock,
+            self._broker.timers,
+            _COMMIT_TIMEOUT_MS,
+            _UNCOMPRESSED,
+            lambda order: self._carry_out(driver, order),
+        )
+        return driver
+
+    def _carry_out(self, driver: TransactionDriver, order: Order) -> None:
+        match order:
+            case WriteMarkers():
+                self._write_markers(driver, order)
+            case TakeProducerId():
+                task = asyncio.get_running_loop().create_task(self._give_producer_id(driver))
+                # The loop itself keeps only weak references to tasks.
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _write_markers(self, driver: TransactionDriver, order: WriteMarkers) -> None:
+        ended = order.ended
+        marker = Marker(
+            ended.producer_id,
+            ended.epoch,
+            driver.partition.leader.epoch,
+            order.is_commit,
+            order.transaction_version,
+        )
+
+        def tell(partition: TopicPartition, error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                log.info("%s: the end of %s says %s", partition, ended.transactional_id, error.name)
+            if driver.is_loaded:
+                driver.run(driver.shard.marked(ended, partition, error, driver.now()))
+
+        send_markers(self._broker, marker, order.partitions, tell)
+
+    async def _give_producer_id(self, driver: TransactionDriver) -> None:
+        try:
+            producer_id = await self._broker.producer_ids.take()
+        except Refusal as refusal:
+            log.warning("no producer id for %s: %s", driver.partition.name, refusal)
+        else:
+            driver.shard.give_producer_id(producer_id)
+
+
+def told_as(error: ErrorCode, api_version: int, fenced_from: int) -> ErrorCode:
+    """An error as a client knows it: PRODUCER_FENCED is younger than the APIs that say it."""
+    if error is ErrorCode.PRODUCER_FENCED and api_version < fenced_from:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error

@@ -1,0 +1,78 @@
+"""One turn: everything that a bout of requests staged is written together, then acknowledged together.
+
+    serve, serve … → finish: write each touched log once → high watermarks → acknowledgements → long polls
+
+A turn that no network event will finish (a coordinator appended from a task) schedules its own finish.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from runnel.ports.clock import Timers
+from runnel.ports.service import Loan
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.partition import Partition
+
+
+class Watcher(Protocol):
+    """Somebody who wants to look again when a partition has more to read."""
+
+    def look(self) -> None: ...
+
+
+class Turn:
+    """The logs to write and the watchers to wake before the event loop goes on."""
+
+    __slots__ = ("_is_scheduled", "_timers", "is_open", "touched", "woken")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._is_scheduled = False
+        self.is_open = False
+        """A network event is being served, and will call `finish` by itself."""
+        self.touched: list[Partition] = []
+        self.woken: dict[Watcher, None] = {}
+
+    def touch(self, partition: "Partition") -> None:
+        """This partition has staged records that the end of the turn must write."""
+        self.touched.append(partition)
+        if not self.is_open:
+            self.schedule()
+
+    def wake(self, watchers: dict[Watcher, None]) -> None:
+        """Let these look again once all logs are written."""
+        self.woken.update(watchers)
+        if not self.is_open:
+            self.schedule()
+
+    def schedule(self) -> None:
+        """Finish soon, without a network event."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._timers.call_later(0, self._scheduled)
+
+    def finish(self, loan: Loan | None = None) -> None:
+        """Write, commit, acknowledge, wake. What is staged lies in the loan's memory, if there is one."""
+        # Open while it runs: what an acknowledgement stages or wakes is taken up by these same loops.
+        self.is_open = True
+        bug: Exception | None = None
+        try:
+            while self.touched or self.woken:
+                while self.touched:
+                    # Whatever happens to one, all are written: what they staged is borrowed until we return.
+                    try:
+                        self.touched.pop().write(loan)
+                    except Exception as error:  # noqa: BLE001 - raised below
+                        bug = bug or error
+                while self.woken:
+                    watcher = next(iter(self.woken))
+                    del self.woken[watcher]
+                    watcher.look()
+        finally:
+            self.is_open = False
+        if bug is not None:
+            raise bug
+
+    def _scheduled(self) -> None:
+        self._is_scheduled = False
+        self.finish()

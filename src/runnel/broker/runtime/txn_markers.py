@@ -1,0 +1,83 @@
+"""Writing the ends of transactions into partitions, for our own coordinator or at another's request."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runnel.controller.values import CONSUMER_OFFSETS
+from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+Told = Callable[[TopicPartition, ErrorCode], None]
+"""Is told of each partition whether its marker is committed there."""
+
+
+@dataclass(slots=True)
+class Marker:
+    """How a producer's transaction ended, and which coordinator says so."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    transaction_version: int
+
+
+class _Awaited:
+    """A marker that is in the log and waits to be committed."""
+
+    __slots__ = ("_name", "_tell", "end_offset")
+
+    def __init__(self, end_offset: int, name: TopicPartition, tell: Told) -> None:
+        self.end_offset = end_offset
+        self._name = name
+        self._tell = tell
+
+    def committed(self) -> None:
+        self._tell(self._name, ErrorCode.NONE)
+
+    def failed(self, refusal: Refusal) -> None:
+        self._tell(self._name, refusal.error)
+
+
+def send_markers(broker: "Broker", marker: Marker, partitions: Iterable[TopicPartition], tell: Told) -> None:
+    """Have the leaders of these partitions write a marker; `tell` hears of each, now or later."""
+    by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+    for name in partitions:
+        state = broker.metadata.image.partition(*name)
+        if state is None:
+            tell(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            by_leader[state.leader].append(name)
+    for leader, names in by_leader.items():
+        for name in names:
+            if leader == broker.node_id:
+                write_marker(broker, marker, name, tell)
+            else:
+                tell(name, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def write_marker(broker: "Broker", marker: Marker, name: TopicPartition, tell: Told) -> None:
+    """Write a marker into a partition that this node leads."""
+    try:
+        partition = broker.partition(*name)
+        staged = partition.append_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            marker.is_commit,
+            broker.clock.now_ms(),
+            marker.transaction_version,
+        )
+    except Refusal as refusal:
+        tell(name, refusal.error)
+        return
+    if name.topic == CONSUMER_OFFSETS:
+        broker.groups.transaction_ended(
+            name.partition, marker.producer_id, marker.producer_epoch, marker.is_commit
+        )
+    partition.when_committed(_Awaited(staged.last_offset + 1, name, tell))

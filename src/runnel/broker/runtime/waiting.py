@@ -1,0 +1,86 @@
+"""The waiting room: requests that have nothing to answer yet, one per connection, each with a deadline.
+
+Nobody polls: a partition whose high watermark moves wakes its watchers at the end of the turn.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.partition import Partition
+from runnel.ports.clock import TimerHandle, Timers
+from runnel.ports.service import Session
+
+Attempt = Callable[[bool], Any]
+"""Try to answer: given whether this is the last chance, the response, or None to go on waiting."""
+
+
+class LongPoll(Deferred):
+    """A request that waits until some partition has news for it, or its time is up."""
+
+    __slots__ = ("_attempt", "_partitions", "_session", "_timer", "_waiting")
+
+    def __init__(self, waiting: "Waiting", session: Session, attempt: Attempt) -> None:
+        super().__init__()
+        self._waiting = waiting
+        self._session = session
+        self._attempt = attempt
+        self._partitions: list[Partition] = []
+        self._timer: TimerHandle | None = None
+
+    def start(self, partitions: Iterable[Partition], wait_ms: int) -> None:
+        """Watch these partitions, for so long."""
+        for partition in partitions:
+            partition.watchers[self] = None
+            self._partitions.append(partition)
+        self._timer = self._waiting.timers.call_later(wait_ms, self.give_up)
+        self._waiting.polls[self._session] = self
+
+    def look(self) -> None:
+        """Some partition moved: is there an answer now?"""
+        self._try(False)
+
+    def give_up(self) -> None:
+        """Time is up, or the broker is stopping: answer with what there is."""
+        self._try(True)
+
+    def leave(self) -> None:
+        """Stop watching."""
+        for partition in self._partitions:
+            partition.watchers.pop(self, None)
+        self._partitions = []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiting.polls.get(self._session) is self:
+            del self._waiting.polls[self._session]
+
+    def _try(self, is_last_chance: bool) -> None:
+        if self._timer is None:
+            return
+        try:
+            outcome = self._attempt(is_last_chance)
+        except Exception as error:  # noqa: BLE001 - dispatch logs whatever it is and answers this client
+            outcome = error
+        if outcome is not None:
+            self.leave()
+            self.complete(outcome)
+
+
+class Waiting:
+    """All long polls of this broker."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self.polls: dict[Session, LongPoll] = {}
+
+    def leave(self, session: Session) -> None:
+        """The connection is gone."""
+        poll = self.polls.get(session)
+        if poll is not None:
+            poll.leave()
+
+    def give_up_all(self) -> None:
+        """The broker is stopping: everybody gets what there is."""
+        for poll in list(self.polls.values()):
+            poll.give_up()
