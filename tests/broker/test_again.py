@@ -146,6 +146,28 @@ def test_frames_that_are_nearly_the_same(tmp_path, version):
     run(tmp_path, story)
 
 
+@pytest.mark.parametrize("version", [9, 13])
+def test_a_frame_that_ends_within_the_length_of_its_records(tell, caplog, version):
+    """A malformed request closes its connection with one warning; it is not a bug with a traceback."""
+
+    async def story(world) -> None:
+        await world.create("events", 3)
+        client = await world.connect()
+        topic = world.topic_id("events") if version >= 13 else "events"
+        records = batch(b"x" * 200)
+        request = produce_to(topic, (1, records))
+        await client.ask(request, version)
+        whole = b"".join(request_frame(request, version, 2, "test"))
+        # The length takes two bytes; of both only the first, and of all that follows nothing, is sent.
+        cut = whole[4 : len(whole) - 3 - len(records) - 1]
+        client.writer.write(len(cut).to_bytes(4) + cut)
+        assert await client.is_closed()
+
+    tell(story)
+    (line,) = [record for record in caplog.records if record.name.startswith("runnel")]
+    assert line.levelname == "WARNING" and line.exc_info is None and "malformed" in line.getMessage()
+
+
 def test_a_topic_that_was_made_anew_is_another_topic(tmp_path):
     async def story(world) -> None:
         twins = Twins(world)

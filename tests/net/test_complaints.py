@@ -60,3 +60,27 @@ def test_a_quiet_second_gives_the_next_bad_client_its_line(caplog):
     assert told(caplog, logging.WARNING, "first") == COMPLAINTS_PER_SECOND_MAX
     assert told(caplog, logging.WARNING, "second") == 1
     assert left_out(caplog) == 3
+
+
+def test_a_bug_that_a_client_repeats_leaves_few_tracebacks(run, caplog, monkeypatch):
+    caplog.set_level(logging.DEBUG, "runnel.net")
+
+    async def story() -> float:
+        async with World(ListenerLimits()) as world:
+
+            def fail(request, session):
+                raise ZeroDivisionError
+
+            monkeypatch.setattr(world.service, "serve", fail)
+            began = world.listener.loop.time()
+            for _ in range(FLOOD):
+                client = await world.connect()
+                client.send(b"e")
+                assert await client.is_closed()
+                await client.close()
+            return world.listener.loop.time() - began
+
+    seconds = run(story())
+    traces = [record for record in caplog.records if record.exc_info]
+    assert 0 < len(traces) <= COMPLAINTS_PER_SECOND_MAX * (seconds + 1)
+    assert told(caplog, logging.DEBUG, "serving") == left_out(caplog) == FLOOD - len(traces)

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from runnel.messages import registry
 from runnel.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from runnel.messages.fetch import FetchRequest
-from runnel.model.limits import REQUEST_ELEMENTS_MAX
+from runnel.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX
 from runnel.wire import MalformedMessage, Message, Struct, UnknownVersion, decode, encode, encoded, fields_of
+from runnel.wire.primitives import unsigned_varint
 from tests.wire.samples import all_messages, example, structs
 from tests.wire.twin import Refused, twin_decode, twin_encode
 
@@ -145,6 +147,34 @@ def test_the_elements_of_a_request_are_counted_over_all_arrays() -> None:
     wire = encoded(ElectLeadersRequest(topic_partitions=[topic, TopicPartitions("u", [7] * 10)]), 2)
     with pytest.raises(MalformedMessage, match="more elements"):
         decode(ElectLeadersRequest, 2, wire)
+
+
+def unknown_tags(count: int) -> bytes:
+    """So many empty tagged fields that no version declares."""
+    return unsigned_varint(count) + b"".join(unsigned_varint(100 + tag) + b"\x00" for tag in range(count))
+
+
+@pytest.mark.parametrize("structs", [1, 4])
+def test_the_tagged_fields_of_a_request_are_counted_over_all_structs(structs: int) -> None:
+    each = REQUEST_TAGS_MAX // structs
+    topics = bytes(4) + bytes([structs]) + (b"\x02t\x01" + unknown_tags(each)) * (structs - 1)
+    request = decode(ListPartitionReassignmentsRequest, 0, topics + unknown_tags(each))
+    assert len(request.topics or []) == structs - 1
+    with pytest.raises(MalformedMessage, match="tagged fields"):
+        decode(ListPartitionReassignmentsRequest, 0, topics + unknown_tags(each + 1))
+
+
+def test_structs_that_declare_tagged_fields_have_the_same_limit() -> None:
+    wire = encoded(FetchRequest(), 12)[:-1]
+    assert decode(FetchRequest, 12, wire + unknown_tags(REQUEST_TAGS_MAX)) == FetchRequest()
+    with pytest.raises(MalformedMessage, match="tagged fields"):
+        decode(FetchRequest, 12, wire + unknown_tags(REQUEST_TAGS_MAX + 1))
+
+
+def test_too_many_tagged_fields_are_refused_before_they_are_read() -> None:
+    count = unsigned_varint(2**31)
+    with pytest.raises(MalformedMessage, match="tagged fields"):
+        decode(ListPartitionReassignmentsRequest, 0, bytes(5) + count)
 
 
 def test_decoding_needs_no_bytes_object() -> None:

@@ -13,6 +13,7 @@ from runnel.messages.api_versions import ApiVersionsResponse
 from runnel.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from runnel.messages.heartbeat import HeartbeatResponse
 from runnel.messages.registry import FLEXIBLE_FROM
+from runnel.model.limits import REQUEST_TAGS_MAX
 from runnel.wire import MalformedMessage, decode, encoded
 from runnel.wire.frame import (
     read_request_header,
@@ -21,6 +22,7 @@ from runnel.wire.frame import (
     response_frame,
     size_of,
 )
+from tests.wire.test_codec import unknown_tags
 
 FETCH = 1
 
@@ -146,3 +148,12 @@ def test_decoded_records_are_a_view_of_the_frame() -> None:
     assert isinstance(view, memoryview) and not view.readonly
     view[0] = 0
     assert frame.count(0x72) == 4999
+
+
+def test_the_tagged_fields_of_a_request_header_are_bounded() -> None:
+    head = b"\x00\x01\x00\x0c\x00\x00\x00\x07\xff\xff"
+    allowed = unknown_tags(REQUEST_TAGS_MAX)
+    header = read_request_header(memoryview(head + allowed), FLEXIBLE_FROM)
+    assert header.body_position == len(head + allowed)
+    with pytest.raises(MalformedMessage, match="tagged fields"):
+        read_request_header(memoryview(head + unknown_tags(REQUEST_TAGS_MAX + 1)), FLEXIBLE_FROM)

@@ -1,5 +1,6 @@
 """On which brokers partitions go."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from runnel.controller.image import MetadataImage
@@ -41,7 +42,8 @@ def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
     if not replicas:
         complaint = "The manual partition assignment includes an empty replica list."
     elif len(set(replicas)) < len(replicas):
-        twice = next(node_id for node_id in replicas if replicas.count(node_id) > 1)
+        counts = Counter(replicas)
+        twice = next(node_id for node_id in replicas if counts[node_id] > 1)
         complaint = f"The manual partition assignment includes the broker {twice} more than once."
     else:
         unknown = [node_id for node_id in replicas if node_id not in image.brokers]

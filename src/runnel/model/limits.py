@@ -11,6 +11,10 @@ REQUEST_ELEMENTS_MAX = 1_000_000
 """Array elements of one request, all arrays together: an element of three bytes becomes an object of about
 150, so a full frame of them would take gigabytes. Sensible requests name some hundred thousand."""
 
+REQUEST_TAGS_MAX = 100_000
+"""Tagged fields of one request, all structs together: a tagged field takes two bytes, so a full frame could
+hold fifty million, each a step of the event loop. No Kafka client sends more than a few per struct."""
+
 RECEIVE_MEMORY_BYTES_MAX = 512 * 1024 * 1024
 """All half-received requests together; beyond it, connections wait their turn."""
 

@@ -18,15 +18,17 @@ class Complaints:
         self._pace = Pace(COMPLAINTS_PER_SECOND_MAX, now)
         self._left_out = 0
 
-    def warn(self, now: float, message: str, *arguments: object) -> None:
-        """Say it as a warning while there are few; beyond that it is counted, and said for debuggers only."""
-        level = logging.WARNING
+    def warn(self, now: float, message: str, *arguments: object, bug: Exception | None = None) -> None:
+        """Log a warning, or an error with the traceback of a bug; above the rate it is counted instead.
+
+        What is counted is still logged at DEBUG, without traceback.
+        """
         if self._pace.wait_seconds(now) > 0:
             self._left_out += 1
-            level = logging.DEBUG
-        else:
-            self._pace.take()
-        log.log(level, message, *arguments)
+            log.debug(message, *arguments)
+            return
+        self._pace.take()
+        log.log(logging.ERROR if bug else logging.WARNING, message, *arguments, exc_info=bug)
 
     def tell_left_out(self) -> None:
         """One line for all that went unsaid since the last one."""

@@ -115,9 +115,9 @@ class Connection:
             return
         except OSError as error:
             self.close(error.strerror or "connection lost")
-        except Exception:
-            # A bug of ours costs this connection only.
-            log.exception("serving %s failed", self.session.client_host)
+        except Exception as bug:  # noqa: BLE001 - the listener logs it
+            # A bug of ours costs this connection only. A client may be able to repeat it at will.
+            self._listener.complain("serving %s failed", self.session.client_host, bug=bug)
             self.close("internal error")
 
     def _wait_or_close(self) -> None:

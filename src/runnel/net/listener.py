@@ -133,9 +133,9 @@ class Listener:
         self.service.closed(connection.session)
         self._accept_again()
 
-    def complain(self, message: str, *arguments: object) -> None:
-        """Warn about a client, unless there was too much of that lately."""
-        self._complaints.warn(self.loop.time(), message, *arguments)
+    def complain(self, message: str, *arguments: object, bug: Exception | None = None) -> None:
+        """Log a warning about a client, or a bug that it met; throttled."""
+        self._complaints.warn(self.loop.time(), message, *arguments, bug=bug)
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Stop accepting, let answers that are due go out, then hang up."""

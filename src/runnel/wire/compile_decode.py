@@ -6,11 +6,11 @@ the straight path; structs are inlined as loops, so that no element costs a call
 
 What makes it safe: a length that reaches past the end moves the position past the end, where the next read
 or the final comparison refuses it, and a slice never grows beyond the input. Counts are compared with the
-bytes left before anything is built, and the elements of a request with a limit for all. So the memory used
-is bounded by the size of the input.
+bytes left before anything is built, and the elements and tagged fields of a request with a limit for all. So
+the memory used is bounded by the size of the input, and the work by the limits.
 """
 
-from runnel.model.limits import REQUEST_ELEMENTS_MAX
+from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX
 from runnel.wire.primitives import (
     SHORT_ARRAY,
     ArrayOf,
@@ -54,6 +54,9 @@ class _Decoder:
             self.source.line("limit = len(view)")
             if self.is_counted:
                 self.source.line(f"room = {REQUEST_ELEMENTS_MAX}")
+            if self.flexible:
+                # A tagged field takes two bytes at least, so the size of the input is a bound as well.
+                self.source.line(f"tags_left = {REQUEST_TAGS_MAX if self.is_counted else 'limit'}")
             result = self.read_struct(message)
             self.source.line(f"return {result}, position")
 
@@ -209,7 +212,7 @@ class _Decoder:
         self.flush()
         if not tagged:
             with self.source.block(f"if {count}:"):
-                self.source.line(f"position = skip_tags(view, position, {count})")
+                self.source.line(f"position, tags_left = skip_tags(view, position, {count}, tags_left)")
             return
         for field, name in tagged:
             self.source.line(f"{name} = {self.default(field)}")
@@ -217,6 +220,8 @@ class _Decoder:
             tag, size, end, last = (self.source.name(stem) for stem in ("tag", "size", "end", "last"))
             with self.source.block(f"if {count} > 127:"):
                 self.source.line(f"{count}, position = long_unsigned_varint(view, position - 1)")
+            with self.source.block(f"if (tags_left := tags_left - {count}) < 0:"):
+                self.refuse("there are more tagged fields than the limit allows")
             self.source.line(f"{last} = -1")
             with self.source.block(f"for _ in range({count}):"):
                 self.source.line(f"{tag}, {size}, position = tag_and_size(view, position)")

@@ -11,6 +11,7 @@ from struct import Struct as Layout
 from struct import error as LayoutError
 from typing import Any
 
+from runnel.model.limits import REQUEST_TAGS_MAX
 from runnel.wire.codec import encode
 from runnel.wire.primitives import MalformedMessage, skip_tags
 from runnel.wire.struct import Request, Response, is_flexible
@@ -52,7 +53,7 @@ def read_request_header(frame: memoryview, flexible_from: Mapping[int, int]) -> 
             tags = frame[position]
             position += 1
             if tags:
-                position = skip_tags(frame, position, tags)
+                position, _ = skip_tags(frame, position, tags, REQUEST_TAGS_MAX)
     except (LayoutError, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"request header: {error}") from error
     if position > len(frame):
@@ -116,7 +117,7 @@ def read_response_header(frame: memoryview, flexible: bool) -> tuple[int, int]:
             tags = frame[position]
             position += 1
             if tags:
-                position = skip_tags(frame, position, tags)
+                position, _ = skip_tags(frame, position, tags, len(frame))
     except (LayoutError, IndexError) as error:
         raise MalformedMessage(f"response header: {error}") from error
     return correlation_id, position

@@ -146,10 +146,13 @@ def varint(value: int) -> bytes:
     return unsigned_varint(value)
 
 
-def skip_tags(view: memoryview, position: int, count: int) -> int:
-    """Step over tagged fields that this version does not know (KIP-482); returns where they end."""
+def skip_tags(view: memoryview, position: int, count: int, tags_left: int) -> tuple[int, int]:
+    """Skip tagged fields that this version does not know (KIP-482): (their end, how many more may follow)."""
     if count > 127:
         count, position = long_unsigned_varint(view, position - 1)
+    tags_left -= count
+    if tags_left < 0:
+        raise MalformedMessage(f"{count} tagged fields are more than the limit allows")
     limit = len(view)
     last = -1
     for _ in range(count):
@@ -158,7 +161,7 @@ def skip_tags(view: memoryview, position: int, count: int) -> int:
         if tag <= last or position > limit:
             raise MalformedMessage(f"tagged field {tag} is repeated, out of order or too long")
         last = tag
-    return position
+    return position, tags_left
 
 
 def tag_and_size(view: memoryview, position: int) -> tuple[int, int, int]:

@@ -65,12 +65,15 @@ def _split(
         return answers
     topic.name, topic.topic_id = known.name, known.id
     count = len(known.partitions)
-    missing = [index for part in topic.partitions if not 0 <= (index := part.partition_index) < count]
-    if missing:
-        topic.partitions = [part for part in topic.partitions if part.partition_index not in missing]
-    return [
-        OffsetCommitResponsePartition(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code) for index in missing
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    answers = [
+        OffsetCommitResponsePartition(index, error.code)
+        for part in topic.partitions
+        if not 0 <= (index := part.partition_index) < count
     ]
+    if answers:
+        topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+    return answers
 
 
 def _answers(topic: OffsetCommitRequestTopic, error: ErrorCode) -> list[OffsetCommitResponsePartition]:

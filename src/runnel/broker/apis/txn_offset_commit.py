@@ -107,11 +107,15 @@ def _split(
     """Take out the partitions that do not exist: their answers."""
     known = image.topics.get(topic.name)
     count = 0 if known is None else len(known.partitions)
-    missing = [index for part in topic.partitions if not 0 <= (index := part.partition_index) < count]
-    if missing:
-        topic.partitions = [part for part in topic.partitions if part.partition_index not in missing]
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return [TxnOffsetCommitResponsePartition(index, error.code) for index in missing]
+    answers = [
+        TxnOffsetCommitResponsePartition(index, error.code)
+        for part in topic.partitions
+        if not 0 <= (index := part.partition_index) < count
+    ]
+    if answers:
+        topic.partitions = [part for part in topic.partitions if 0 <= part.partition_index < count]
+    return answers
 
 
 def _answers(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> list[TxnOffsetCommitResponsePartition]:

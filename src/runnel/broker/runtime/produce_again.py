@@ -90,6 +90,9 @@ class ProduceShape:
             if length > 127:
                 shift, length = 7, length & 127
                 while True:
+                    if start >= stop:
+                        # The frame ends within the length: the codec refuses it.
+                        return None
                     byte = frame[start]
                     start += 1
                     length |= (byte & 127) << shift

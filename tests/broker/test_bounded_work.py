@@ -1,0 +1,74 @@
+"""Requests that name many partitions cost work in proportion to their size, not to its square."""
+
+import pytest
+
+from runnel.broker.apis import offset_commit, txn_offset_commit
+from runnel.controller.image import MetadataImage
+from runnel.controller.placement import check_replicas
+from runnel.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from runnel.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
+from runnel.model.errors import ErrorCode, Refusal
+from tests.broker.world import BrokerWorld
+
+COUNT = 2_000
+
+
+class CountedInt(int):
+    """A number that counts how often it is compared for equality."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedInt.comparisons += 1
+        return int(self) == other
+
+    def __hash__(self) -> int:
+        return int(self)
+
+
+@pytest.fixture(autouse=True)
+def _reset() -> None:
+    CountedInt.comparisons = 0
+
+
+def missing_and_known() -> list[CountedInt]:
+    """Partition 0 of the topic, between many that do not exist."""
+    indexes = [CountedInt(index) for index in range(1, COUNT)]
+    indexes.insert(COUNT // 2, CountedInt(0))
+    return indexes
+
+
+def test_offset_commit_to_partitions_that_do_not_exist(tell):
+    async def story(world: BrokerWorld) -> None:
+        await world.create("events")
+        parts = [OffsetCommitRequestPartition(index, 1) for index in missing_and_known()]
+        topic = OffsetCommitRequestTopic("events", partitions=parts)
+        refused = offset_commit._split(topic, world.broker.metadata.image, 9)
+        assert [part.partition_index for part in topic.partitions] == [0]
+        assert [answer.partition_index for answer in refused] == list(range(1, COUNT))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+        assert {answer.error_code for answer in refused} == {unknown}
+
+    tell(story)
+    # The assertion above compares each number once.
+    assert CountedInt.comparisons <= 2 * COUNT
+
+
+def test_txn_offset_commit_to_partitions_that_do_not_exist(tell):
+    async def story(world: BrokerWorld) -> None:
+        await world.create("events")
+        parts = [TxnOffsetCommitRequestPartition(index, 1) for index in missing_and_known()]
+        topic = TxnOffsetCommitRequestTopic("events", parts)
+        refused = txn_offset_commit._split(topic, world.broker.metadata.image)
+        assert [part.partition_index for part in topic.partitions] == [0]
+        assert [answer.partition_index for answer in refused] == list(range(1, COUNT))
+
+    tell(story)
+    assert CountedInt.comparisons <= 2 * COUNT
+
+
+def test_a_manual_assignment_that_repeats_a_broker():
+    replicas = [CountedInt(node_id) for node_id in (*range(COUNT), COUNT - 1)]
+    with pytest.raises(Refusal, match=f"the broker {COUNT - 1} more than once"):
+        check_replicas(MetadataImage(), replicas)
+    assert CountedInt.comparisons <= 4 * COUNT
