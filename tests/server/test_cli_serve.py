@@ -119,6 +119,31 @@ def test_what_keeps_it_from_starting_is_one_sentence(run, runnel_session, tmp_pa
         assert expected in refused(*arguments, code=2)
 
 
+@pytest.mark.parametrize("source", ["file", "environment", "flag"])
+def test_a_setting_that_promises_protection_stops_the_start(tmp_path, source):
+    arguments, variables = [], {}
+    if source == "file":
+        (tmp_path / "broker.toml").write_text('ssl.keystore.location = "/etc/kafka/broker.p12"\n')
+        arguments = ["--config", "broker.toml"]
+    elif source == "environment":
+        variables = {"RUNNEL_SET_SSL_KEYSTORE_LOCATION": "/etc/kafka/broker.p12"}
+    else:
+        arguments = ["--set", "ssl.keystore.location=/etc/kafka/broker.p12"]
+    outcome = subprocess.run(
+        [*COMMAND, "serve", "--data-dir", "data", "--listen", "127.0.0.1:0", *arguments],
+        cwd=tmp_path,
+        env=environment(**variables),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert (outcome.returncode, outcome.stdout) == (1, "")
+    assert outcome.stderr.startswith("error: ") and outcome.stderr.count("\n") == 1
+    assert "ssl.keystore.location asks for TLS" in outcome.stderr
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_folder_of_another_node_is_refused_in_one_sentence(run, tmp_path):
     with Broker(data_dir=tmp_path / "data"):
         pass

@@ -24,8 +24,9 @@ BROKER_CONFIGS = {
     **STREAMS_CONFIGS,
 }
 
-# Kafka has these and a settings file may carry them over: they steer threads, buffers, plug-ins, a quorum of
-# several nodes, quotas or security that this broker does not have: they are taken note of and change nothing.
+# Kafka has these and a settings file may carry them over: they tune threads, buffers, plug-ins or a quorum of
+# several nodes that this broker does not have, and are ignored with a warning. Those among them that promise
+# protection stop the start instead: see config_security.
 IGNORED_PREFIXES = (
     "add.partitions.to.txn.", "alter.log.dirs.", "confluent.", "controller.", "delegation.token.",
     "kafka.metrics.",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from runnel.controller.config_broker import BROKER_CONFIGS, is_ignored, unknown_setting
+from runnel.controller.config_security import unenforced_security
 from runnel.controller.config_topic import DURATIONS_MS
 from runnel.controller.config_types import BadConfig, ConfigValue
 from runnel.model.configs import ConfigSource
@@ -37,7 +38,10 @@ class Settings(Mapping[str, Any]):
     """Every broker setting by Kafka's name: `settings["num.partitions"]` is an int, the one in force now."""
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
-        """BadConfig if the static layer has a name that nobody knows or a value that cannot be used."""
+        """BadConfig if the static layer has an unknown name, an impossible value, or asks for security."""
+        unenforced = unenforced_security(static or {})
+        if unenforced:
+            raise BadConfig(unenforced)
         self._static = {name: value for name, value in (static or {}).items() if not is_ignored(name)}
         self.ignored = tuple(sorted(set(static or ()) - set(self._static)))
         """Names that Kafka knows and that have no effect here."""

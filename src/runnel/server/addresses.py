@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from runnel.controller.config_security import PLAINTEXT, listener_protocols
 from runnel.server.layers import BadSettings
 
-SUPPORTED_PROTOCOL = "PLAINTEXT"
 EXAMPLE = "PLAINTEXT://127.0.0.1:9092"
 
 
@@ -35,10 +35,9 @@ def listen_address(listeners: list[str], protocol_map: str) -> Address:
     if len(listeners) != 1:
         raise BadSettings(f"exactly one listener is supported, not {len(listeners)}: {','.join(listeners)}")
     address = parse_address(listeners[0])
-    protocols = dict(pair.split(":", 1) for pair in protocol_map.split(",") if ":" in pair)
-    protocol = protocols.get(address.name, address.name)
-    if protocol != SUPPORTED_PROTOCOL:
-        raise BadSettings(f"{address} asks for {protocol}, only {SUPPORTED_PROTOCOL} is supported")
+    protocols = listener_protocols(protocol_map).get(address.name, [address.name])
+    if protocols != [PLAINTEXT]:
+        raise BadSettings(f"{address} asks for {' and '.join(protocols)}, only {PLAINTEXT} is supported")
     return address
 
 

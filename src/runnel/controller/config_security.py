@@ -1,0 +1,85 @@
+"""Kafka's security settings, none of which is enforced yet: a broker that is given one must not start.
+
+A setting that is merely tuning (buffers, threads, a quorum) may be ignored with a warning. One that promises
+encryption, authentication, authorization or a policy may not: its owner would run an open broker believing
+that it is closed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+PLAINTEXT = "PLAINTEXT"
+
+_PROMISES = (
+    (r"ssl\.", "TLS"),
+    (r"sasl\.", "SASL authentication"),
+    (r"security\.", "TLS and SASL"),
+    (r"principal\.builder\.class$", "authentication"),
+    (r"connections\.max\.reauth\.ms$", "SASL re-authentication"),
+    (r"authorizer\.", "authorization"),
+    (r"(allow\.everyone\.if\.no\.acl\.found|super\.users)$", "authorization"),
+    (r"confluent\.(authorizer|security)\.", "authorization"),
+    (r"delegation\.token\.(master|secret)\.key$", "delegation tokens"),
+    (r"password\.encoder\.", "encryption of stored passwords"),
+    (r"(alter\.config|create\.topic)\.policy\.class\.name$", "policies"),
+    (r"client\.quota\.callback\.class$", "quotas"),
+)
+_PROMISES_BY_PATTERN = [(re.compile(pattern), feature) for pattern, feature in _PROMISES]
+_LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
+# A setting of one SASL mechanism has the mechanism's name before its own.
+_MECHANISM = re.compile(r"[^.]+\.(?=sasl\.)")
+
+_PROMISE_NOTHING = {
+    "allow.everyone.if.no.acl.found": "true",
+    "connections.max.reauth.ms": "0",
+    "security.inter.broker.protocol": PLAINTEXT,
+    "ssl.client.auth": "none",
+}
+"""Values with which Kafka, too, protects nothing; so does an empty one, whatever the setting."""
+
+_LISTENER_SETTINGS = ("listeners", "advertised.listeners")
+_LISTENER_NAME_SETTINGS = ("inter.broker.listener.name", "controller.listener.names", "early.start.listeners")
+
+
+def unenforced_security(static: Mapping[str, str]) -> str | None:
+    """Why a broker with these settings may not start; None if they promise no protection."""
+    promised = [*_promised_by_name(static), *_promised_by_listener(static)]
+    if not promised:
+        return None
+    named = "; ".join(f"{name} asks for {feature}" for name, feature in promised)
+    return (
+        f"this broker has no security yet and would be open to every client that can connect: {named}. "
+        "Remove these settings to run it on a network that you trust, or keep running Apache Kafka."
+    )
+
+
+def _promised_by_name(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in sorted(static.items()):
+        own_name = _MECHANISM.sub("", _LISTENER_PREFIX.sub("", name, count=1), count=1)
+        feature = next((what for pattern, what in _PROMISES_BY_PATTERN if pattern.match(own_name)), None)
+        if feature and value.strip() not in ("", _PROMISE_NOTHING.get(own_name)):
+            yield name, feature
+
+
+def _promised_by_listener(static: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    protocols = listener_protocols(static.get("listener.security.protocol.map", ""))
+    for setting in (*_LISTENER_SETTINGS, *_LISTENER_NAME_SETTINGS):
+        for text in static.get(setting, "").split(","):
+            name = text.partition("://")[0].strip().upper()
+            for protocol in protocols.get(name, [name]):
+                if _is_secure(protocol):
+                    yield setting, f"{protocol} (listener {name})"
+
+
+def listener_protocols(protocol_map: str) -> dict[str, list[str]]:
+    """Which protocols listener.security.protocol.map gives each listener; more than one is a mistake."""
+    protocols: dict[str, list[str]] = {}
+    for pair in protocol_map.upper().split(","):
+        name, colon, protocol = pair.partition(":")
+        if colon:
+            protocols.setdefault(name.strip(), []).append(protocol.strip())
+    return protocols
+
+
+def _is_secure(protocol: str) -> bool:
+    return protocol == "SSL" or protocol.startswith("SASL_")
