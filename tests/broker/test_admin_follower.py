@@ -146,8 +146,8 @@ def refused_start(folder: Path, node_id: int) -> str:
         world.broker.node_id = node_id
         try:
             await world.__aenter__()
-        except BadMetadata as refusal:
-            return str(refusal)
+        except BadMetadata as error:
+            return str(error)
         finally:
             await world.listener.close(grace_seconds=0)
             world.disk.close()

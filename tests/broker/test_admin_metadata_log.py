@@ -22,7 +22,7 @@ from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.schemas.metadata import (
@@ -206,7 +206,7 @@ def test_a_full_disk_refuses_and_changes_nothing() -> None:
     async def fill(opened: Opened) -> None:
         await submit_all(opened, 0, 3, [])
         files.capacity_bytes = 0
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             await opened.metadata.submit(change_number(3))
         assert refused.value.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert same(opened.metadata.image, image_after(3))
@@ -233,7 +233,7 @@ def test_after_a_failed_sync_nothing_more_is_written_until_a_restart() -> None:
         )
         files.fault = None
         for outcome in [*outcomes, await _outcome(opened.metadata.submit(change_number(6)))]:
-            assert isinstance(outcome, Refusal)
+            assert isinstance(outcome, ApiError)
             assert outcome.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert same(opened.metadata.image, image_after(3)), "what may be lost is not shown"
 
@@ -245,8 +245,8 @@ def test_after_a_failed_sync_nothing_more_is_written_until_a_restart() -> None:
 async def _outcome(awaitable: Awaitable[object]) -> object:
     try:
         return await awaitable
-    except Refusal as refusal:
-        return refusal
+    except ApiError as error:
+        return error
 
 
 def test_many_changes_share_a_sync() -> None:

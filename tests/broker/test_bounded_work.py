@@ -7,7 +7,7 @@ from runnel.controller.image import MetadataImage
 from runnel.controller.placement import check_replicas
 from runnel.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from runnel.messages.txn_offset_commit import TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from tests.broker.world import BrokerWorld
 
 COUNT = 2_000
@@ -69,6 +69,6 @@ def test_txn_offset_commit_to_partitions_that_do_not_exist(tell):
 
 def test_a_manual_assignment_that_repeats_a_broker():
     replicas = [CountedInt(node_id) for node_id in (*range(COUNT), COUNT - 1)]
-    with pytest.raises(Refusal, match=f"the broker {COUNT - 1} more than once"):
+    with pytest.raises(ApiError, match=f"the broker {COUNT - 1} more than once"):
         check_replicas(MetadataImage(), replicas)
     assert CountedInt.comparisons <= 4 * COUNT

@@ -12,7 +12,7 @@ from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.registry import api
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.wire import decode
 from tests.broker.requests import batch, produce_to
 
@@ -125,7 +125,7 @@ def _replace(monkeypatch, api_key, handler) -> None:
 
 def test_a_refusal_becomes_the_top_level_error(tell, monkeypatch):
     def refuse(request, ctx):
-        raise Refused(ErrorCode.POLICY_VIOLATION, "not today")
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "not today")
 
     _replace(monkeypatch, 36, refuse)
 

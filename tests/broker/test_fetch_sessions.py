@@ -4,7 +4,7 @@ import pytest
 
 from runnel.broker.runtime.fetch_sessions import EVICTION_MS_MIN, FetchSessions
 from runnel.messages.fetch import FetchRequest
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.server.shells import SystemEntropy
 from tests.broker.requests import batch, fetch_from, only, produce_to, values
 
@@ -139,5 +139,5 @@ def test_only_sessions_that_rest_make_room():
     third = _open(sessions)
     assert third and len(sessions) == 2
     _use(sessions, first, 2)
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         _use(sessions, second, 1)

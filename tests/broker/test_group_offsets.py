@@ -22,7 +22,7 @@ from runnel.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from tests.broker.group_calls import NONE, codes, commit_request, fetch, join, loaded, play, sync_request
 from tests.broker.world import BrokerWorld, Client
 
@@ -118,10 +118,10 @@ def test_a_loading_broker_says_so(tmp_path: Path) -> None:
         world.broker.groups.stop()
         world.broker.groups = Coordinators(world.broker)
         world.broker.groups.start()
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(ApiError) as error:
             world.broker.groups.driver_of("g")
-        assert refusal.value.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        with pytest.raises(Refused):
+        assert error.value.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        with pytest.raises(ApiError):
             world.broker.groups.all_loaded()
         await loaded(world)
         assert await fetch(client) == {0: 1}
@@ -197,7 +197,7 @@ def test_offsets_that_the_log_lost_are_not_told_from_memory(tmp_path: Path) -> N
         await client.ask(commit_request({0: 1}), 8)
         await client.ask(commit_request({0: 2}), 8)
         world.broker.groups.driver_of("g").partition.log.truncate_to(1)
-        with pytest.raises(Refused):
+        with pytest.raises(ApiError):
             world.broker.groups.driver_of("g")
         await loaded(world)
         assert await fetch(client) == {0: 1}

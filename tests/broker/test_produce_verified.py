@@ -10,7 +10,7 @@ import pytest
 from runnel.broker.runtime.deferred import Deferred
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.messages.delete_topics import DeleteTopicsRequest
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from tests.broker.requests import batch, fetch_from, only, produce_to, values
 from tests.broker.world import BrokerWorld, Client
@@ -177,7 +177,7 @@ def test_refusals_as_each_version_knows_them(tmp_path: Path) -> None:
             reply = only(await client.ask(first_batch(), version))
             assert reply.error_code == expected.code, (version, word)
         for failure, expected in (
-            (Refused(ErrorCode.NOT_COORDINATOR, "it moved"), ErrorCode.NOT_ENOUGH_REPLICAS),
+            (ApiError(ErrorCode.NOT_COORDINATOR, "it moved"), ErrorCode.NOT_ENOUGH_REPLICAS),
             (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
         ):
             coordinator.words = [failure]

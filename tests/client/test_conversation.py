@@ -108,10 +108,10 @@ def test_an_answer_nobody_asked_for():
 def test_an_older_broker_answers_api_versions_in_version_0():
     conversation = Conversation("test")
     number, _ = conversation.ask(ApiVersionsRequest(), ApiVersionsResponse)
-    refusal = ApiVersionsResponse(
+    error = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
     )
-    [(_, answer)] = conversation.received(b"".join(response_frame(refusal, 0, number)))
+    [(_, answer)] = conversation.received(b"".join(response_frame(error, 0, number)))
     assert isinstance(answer, ApiVersionsResponse)
     conversation.learn(answer)
     assert (answer.error_code, conversation.version_of(ApiVersionsRequest())) == (35, 2)

@@ -63,7 +63,7 @@ from runnel.messages.describe_user_scram_credentials import DescribeUserScramCre
 from runnel.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from runnel.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from runnel.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -92,8 +92,8 @@ class Talk:
         verb, *words = command.split()
         try:
             return list(getattr(self, f"play_{verb}")(words))
-        except Refusal as refusal:
-            return [f"refused {refusal.error.name}: {refusal}"]
+        except ApiError as error:
+            return [f"refused {error.error.name}: {error}"]
 
     def carry_out(self, records: list[MetadataRecord]) -> None:
         """Replay, and see that a snapshot taken here would say the same."""

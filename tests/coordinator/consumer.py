@@ -12,7 +12,7 @@ from runnel.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from tests.coordinator.talk import protocols
 from tests.coordinator.world import World
 
@@ -120,8 +120,8 @@ class Consumer:
         caller = self.world.caller(self.name, version=3)
         try:
             reply = self.world.decide(self.world.shard.sync(request, caller, self.world.now()))
-        except Refused as refusal:
-            reply = SyncGroupResponse(error_code=refusal.code)
+        except ApiError as error:
+            reply = SyncGroupResponse(error_code=error.code)
         self.settle(reply, caller.waiter)
 
     def settle(self, reply: Any, waiter: int) -> None:
@@ -134,8 +134,8 @@ class Consumer:
         request = HeartbeatRequest(GROUP, self.generation, self.member_id, self.instance_id)
         try:
             error = self.world.shard.heartbeat(request, self.world.now_ms)
-        except Refused as refusal:
-            error = refusal.error
+        except ApiError as api_error:
+            error = api_error.error
         if error is ErrorCode.FENCED_INSTANCE_ID:
             self.is_fenced = True
         elif error is not ErrorCode.NONE:
@@ -151,8 +151,8 @@ class Consumer:
         )
         try:
             reply = self.world.decide(self.world.shard.commit(request, 8, self.world.now()))
-        except Refused as refusal:
-            self.rejoin(refusal.error)
+        except ApiError as error:
+            self.rejoin(error.error)
             return False
         return not isinstance(reply, ErrorCode)
 

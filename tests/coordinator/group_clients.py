@@ -24,7 +24,7 @@ from runnel.messages.heartbeat import HeartbeatRequest
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from runnel.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from tests.coordinator.world import World
 
 GROUP = "g"
@@ -98,8 +98,8 @@ class NewConsumer:
             decision = self.world.shard.consumer_heartbeat(
                 request, self.world.caller(self.name, 1), self.world.now()
             )
-        except Refused as refusal:
-            return ConsumerGroupHeartbeatResponse(error_code=refusal.code)
+        except ApiError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=error.code)
         reply = self.world.decide(decision)
         return None if isinstance(reply, ErrorCode) else reply
 
@@ -181,8 +181,8 @@ class CooperativeConsumer:
     def park(self, decide: Any, request: Any, caller: Any, refused: Any) -> None:
         try:
             reply = self.world.decide(decide(request, caller, self.world.now()))
-        except Refused as refusal:
-            reply = refusal.error
+        except ApiError as error:
+            reply = error.error
         if isinstance(reply, ErrorCode):
             reply = refused(error_code=reply.code)
         if caller.waiter in self.world.answers:
@@ -235,8 +235,8 @@ class CooperativeConsumer:
                 error = ErrorCode.from_code(reply.error_code)
             else:
                 error = shard.heartbeat(request, self.world.now_ms)
-        except Refused as refusal:
-            error = refusal.error
+        except ApiError as api_error:
+            error = api_error.error
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self.wants_to_join = True
         elif error is not ErrorCode.NONE:
@@ -254,7 +254,7 @@ class CooperativeConsumer:
             self.world.decide(
                 self.world.shard.leave(LeaveGroupRequest(GROUP, members=[identity]), self.world.now())
             )
-        except Refused:
+        except ApiError:
             return
 
     def assign(self, joined: JoinGroupResponse) -> dict[str, bytes]:

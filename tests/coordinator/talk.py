@@ -40,7 +40,7 @@ from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.coordinator import CoordinatorRecord
 from runnel.schemas.group import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from tests.coordinator.world import World
@@ -110,8 +110,8 @@ class Talk:
         self.lines = []
         try:
             self.commands[verb](plain, named)
-        except Refused as refusal:
-            self.lines.append(f"refused {refusal.error.name}")
+        except ApiError as error:
+            self.lines.append(f"refused {error.error.name}")
         for waiter in sorted(self.world.answers.keys() - self.heard):
             self.heard.add(waiter)
             self.lines.append(f"#{waiter} {self.shown(self.world.answers[waiter])}")

@@ -6,7 +6,7 @@ import pytest
 
 from runnel.batch.header import patch_offset_and_epoch, read_header
 from runnel.disk.disk_log import DiskLog
-from runnel.model.errors import ErrorCode, Refusal, StorageFailed
+from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin, Staged
 from runnel.sim.files import SimFiles
@@ -89,7 +89,7 @@ def test_a_roll_that_was_planned_for_a_refused_batch_waits_for_the_next() -> Non
     _, log = Place().open_log(LogConfig(segment_bytes=400))
     append(log, batch(bytes(100), producer_id=5, producer_epoch=0, base_sequence=0))
     append(log, batch(bytes(100)))
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         stage(log, batch(bytes(100), producer_id=5, producer_epoch=0, base_sequence=9))
     assert len(log.segments.segments) == 1
     append(log, batch(bytes(100)))
@@ -218,7 +218,7 @@ def test_a_follower_keeps_what_its_leader_wrote() -> None:
     assert len(log.segments.segments) > 1
     assert log.epochs.entries == ((1, 0), (3, 6), (4, 10))
     assert [producer.last_sequence for producer in log.producers()] == [11]
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         log.stage(memoryview(copies((11, 4))), 9, START_MS, Origin.REPLICA)
 
 

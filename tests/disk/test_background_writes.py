@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
-from runnel.model.errors import Refusal, StorageFailed
+from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import SimFiles
@@ -60,8 +60,8 @@ class Scene:
     def values(self) -> list[int]:
         return offsets_of(read_all(self.log))
 
-    def _done(self, name: str) -> Callable[[Refusal | None], None]:
-        return lambda refusal: self.told.append((name, refusal is None))
+    def _done(self, name: str) -> Callable[[ApiError | None], None]:
+        return lambda error: self.told.append((name, error is None))
 
 
 def test_nothing_counts_as_written_before_the_thread_has_written_it() -> None:
@@ -103,7 +103,7 @@ def test_a_write_that_cannot_wait_comes_behind_all_others() -> None:
 def test_too_little_is_not_worth_a_thread() -> None:
     _, log = Place(write_workers=HeldWorkers()).open_log()
     log.stage(memoryview(batch(b"small")), 0, START_MS, Origin.CLIENT)
-    assert not log.write_later(lambda refusal: pytest.fail("nobody asked"))
+    assert not log.write_later(lambda error: pytest.fail("nobody asked"))
     log.write_staged()
     assert offsets_of(read_all(log)) == [0]
 

@@ -19,7 +19,7 @@ from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.walk import walk_headers_of_file
 from runnel.disk.workers import InlineWorkers
-from runnel.model.errors import Refusal, StorageFailed
+from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
@@ -190,7 +190,7 @@ class History:
             for _ in range(3):
                 try:
                     await self.random.choice([self.append, self.sync])()
-                except Refusal:
+                except ApiError:
                     self.model.cut(self.log.end_offset)
         finally:
             self.files.fault = None

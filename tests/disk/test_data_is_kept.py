@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from runnel.disk.opening import topic_id_of
-from runnel.model.errors import Refused, StorageFailed
+from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
@@ -152,7 +152,7 @@ def test_a_roll_that_is_planned_twice_is_one() -> None:
     log.stage(memoryview(batch(b"y" * 100)), 0, START_MS, Origin.CLIENT)
     # It is out of order, which shows only after a roll was planned for its large batch.
     late = batch(b"z" * 200, producer_id=1, producer_epoch=0, base_sequence=3)
-    with pytest.raises(Refused):
+    with pytest.raises(ApiError):
         log.stage(memoryview(late), 0, START_MS, Origin.CLIENT)
     log.write_staged()
     assert append(log, batch(b"w" * 100)) == 2

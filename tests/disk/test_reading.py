@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runnel.batch.header import read_header, walk_headers
 from runnel.batch.records import iterate_records
 from runnel.disk.disk_log import DiskLog
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.limits import SENDFILE_BYTES_MIN
 from runnel.model.log_config import LogConfig, TimestampType
 from runnel.ports.disk import FileSlice, Origin
@@ -120,10 +120,10 @@ def test_offsets_that_are_not_ours_are_refused() -> None:
     append(log, batch(b"a", b"b"))
     log.delete_records_before(1)
     for offset in (0, 3):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ApiError) as refused:
             log.read(offset, 100, EVERYTHING, at_least_one=True)
         assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
-        with pytest.raises(Refusal):
+        with pytest.raises(ApiError):
             log.batches(offset, EVERYTHING)
     assert log.read(2, 100, EVERYTHING, at_least_one=True).size_bytes == 0
 
@@ -131,7 +131,7 @@ def test_offsets_that_are_not_ours_are_refused() -> None:
 def test_what_is_staged_cannot_be_read_yet() -> None:
     _, log = Place().open_log()
     log.stage(memoryview(batch(b"a")), 0, START_MS, Origin.CLIENT)
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiError):
         log.read(1, 100, EVERYTHING, at_least_one=True)
     assert log.read(0, 100, EVERYTHING, at_least_one=True).size_bytes == 0
     log.write_staged()

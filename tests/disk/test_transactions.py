@@ -23,7 +23,7 @@ from runnel.disk.reading import walk_batches
 from runnel.disk.retention import apply_retention
 from runnel.disk.workers import InlineWorkers
 from runnel.log.names import ABORTED, offset_name
-from runnel.model.errors import Refusal, StorageFailed
+from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
@@ -333,7 +333,7 @@ def test_ends_that_threads_write_count_when_they_are_written(seed: int) -> None:
     random, workers = Random(seed), HeldWorkers()
     place = Place(SimFiles(), write_workers=workers, background_bytes_min=1)
     _, log = place.open_log(LogConfig(segment_bytes=1500))
-    refused: list[Refusal | None] = []
+    refused: list[ApiError | None] = []
 
     def fault(operation: str, path: str) -> None:
         if operation == "pwritev" and path.endswith(".log") and random.random() < 0.2:

@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.log.producers import Guard
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 from tests.log.test_producers import World, talk
 
 
@@ -25,15 +25,15 @@ class TransactionWorld(World):
     def check(self, flags, seq=0, guard=0) -> str:
         try:
             self.producers.check_guard(self.guards[guard], seq, needs_start="v2" in flags)
-        except Refusal as refusal:
-            return f"refused {refusal.error.name}"
+        except ApiError as error:
+            return f"refused {error.error.name}"
         return "admitted"
 
     def marker(self, _, id=1, epoch=0, version=2) -> str:
         try:
             self.producers.check_marker(id, epoch, version)
-        except Refusal as refusal:
-            return f"refused {refusal.error.name}"
+        except ApiError as error:
+            return f"refused {error.error.name}"
         return "admitted"
 
 

@@ -12,7 +12,7 @@ from runnel.batch.header import SEQUENCE_MAX, BatchHeader, read_header
 from runnel.batch.records import Record
 from runnel.log.producer_snapshot import decode_producers, encode_producers
 from runnel.log.producers import Producers
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 def batch_header(producer: int, epoch: int, sequence: int, count: int = 1, **settings) -> BatchHeader:
@@ -43,8 +43,8 @@ class World:
             duplicate = self.producers.stage(
                 header, self.end_offset, now, from_client="coordinator" not in flags
             )
-        except Refusal as refusal:
-            return f"refused {refusal.error.name}"
+        except ApiError as error:
+            return f"refused {error.error.name}"
         if duplicate is not None:
             return f"duplicate of {duplicate.base_offset}-{duplicate.last_offset}"
         self.end_offset += n
@@ -55,8 +55,8 @@ class World:
         batch = build_end_marker(marker, producer_id=id, producer_epoch=epoch, timestamp_ms=now)
         try:
             self.producers.stage_marker(read_header(batch), marker, self.end_offset, now)
-        except Refusal as refusal:
-            return f"refused {refusal.error.name}"
+        except ApiError as error:
+            return f"refused {error.error.name}"
         self.end_offset += 1
         return f"at {self.end_offset - 1}"
 
@@ -330,7 +330,7 @@ def test_replaying_the_log_gives_the_state_that_wrote_it(attempts):
         header = batch_header(producer, epoch, sequence, count)
         try:
             duplicate = live.stage(header, offset, 0, from_client=True)
-        except Refusal:
+        except ApiError:
             continue
         if duplicate is None:
             header.base_offset = offset
@@ -349,7 +349,7 @@ def test_no_sequence_is_ever_written_twice(attempts):
             duplicate = producers.stage(
                 batch_header(producer, epoch, sequence, count), 0, 0, from_client=True
             )
-        except Refusal:
+        except ApiError:
             continue
         written = history.setdefault((producer, epoch), [])
         batch = list(range(sequence, sequence + count))
@@ -368,7 +368,7 @@ def test_undo_is_exact(before, after):
         for producer, epoch, sequence, count in attempts:
             try:
                 producers.stage(batch_header(producer, epoch, sequence, count), 0, 0, from_client=True)
-            except Refusal:
+            except ApiError:
                 continue
 
     try_all(before)

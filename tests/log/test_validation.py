@@ -9,8 +9,8 @@ from runnel.batch.compression import Compression
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import crc_is_valid, read_header, seal
 from runnel.batch.records import Record, iterate_records
-from runnel.log.validation import CULPRITS_MAX, ValidBatch, validate, validate_copies
-from runnel.model.errors import ErrorCode, RecordsRefused, Refusal
+from runnel.log.validation import RECORD_ERRORS_MAX, ValidBatch, validate, validate_copies
+from runnel.model.errors import ApiError, ErrorCode, RecordValidationError
 from runnel.model.log_config import HOUR_MS, LogConfig, TimestampType
 from tests.batch.strategies import compressions, record_lists
 
@@ -27,8 +27,8 @@ def check(batch: bytes | bytearray, config: LogConfig = PLAIN, from_client: bool
     return validate(memoryview(batch), config, NOW_MS, from_client=from_client)
 
 
-def refusal(batch: bytes | bytearray, config: LogConfig = PLAIN, from_client: bool = True) -> ErrorCode:
-    with pytest.raises(Refusal) as caught:
+def error_of(batch: bytes | bytearray, config: LogConfig = PLAIN, from_client: bool = True) -> ErrorCode:
+    with pytest.raises(ApiError) as caught:
         check(batch, config, from_client)
     return caught.value.error
 
@@ -61,33 +61,33 @@ def test_the_ordinary_batch_is_not_unpacked():
 
 @pytest.mark.parametrize("cut", [1, 30, 60, 70])
 def test_a_cut_off_batch_is_refused_for_good(cut):
-    assert refusal(build_batch(records())[:-cut]) is ErrorCode.INVALID_RECORD
+    assert error_of(build_batch(records())[:-cut]) is ErrorCode.INVALID_RECORD
 
 
 def test_damage_is_corrupt():
     batch = build_batch(records())
     batch[-1] ^= 1
-    assert refusal(batch) is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(batch) is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_unknown_formats_are_corrupt_and_old_ones_invalid():
     for magic, error in [(0, "INVALID_RECORD"), (1, "INVALID_RECORD"), (3, "CORRUPT_MESSAGE")]:
         batch = build_batch(records())
         batch[16] = magic
-        assert refusal(batch) is ErrorCode[error]
+        assert error_of(batch) is ErrorCode[error]
 
 
 def test_exactly_one_batch_is_taken():
-    assert refusal(b"") is ErrorCode.INVALID_RECORD
-    assert refusal(build_batch(records()) + build_batch(records())) is ErrorCode.INVALID_RECORD
+    assert error_of(b"") is ErrorCode.INVALID_RECORD
+    assert error_of(build_batch(records()) + build_batch(records())) is ErrorCode.INVALID_RECORD
 
 
 def test_sizes_are_bounded_by_message_and_segment():
     batch = build_batch(records())
     exact = LogConfig(max_message_bytes=len(batch), segment_bytes=len(batch))
     check(batch, exact)
-    assert refusal(batch, LogConfig(max_message_bytes=len(batch) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
-    assert refusal(batch, LogConfig(segment_bytes=len(batch) - 1)) is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert error_of(batch, LogConfig(max_message_bytes=len(batch) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(batch, LogConfig(segment_bytes=len(batch) - 1)) is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_sizes_are_bounded_by_message_and_segment():
     ],
 )
 def test_header_fields_that_clients_may_not_set(changes, error):
-    assert refusal(resealed(build_batch(records()), **changes)) is ErrorCode[error]
+    assert error_of(resealed(build_batch(records()), **changes)) is ErrorCode[error]
 
 
 def test_timestamps_may_lie_ahead_as_far_as_allowed():
@@ -127,42 +127,42 @@ def test_a_compacted_topic_needs_keys(compression):
     whole = [Record(0, NOW_MS, b"", b"v"), Record(1, NOW_MS, b"k", None)]
     check(build_batch(whole, compression=compression), COMPACTED)
     lacking = [*whole, Record(2, NOW_MS, None, b"v")]
-    assert refusal(build_batch(lacking, compression=compression), COMPACTED) is ErrorCode.INVALID_RECORD
+    assert error_of(build_batch(lacking, compression=compression), COMPACTED) is ErrorCode.INVALID_RECORD
 
 
-def culprits(batch: bytearray, config: LogConfig = PLAIN) -> list[int]:
-    with pytest.raises(RecordsRefused) as caught:
+def batch_indexes(batch: bytearray, config: LogConfig = PLAIN) -> list[int]:
+    with pytest.raises(RecordValidationError) as caught:
         check(batch, config)
-    return caught.value.culprits
+    return caught.value.batch_indexes
 
 
 @pytest.mark.parametrize("compression", Compression)
 def test_the_records_to_blame_are_named_by_their_place(compression):
     keys = [b"k", None, b"", None]
     sent = [Record(i, NOW_MS, key, b"v") for i, key in enumerate(keys)]
-    assert culprits(build_batch(sent, compression=compression), COMPACTED) == [1, 3]
+    assert batch_indexes(build_batch(sent, compression=compression), COMPACTED) == [1, 3]
     ahead = [Record(i, NOW_MS + i * HOUR_MS, None, b"v") for i in range(4)]
-    assert culprits(build_batch(ahead, compression=compression)) == [2, 3]
+    assert batch_indexes(build_batch(ahead, compression=compression)) == [2, 3]
     behind = [Record(i, NOW_MS - i * HOUR_MS, None, b"v") for i in range(4)]
     config = LogConfig(message_timestamp_before_max_ms=HOUR_MS)
-    assert culprits(build_batch(behind, compression=compression), config) == [2, 3]
+    assert batch_indexes(build_batch(behind, compression=compression), config) == [2, 3]
 
 
 def test_a_refusal_does_not_grow_with_its_batch():
-    sent = [Record(i, NOW_MS, None, b"v") for i in range(2 * CULPRITS_MAX)]
-    assert culprits(build_batch(sent), COMPACTED) == list(range(CULPRITS_MAX))
+    sent = [Record(i, NOW_MS, None, b"v") for i in range(2 * RECORD_ERRORS_MAX)]
+    assert batch_indexes(build_batch(sent), COMPACTED) == list(range(RECORD_ERRORS_MAX))
 
 
 def test_malformed_records_for_a_compacted_topic_are_corrupt():
     batch = build_batch(records(), compression=Compression.GZIP)
-    assert refusal(seal(read_header(batch), b"no gzip"), COMPACTED) is ErrorCode.CORRUPT_MESSAGE
+    assert error_of(seal(read_header(batch), b"no gzip"), COMPACTED) is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_the_oldest_record_is_held_to_the_bound_on_old_timestamps():
     config = LogConfig(message_timestamp_before_max_ms=1000)
     check(build_batch([Record(0, NOW_MS, None, b""), Record(1, NOW_MS - 1000, None, b"")]), config)
     old = build_batch([Record(0, NOW_MS, None, b""), Record(1, NOW_MS - 1001, None, b"")])
-    assert refusal(old, config) is ErrorCode.INVALID_TIMESTAMP
+    assert error_of(old, config) is ErrorCode.INVALID_TIMESTAMP
     check(build_batch([Record(0, -1, None, b"")]), config)
 
 
@@ -193,7 +193,7 @@ def test_a_topics_compression_repacks_and_changes_nothing_else(sent, given_, wan
 def test_a_batch_that_grows_beyond_the_limit_by_repacking_is_too_large():
     batch = build_batch([Record(0, NOW_MS, None, bytes(10_000))], compression=Compression.ZSTD)
     config = LogConfig(compression_type="uncompressed", max_message_bytes=5_000)
-    assert refusal(batch, config) is ErrorCode.MESSAGE_TOO_LARGE
+    assert error_of(batch, config) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 @given(
@@ -208,7 +208,7 @@ def test_whatever_comes_the_answer_is_a_batch_or_a_refusal(sent, compression, wa
     config = LogConfig(cleanup_compact=data.draw(st.booleans()), compression_type=wanted)
     try:
         valid = check(batch, config)
-    except Refusal:
+    except ApiError:
         return
     assert crc_is_valid(valid.data, 0, valid.header)
 

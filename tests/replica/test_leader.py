@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.replica.leader import LeaderReplica
 
 
@@ -29,9 +29,9 @@ def test_older_and_newer_epochs_are_refused(epoch, error):
     if error is None:
         leader().check_epoch(epoch)
         return
-    with pytest.raises(Refusal) as refusal:
+    with pytest.raises(ApiError) as api_error:
         leader().check_epoch(epoch)
-    assert refusal.value.error is error
+    assert api_error.value.error is error
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ def test_older_and_newer_epochs_are_refused(epoch, error):
 def test_a_topic_needs_no_more_replicas_in_sync_than_it_has(replicas, in_sync, needed, is_refused):
     core = leader(replicas=replicas, in_sync=in_sync)
     if is_refused:
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ApiError) as error:
             core.check_in_sync(needed)
-        assert refusal.value.error is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert error.value.error is ErrorCode.NOT_ENOUGH_REPLICAS
     else:
         core.check_in_sync(needed)

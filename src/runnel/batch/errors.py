@@ -1,21 +1,24 @@
-"""How this room says no.
+"""Errors in record batches.
 
-CorruptBatch                the bytes are not a whole, undamaged record batch (CORRUPT_MESSAGE)
-└── BatchInflatesTooFar     the compressed records unfold beyond the allowed size (MESSAGE_TOO_LARGE)
+CorruptBatch                not a complete, undamaged record batch (CORRUPT_MESSAGE)
+└── BatchInflatesTooFar     the records decompress to more than the allowed size (MESSAGE_TOO_LARGE)
 
-Nothing else escapes when the bytes of a stranger are read.
+No other exception escapes when untrusted bytes are parsed.
 """
 
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 
 
-class CorruptBatch(Refusal):
-    """The bytes are not a whole, undamaged record batch."""
+class CorruptBatch(ApiError):
+    """The bytes are not a complete, undamaged record batch."""
 
     error = ErrorCode.CORRUPT_MESSAGE
 
+    def __init__(self, message: str) -> None:
+        super().__init__(self.error, message)
+
 
 class BatchInflatesTooFar(CorruptBatch):
-    """The compressed records unfold beyond the allowed size."""
+    """The records decompress to more than the allowed size."""
 
     error = ErrorCode.MESSAGE_TOO_LARGE

@@ -7,7 +7,7 @@ from runnel.controller.config_types import BadConfig, ConfigDefinition, Scope
 from runnel.controller.log_settings import topic_default
 from runnel.controller.settings import Settings
 from runnel.model.configs import ResourceType
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 def definitions_of(resource_type: int) -> Mapping[str, ConfigDefinition]:
@@ -34,7 +34,7 @@ def check_configs(settings: Settings, resource_type: int, configs: Mapping[str, 
         elif resource_type == ResourceType.GROUP:
             _check_group(settings, configs)
     except BadConfig as error:
-        raise Refused(_BAD_CONFIG.get(resource_type, ErrorCode.INVALID_CONFIG), str(error)) from None
+        raise ApiError(_BAD_CONFIG.get(resource_type, ErrorCode.INVALID_CONFIG), str(error)) from None
 
 
 # As Kafka answers, for tools that tell the two apart.
@@ -65,7 +65,7 @@ def check_broker_scope(names: Iterable[str]) -> None:
     known = [BROKER_CONFIGS[name] for name in names if name in BROKER_CONFIGS]
     fixed = [definition.name for definition in known if definition.scope is Scope.READ_ONLY]
     if fixed:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: {', '.join(fixed)}"
         )
 

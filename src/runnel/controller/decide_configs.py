@@ -18,7 +18,7 @@ from runnel.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from runnel.model.configs import AlterOperation, ResourceType
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import ConfigRecord, MetadataRecord
 
 
@@ -65,12 +65,12 @@ def _decide_each(
         resource = ConfigResource(asked.resource_type, asked.resource_name)
         try:
             if resource in repeated:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_resource(image, resource)
             _check_keys(config.name for config in asked.configs)
             difference = _difference(image, settings, resource, change(resource, asked.configs))
-        except Refusal as refusal:
-            results.append((refusal.code, str(refusal), *resource))
+        except ApiError as error:
+            results.append((error.code, str(error), *resource))
         else:
             records += [] if request.validate_only else difference
             results.append((0, None, *resource))
@@ -95,7 +95,7 @@ def _alter(
                 words = [word for word in present if word not in change]
             new[name] = ",".join(words)
         case other:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown config operation: {other}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown config operation: {other}")
 
 
 def _list_before(
@@ -104,9 +104,9 @@ def _list_before(
     try:
         definition = definition_of(resource.type, name)
     except BadConfig as error:
-        raise Refused(ErrorCode.INVALID_CONFIG, str(error)) from None
+        raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
     if definition.type is not ConfigType.LIST:
-        raise Refused(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
+        raise ApiError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
     if name in new:
         return _words(new[name])
     if resource.type == ResourceType.TOPIC:
@@ -122,7 +122,7 @@ def _words(text: str) -> list[str]:
 
 def _not_null(name: str, value: str | None) -> str:
     if value is None:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
     return value
 
 
@@ -130,7 +130,7 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
     match resource.type:
         case ResourceType.TOPIC:
             if resource.name not in image.topics:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource.name}' does not exist."
                 )
         case ResourceType.BROKER:
@@ -138,28 +138,28 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
         case ResourceType.GROUP | ResourceType.CLIENT_METRICS:
             if not resource.name:
                 kind = "group" if resource.type == ResourceType.GROUP else "client metrics"
-                raise Refused(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
         case ResourceType.BROKER_LOGGER:
-            raise Refused(ErrorCode.INVALID_REQUEST, "The log levels of this broker are set when it starts.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, "The log levels of this broker are set when it starts.")
         case other:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
 
 
 def _check_broker(image: MetadataImage, name: str) -> None:
     if not name:
         return
     if not name.isascii() or not name.isdecimal():
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
     if int(name) not in image.brokers:
         known = ", ".join(map(str, sorted(image.brokers)))
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {known}, but received {name}"
         )
 
 
 def _check_keys(names: Iterable[str]) -> None:
     if repeated_in(names):
-        raise Refused(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 
 def _difference(

@@ -9,7 +9,7 @@ from runnel.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import FeatureLevelRecord, MetadataRecord
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -20,7 +20,7 @@ def decide_update_features(
 ) -> Decision[UpdateFeaturesResponse]:
     """Change levels, all of them or none: one that cannot be changed spoils the rest."""
     if repeated_in(update.feature for update in request.feature_updates):
-        raise Refused(ErrorCode.INVALID_REQUEST, "A feature can be updated only once in a request.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "A feature can be updated only once in a request.")
     records: list[MetadataRecord] = []
     for update in request.feature_updates:
         records += _update(image, update, api_version)
@@ -58,8 +58,8 @@ def _update(image: MetadataImage, update: FeatureUpdateKey, api_version: int) ->
     return [FeatureLevelRecord(name, level)]
 
 
-def _bad(name: str, level: int, complaint: str) -> Refused:
-    return Refused(
+def _bad(name: str, level: int, complaint: str) -> ApiError:
+    return ApiError(
         ErrorCode.INVALID_UPDATE_VERSION,
         f"Invalid update version {level} for feature {name}. {complaint[0].upper()}{complaint[1:]}",
     )

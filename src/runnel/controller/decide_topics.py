@@ -31,7 +31,7 @@ from runnel.messages.delete_topics import (
     DeleteTopicState,
 )
 from runnel.model.configs import ResourceType
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
 from runnel.model.limits import PARTITIONS_PER_REQUEST_MAX
 from runnel.schemas.metadata import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
@@ -64,16 +64,14 @@ def decide_create_topics(
     for asked in {topic.name: topic for topic in request.topics}.values():
         try:
             if asked.name in repeated:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if too_large:
                 raise _too_many_at_once()
             result, records = _create(image, settings, asked, chance, taken)
-        except Refusal as refusal:
+        except ApiError as error:
             # Only versions from 5 on show these; null would be read as an answer.
             decision.reply.topics.append(
-                CreatableTopicResult(
-                    asked.name, error_code=refusal.code, error_message=str(refusal), configs=[]
-                )
+                CreatableTopicResult(asked.name, error_code=error.code, error_message=str(error), configs=[])
             )
             continue
         if config_reply:
@@ -92,12 +90,12 @@ def _create(
     check_new_topic_name(image, asked.name)
     form = asked.name.replace(".", "_")
     if form in taken:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{asked.name}' collides with topic: {taken[form]}"
         )
     empty = [config.name for config in asked.configs if config.value is None]
     if empty:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(empty)}"
         )
     configs = _configs_of(asked)
@@ -128,14 +126,14 @@ def _placed(
 ) -> list[PartitionState]:
     count = settings.int("num.partitions") if asked.num_partitions == -1 else asked.num_partitions
     if count < 1:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
     copies = asked.replication_factor
     if copies == -1:
         copies = settings.int("default.replication.factor")
     if copies < 1:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
@@ -148,13 +146,13 @@ def _assigned(image: MetadataImage, asked: CreatableTopic) -> list[PartitionStat
         ("number of partitions", asked.num_partitions),
     ):
         if value != -1:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but the {name} was not set to -1.",
             )
     by_index = {assignment.partition_index: assignment.broker_ids for assignment in asked.assignments}
     if sorted(by_index) != list(range(len(asked.assignments))):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
@@ -165,7 +163,7 @@ def _assigned(image: MetadataImage, asked: CreatableTopic) -> list[PartitionStat
 def _assigned_state(image: MetadataImage, replicas: Sequence[int], copies: int) -> PartitionState:
     state = place_by_hand(image, replicas)
     if len(replicas) != copies:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
             f"is not consistent with previous partitions, which have {copies} replica(s).",
@@ -181,8 +179,8 @@ def _partitions_asked(settings: Settings, request: CreateTopicsRequest) -> int:
     )
 
 
-def _too_many_at_once() -> Refused:
-    return Refused(
+def _too_many_at_once() -> ApiError:
+    return ApiError(
         ErrorCode.POLICY_VIOLATION,
         f"One request can make at most {PARTITIONS_PER_REQUEST_MAX} partitions; ask for them in several.",
     )
@@ -201,14 +199,14 @@ def decide_delete_topics(
         try:
             if (state.name, state.topic_id) in repeated:
                 kind = "name" if state.name is not None else "id"
-                raise Refused(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
             topic = _existing(image, state)
             if not settings.bool("delete.topic.enable"):
-                raise Refused(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+                raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             if topic.id in doomed:
-                raise Refused(ErrorCode.INVALID_REQUEST, "The topic is named both by name and by id.")
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
+                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named both by name and by id.")
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, str(error)
         else:
             result.name, result.topic_id = topic.name, topic.id
             doomed.add(topic.id)
@@ -219,17 +217,17 @@ def decide_delete_topics(
 
 def _existing(image: MetadataImage, state: DeleteTopicState) -> Topic:
     if state.name is not None and state.topic_id != NO_ID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
     if state.name is not None:
         topic = image.topics.get(state.name)
         if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{state.name}' does not exist.")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{state.name}' does not exist.")
         return topic
     if state.topic_id == NO_ID:
-        raise Refused(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
     topic = image.topics_by_id.get(state.topic_id)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
     return topic
 
 
@@ -244,10 +242,10 @@ def decide_create_partitions(
         result = CreatePartitionsTopicResult(asked.name)
         try:
             if asked.name in repeated:
-                raise Refused(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             records = _more_partitions(image, asked, chance, room)
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, str(error)
         else:
             room -= len(records)
             decision.records += [] if request.validate_only else records
@@ -260,13 +258,13 @@ def _more_partitions(
 ) -> list[MetadataRecord]:
     topic = image.topics.get(asked.name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
     current = len(topic.partitions)
     more = asked.count - current
     if more == 0:
-        raise Refused(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+        raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
     if more < 0:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
             f"The topic {asked.name} currently has {current} partition(s); "
             f"{asked.count} would not be an increase.",
@@ -277,7 +275,7 @@ def _more_partitions(
     if asked.assignments is None:
         states = place(image, more, copies, chance.first_broker + current)
     elif len(asked.assignments) != more:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"Attempted to add {more} additional partition(s), but only {len(asked.assignments)} "
             "assignment(s) were specified.",

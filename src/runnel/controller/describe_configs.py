@@ -21,7 +21,7 @@ from runnel.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from runnel.model.configs import ConfigSource, ResourceType
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 Entry = DescribeConfigsResourceResult
 
@@ -62,8 +62,8 @@ def _describe(
     )
     try:
         entries = _entries(image, settings, node_id, asked, depth)
-    except Refusal as refusal:
-        result.error_code, result.error_message = refusal.code, str(refusal)
+    except ApiError as error:
+        result.error_code, result.error_message = error.code, str(error)
         return result
     # No list and an empty one both mean all, as Kafka reads it.
     wanted = set(asked.configuration_keys or ())
@@ -79,7 +79,7 @@ def _entries(
         case ResourceType.TOPIC:
             check_topic_name(name)
             if name not in image.topics:
-                raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
             return _topic_entries(settings, image.topic_configs(name), depth)
         case ResourceType.BROKER:
             return _broker_entries(image, settings, node_id, name, depth)
@@ -93,9 +93,9 @@ def _entries(
                     if asked.resource_type == ResourceType.GROUP
                     else "Client metrics subscription name"
                 )
-                raise Refused(ErrorCode.INVALID_REQUEST, f"{kind} must not be empty")
+                raise ApiError(ErrorCode.INVALID_REQUEST, f"{kind} must not be empty")
             return _overridable_entries(image, settings, asked.resource_type, name, depth)
-    raise Refused(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
 
 
 def _topic_entries(settings: Settings, configs: Mapping[str, str], depth: Depth) -> list[Entry]:
@@ -167,9 +167,9 @@ def _broker_entry(definition: ConfigDefinition, settings: Settings, depth: Depth
 
 def _check_broker_name(name: str, node_id: int) -> None:
     if not name.isascii() or not name.isdecimal():
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != node_id:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"Unexpected broker id, expected {node_id} or empty string, but received {name}",
         )

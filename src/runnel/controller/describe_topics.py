@@ -13,7 +13,7 @@ from runnel.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 
 
 def describe_topic_partitions(
@@ -59,8 +59,8 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         check_topic_name(name)
-    except Refusal as refusal:
-        error = refusal.error
+    except ApiError as api_error:
+        error = api_error.error
     return DescribeTopicPartitionsResponseTopic(error.code, name)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from runnel.controller.image import MetadataImage
 from runnel.controller.values import BrokerRegistration, PartitionState
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
 
 
@@ -13,7 +13,7 @@ def place(image: MetadataImage, count: int, copies: int, first: int) -> list[Par
     """States for `count` new partitions, spread over the live brokers; `first` says at which one to begin."""
     brokers = image.live_brokers()
     if copies > len(brokers):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {copies} time(s): The target replication factor of {copies} "
             f"cannot be reached because only {len(brokers)} broker(s) are registered.",
@@ -29,7 +29,7 @@ def place_by_hand(image: MetadataImage, replicas: Sequence[int]) -> PartitionSta
     check_replicas(image, replicas)
     brokers = [image.brokers[node_id] for node_id in replicas]
     if all(broker.is_fenced for broker in brokers):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "All brokers specified in the manual partition assignment are fenced or in controlled shutdown.",
         )
@@ -53,7 +53,7 @@ def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
                 "but no such broker is registered."
             )
     if complaint:
-        raise Refused(ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
+        raise ApiError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, complaint)
 
 
 def _state(brokers: Sequence[BrokerRegistration]) -> PartitionState:

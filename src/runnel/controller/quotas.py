@@ -20,7 +20,7 @@ from runnel.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import ClientQuotaRecord, EntityData, MetadataRecord
 
 USER, CLIENT_ID, ADDRESS = "user", "client-id", "ip"
@@ -45,8 +45,8 @@ def decide_alter_client_quotas(
         result = AnsweredEntryData(error_message=None, entity=entry.entity)
         try:
             records = _alter(image, entry)
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, str(error)
         else:
             decision.records += [] if request.validate_only else records
         decision.reply.entries.append(result)
@@ -105,8 +105,8 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _bad(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, message)
+def _bad(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)
 
 
 def describe_quotas(
@@ -135,7 +135,7 @@ def _check_component(component: ComponentData) -> None:
     if not component.entity_type:
         raise _bad("Unexpected empty filter component entity type.")
     if component.entity_type not in (USER, CLIENT_ID, ADDRESS):
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {component.entity_type}")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {component.entity_type}")
     if component.match_type not in (MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY):
         raise _bad(f"Unknown match type {component.match_type}")
     if component.match_type == MATCH_EXACT and component.match is None:

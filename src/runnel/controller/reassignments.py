@@ -25,7 +25,7 @@ from runnel.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import MetadataRecord, PartitionChangeRecord
 
 PREFERRED, UNCLEAN = 0, 1
@@ -45,8 +45,8 @@ def decide_reassignments(
             answer = ReassignablePartitionResponse(asked.partition_index, error_message=None)
             try:
                 decision.records += _reassign(image, request, topic.name, asked)
-            except Refusal as refusal:
-                answer.error_code, answer.error_message = refusal.code, str(refusal)
+            except ApiError as error:
+                answer.error_code, answer.error_message = error.code, str(error)
             answers.partitions.append(answer)
         reply.responses.append(answers)
     return decision
@@ -64,7 +64,7 @@ def _reassign(
     check_replicas(image, asked.replicas)
     settled = [node_id for node_id in state.replicas if node_id not in state.adding]
     if not request.allow_replication_factor_change and len(asked.replicas) != len(settled):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {len(settled)} to {len(asked.replicas)}",
         )
@@ -81,7 +81,7 @@ def _reassign(
 
 def _call_off(topic: Topic, index: int, state: PartitionState) -> list[MetadataRecord]:
     if not state.adding and not state.removing:
-        raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+        raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     kept = [
         (node_id, directory)
         for node_id, directory in zip(state.replicas, state.directories, strict=True)
@@ -159,7 +159,7 @@ def decide_elections(image: MetadataImage, request: ElectLeadersRequest) -> Deci
     When all partitions are asked for at once, those that need no election are not mentioned.
     """
     if request.election_type not in (PREFERRED, UNCLEAN):
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     wishes: list[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
         wishes = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
@@ -172,10 +172,10 @@ def decide_elections(image: MetadataImage, request: ElectLeadersRequest) -> Deci
             result = PartitionResult(index, error_message=None)
             try:
                 decision.records.append(_elect(image, name, index, request.election_type))
-            except Refusal as refusal:
-                if request.topic_partitions is None and refusal.error is ErrorCode.ELECTION_NOT_NEEDED:
+            except ApiError as error:
+                if request.topic_partitions is None and error.error is ErrorCode.ELECTION_NOT_NEEDED:
                     continue
-                result.error_code, result.error_message = refusal.code, str(refusal)
+                result.error_code, result.error_message = error.code, str(error)
             results.append(result)
         if results or request.topic_partitions is not None:
             decision.reply.replica_election_results.append(ReplicaElectionResult(name, results))
@@ -187,16 +187,16 @@ def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> P
     live = {broker.id for broker in image.live_brokers()}
     if election_type == PREFERRED:
         if state.leader == state.replicas[0]:
-            raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
         if state.replicas[0] not in state.isr or state.replicas[0] not in live:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
                 "The preferred leader was not available.",
             )
         return PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=state.replicas[0])
     if state.leader in live:
-        raise Refused(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    raise Refused(
+        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
+    raise ApiError(
         ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
     )
 
@@ -204,7 +204,7 @@ def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> P
 def _existing(image: MetadataImage, name: str, index: int) -> tuple[Topic, PartitionState]:
     topic = image.topics.get(name)
     if topic is None:
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
     if not 0 <= index < len(topic.partitions):
-        raise Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     return topic, topic.partitions[index]

@@ -20,7 +20,7 @@ from runnel.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import (
     MetadataRecord,
     RemoveUserScramCredentialRecord,
@@ -46,13 +46,13 @@ def decide_alter_scram_credentials(
         result = AlterUserScramCredentialsResult(user, error_message=None)
         try:
             if user in repeated:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
             decision.records += _user_records(image, request, user)
-        except Refusal as refusal:
-            result.error_code, result.error_message = refusal.code, str(refusal)
+        except ApiError as error:
+            result.error_code, result.error_message = error.code, str(error)
         decision.reply.results.append(result)
     return decision
 
@@ -61,13 +61,13 @@ def _user_records(
     image: MetadataImage, request: AlterUserScramCredentialsRequest, user: str
 ) -> list[MetadataRecord]:
     if not user:
-        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     records: list[MetadataRecord] = []
     for deletion in request.deletions:
         if deletion.name == user:
             _check_mechanism(deletion.mechanism)
             if deletion.mechanism not in image.credentials.get(user, {}):
-                raise Refused(
+                raise ApiError(
                     ErrorCode.RESOURCE_NOT_FOUND,
                     "Attempt to delete a user credential that does not exist",
                 )
@@ -81,11 +81,11 @@ def _user_records(
 def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:
     _check_mechanism(upsertion.mechanism)
     if upsertion.iterations < ITERATIONS_MIN:
-        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
     if upsertion.iterations > ITERATIONS_MAX:
-        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not len(upsertion.salt) or not len(upsertion.salted_password):
-        raise Refused(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
+        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
     # RFC 5802: the server keeps what can check a proof, and not what can make one.
     algorithm = HASHES[upsertion.mechanism]
     salted_password = bytes(upsertion.salted_password)
@@ -102,7 +102,7 @@ def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecor
 
 def _check_mechanism(mechanism: int) -> None:
     if mechanism not in HASHES:
-        raise Refused(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+        raise ApiError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
 
 
 def describe_scram_credentials(

@@ -4,7 +4,7 @@ import re
 
 from runnel.controller.image import MetadataImage
 from runnel.controller.values import CLUSTER_METADATA
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.limits import TOPIC_NAME_CHARACTERS_MAX
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -26,18 +26,18 @@ def check_topic_name(name: str) -> None:
         )
     else:
         return
-    raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {complaint}")
 
 
 def check_new_topic_name(image: MetadataImage, name: str) -> None:
     """Refuse a name that is taken, or that metrics would confuse with one that is."""
     check_topic_name(name)
     if name == CLUSTER_METADATA:
-        raise Refused(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
-        raise Refused(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     others = image.colliding(name)
     if others:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {others[0]}"
         )

@@ -163,9 +163,9 @@ class AppendLog(LogState):
 
     def write_staged(self) -> None:
         if self._write is not None:
-            refusal = self._end_now(self._write)
-            if refusal is not None:
-                raise refusal
+            api_error = self._end_now(self._write)
+            if api_error is not None:
+                raise api_error
         staged = self._staged
         if not staged:
             return
@@ -174,9 +174,9 @@ class AppendLog(LogState):
         if self._rolls or self._dones:
             write = self._take_staged()
             write.run()
-            refusal = self._end(write)
-            if refusal is not None:
-                raise refusal
+            api_error = self._end(write)
+            if api_error is not None:
+                raise api_error
             return
         file = active.file
         try:

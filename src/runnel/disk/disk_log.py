@@ -11,7 +11,7 @@ from runnel.disk.segment_writer import WrittenSegment
 from runnel.disk.walk import PROBE_BYTES, whole_beginning
 from runnel.log.aborted import AbortedTransaction
 from runnel.log.producers import Guard
-from runnel.model.errors import ErrorCode, Refused, StorageFailed
+from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.limits import SENDFILE_BYTES_MIN
 from runnel.ports.disk import FileSlice, ProducerView, Slice, TimestampedOffset
 from runnel.ports.files import File
@@ -190,8 +190,8 @@ class DiskLog(AppendLog):
             del hints[next(iter(hints))]
         hints[offset] = (segment, position)
 
-    def _out_of_range(self, offset: int) -> Refused:
-        return Refused(
+    def _out_of_range(self, offset: int) -> ApiError:
+        return ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{self.name} holds offsets {self.log_start_offset} to {self.written_offset}, not {offset}",
         )

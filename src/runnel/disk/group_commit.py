@@ -107,8 +107,8 @@ class GroupCommit:
         del self._running[log]
         if failure is not None:
             fail_sync(job, failure)
-            refusal = StorageFailed(str(log.failure))
-            _fail(waiters + self._next.pop(log, []), refusal)
+            error = StorageFailed(str(log.failure))
+            _fail(waiters + self._next.pop(log, []), error)
             return
         finish_sync(job, bool(sealed))
         for waiter in waiters:
@@ -120,7 +120,7 @@ class GroupCommit:
             self.seal(log)
 
 
-def _fail(waiters: "list[Future[int]]", refusal: StorageFailed) -> None:
+def _fail(waiters: "list[Future[int]]", error: StorageFailed) -> None:
     for waiter in waiters:
         if not waiter.done():
-            waiter.set_exception(refusal)
+            waiter.set_exception(error)

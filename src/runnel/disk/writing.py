@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 from runnel.disk.appending import Run, write_runs
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 BACKGROUND_BYTES_MIN = 256 * 1024
 """Below this, handing a write to a thread and hearing back costs more than the write."""
 
-Done = Callable[[Refusal | None], None]
+Done = Callable[[ApiError | None], None]
 """Told that what was staged is written, or why it is not."""
 
 

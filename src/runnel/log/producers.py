@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from runnel.batch.control import EndMarker
 from runnel.batch.header import NO_SEQUENCE, SEQUENCE_MAX, TRANSACTIONAL, BatchHeader
 from runnel.log.aborted import AbortedTransaction
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 BATCHES_REMEMBERED = 5
 """A producer may have this many requests in flight, hence retry them."""
@@ -157,14 +157,14 @@ class Producers:
         """
         producer_id = guard.producer_id
         if self._guards.get(producer_id) is not guard:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is not in an ongoing transaction"
             )
         producer = self._by_id.get(producer_id)
         is_late = needs_start and sequence != 0 and (producer is None or not producer.batches)
         if is_late or sequence > guard.lowest_sequence:
             expected = 0 if is_late else guard.lowest_sequence
-            raise Refused(
+            raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} sent sequence {sequence} where {expected} was next",
             )
@@ -183,7 +183,7 @@ class Producers:
     ) -> WrittenBatch | None:
         """Admit a data batch that is about to be written at `base_offset`, or return the one it repeats.
 
-        Raises Refusal. What is staged can be undone until `keep_staged`.
+        Raises ApiError. What is staged can be undone until `keep_staged`.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is not None:
@@ -192,7 +192,7 @@ class Producers:
             if from_client and not _is_next(producer, header):
                 return _duplicate(producer, header)
             if producer.transaction_start_offset != NO_OFFSET and not header.is_transactional:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.INVALID_TXN_STATE,
                     f"producer {header.producer_id} has a transaction open and wrote outside of it",
                 )
@@ -202,13 +202,13 @@ class Producers:
         return None
 
     def stage_marker(self, header: BatchHeader, marker: EndMarker, offset: int, now_ms: int) -> None:
-        """Admit the end of a transaction that is about to be written at `offset`. Raises Refusal."""
+        """Admit the end of a transaction that is about to be written at `offset`. Raises ApiError."""
         producer = self._by_id.get(header.producer_id)
         if producer is not None:
             if producer.epoch > header.producer_epoch:
                 raise _fenced(producer, header.producer_epoch)
             if marker.coordinator_epoch < producer.coordinator_epoch:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                     f"coordinator epoch {marker.coordinator_epoch} comes after {producer.coordinator_epoch}",
                 )
@@ -376,14 +376,14 @@ def _duplicate(producer: Producer, header: BatchHeader) -> WrittenBatch:
         expected = (producer.last_sequence + 1) & SEQUENCE_MAX
     else:
         expected = 0
-    raise Refused(
+    raise ApiError(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
         f"producer {producer.producer_id} sent sequence {header.base_sequence} where {expected} was next",
     )
 
 
-def _fenced(producer: Producer, epoch: int) -> Refused:
-    return Refused(
+def _fenced(producer: Producer, epoch: int) -> ApiError:
+    return ApiError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"producer {producer.producer_id} is at epoch {producer.epoch}, epoch {epoch} is fenced",
     )

@@ -31,10 +31,10 @@ from runnel.batch.header import (
     seal,
 )
 from runnel.batch.records import unpack_records, walk_records
-from runnel.model.errors import ErrorCode, RecordsRefused, Refused
+from runnel.model.errors import ApiError, ErrorCode, RecordValidationError
 from runnel.model.log_config import FOREVER, LogConfig, TimestampType
 
-CULPRITS_MAX = 1_000
+RECORD_ERRORS_MAX = 1_000
 """Records that one refusal names; a batch can hold millions, and its answer stays small."""
 
 _CREATE_TIME = TimestampType.CREATE_TIME
@@ -52,7 +52,7 @@ class ValidBatch:
 
 
 def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client: bool) -> ValidBatch:
-    """The one batch in `records`, judged as its leader must, and reshaped as the topic wants. Raises Refusal.
+    """The one batch in `records`, validated and converted as the topic requires. Raises ApiError.
 
     Coordinators write batches of their own making and are not held to what only clients may not do.
     """
@@ -100,21 +100,23 @@ def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
     header = _only_batch(records)
     size = len(records)
     if size > config.max_message_bytes:
-        raise Refused(
+        raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the batch of {size} bytes exceeds max.message.bytes = {config.max_message_bytes}",
         )
     if size > config.segment_bytes:
-        raise Refused(
+        raise ApiError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the batch of {size} bytes exceeds segment.bytes = {config.segment_bytes}",
         )
     if crc32c(records[CRC_START:]) != header.crc:
         raise CorruptBatch("the batch does not match its checksum")
     if header.attributes & COMPRESSION_MASK > Compression.ZSTD:
-        raise Refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"there is no compression {header.compression}")
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {header.compression}"
+        )
     if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}",
         )
@@ -125,34 +127,34 @@ def _only_batch(records: memoryview) -> BatchHeader:
     """The header, if what was sent is one whole batch and nothing else."""
     size = len(records)
     if size == 0:
-        raise Refused(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
+        raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
     if size > MAGIC_POSITION and 0 <= records[MAGIC_POSITION] < MAGIC:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"records of format {records[MAGIC_POSITION]} are not taken, only record batches of format 2",
         )
     if size < HEADER_BYTES:
-        raise Refused(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
+        raise ApiError(ErrorCode.INVALID_RECORD, f"{size} bytes are no record batch")
     header = read_header(records)
     batch_size = header.batch_length + LENGTH_PREFIX_BYTES
     if batch_size > size:
         # Not damage on the way, which sending it again could mend: a producer that cannot count.
-        raise Refused(ErrorCode.INVALID_RECORD, f"the batch says {batch_size} bytes, {size} were sent")
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the batch says {batch_size} bytes, {size} were sent")
     if batch_size < size:
-        raise Refused(ErrorCode.INVALID_RECORD, "a produce request may hold one batch per partition only")
+        raise ApiError(ErrorCode.INVALID_RECORD, "a produce request may hold one batch per partition only")
     return header
 
 
 def _refuse_what_clients_may_not_send(header: BatchHeader) -> None:
     if header.base_offset != 0:
-        raise Refused(ErrorCode.INVALID_RECORD, f"the base offset must be 0, not {header.base_offset}")
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the base offset must be 0, not {header.base_offset}")
     attributes = header.attributes
     if attributes & (CONTROL | DELETE_HORIZON | LOG_APPEND_TIME):
         if attributes & LOG_APPEND_TIME:
-            raise Refused(ErrorCode.INVALID_TIMESTAMP, "only the broker may mark a batch as LogAppendTime")
-        raise Refused(ErrorCode.INVALID_RECORD, "only the broker may write control records")
+            raise ApiError(ErrorCode.INVALID_TIMESTAMP, "only the broker may mark a batch as LogAppendTime")
+        raise ApiError(ErrorCode.INVALID_RECORD, "only the broker may write control records")
     if header.producer_id != NO_PRODUCER and (header.base_sequence < 0 or header.producer_epoch < 0):
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_RECORD,
             f"a producer cannot be at epoch {header.producer_epoch}, sequence {header.base_sequence}",
         )
@@ -162,10 +164,10 @@ def _refuse_missing_keys(records: memoryview, header: BatchHeader) -> None:
     raw = unpack_records(records, header)
     spans = enumerate(walk_records(raw, header.record_count))
     keyless = (index for index, (_, _, _, _, _, key_length, _, _) in spans if key_length < 0)
-    culprits = list(islice(keyless, CULPRITS_MAX))
-    if culprits:
-        why = f"record {culprits[0]} has no key, which a compacted topic cannot do without"
-        raise RecordsRefused(ErrorCode.INVALID_RECORD, why, culprits)
+    batch_indexes = list(islice(keyless, RECORD_ERRORS_MAX))
+    if batch_indexes:
+        why = f"record {batch_indexes[0]} has no key, which a compacted topic cannot do without"
+        raise RecordValidationError(ErrorCode.INVALID_RECORD, why, batch_indexes)
 
 
 def _refuse_strange_timestamps(
@@ -177,15 +179,15 @@ def _refuse_strange_timestamps(
             f"timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms ahead of {now_ms}"
         )
         ahead = (index for index, moment in _timestamps(records, header) if moment > latest)
-        raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, why, list(islice(ahead, CULPRITS_MAX)))
+        raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, list(islice(ahead, RECORD_ERRORS_MAX)))
     if config.message_timestamp_before_max_ms < FOREVER:
         earliest = now_ms - config.message_timestamp_before_max_ms
         moments = _timestamps(records, header)
         behind = (index for index, moment in moments if moment < earliest and moment != NO_TIMESTAMP)
-        culprits = list(islice(behind, CULPRITS_MAX))
-        if culprits:
+        batch_indexes = list(islice(behind, RECORD_ERRORS_MAX))
+        if batch_indexes:
             why = f"a timestamp is more than message.timestamp.before.max.ms behind {now_ms}"
-            raise RecordsRefused(ErrorCode.INVALID_TIMESTAMP, why, culprits)
+            raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, batch_indexes)
 
 
 def _timestamps(records: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
@@ -204,7 +206,7 @@ def _repack(records: memoryview, header: BatchHeader, config: LogConfig) -> memo
     header.attributes = header.attributes & ~COMPRESSION_MASK | wanted
     batch = seal(header, payload)
     if len(batch) > config.max_message_bytes:
-        raise Refused(
+        raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
             f"the batch takes {len(batch)} bytes with compression {config.compression_type}, "
             f"max.message.bytes is {config.max_message_bytes}",

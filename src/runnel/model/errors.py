@@ -1,17 +1,18 @@
-"""What a broker may answer, and how a room says no.
+"""Kafka's error codes, and the exceptions that carry one.
 
-Refusal                     the request was understood and the answer is no (carries an ErrorCode)
-├── Refused                 any code, said on the spot
-└── StorageFailed           the disk would not take or give the bytes (KAFKA_STORAGE_ERROR)
+ApiError                    the request fails with this ErrorCode and message
+├── RecordValidationError   a batch is rejected because of some of its records
+├── StorageFailed           reading from or writing to the log directory failed (KAFKA_STORAGE_ERROR)
+└── CorruptBatch            not a valid record batch (CORRUPT_MESSAGE; see batch/errors.py)
 
-Anything else that is raised is a bug: it costs the connection that met it, and a line in the log.
+Any other exception is a bug: it is logged, and fails its request or closes its connection.
 """
 
 from enum import Enum
 
 
 class ErrorCode(Enum):
-    """What a broker may answer: (code on the wire, may the client retry)."""
+    """Kafka's error codes: (code on the wire, is it retriable)."""
 
     NONE = 0, False
     OFFSET_OUT_OF_RANGE = 1, False
@@ -158,40 +159,37 @@ class ErrorCode(Enum):
 
     @classmethod
     def from_code(cls, code: int) -> "ErrorCode":
-        """The error behind a wire code; codes that we do not know are the server error."""
+        """The error of a code on the wire; UNKNOWN_SERVER_ERROR if the code is unknown."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
 
 _BY_CODE = {error.code: error for error in ErrorCode}
 
 
-class Refusal(Exception):
-    """The request was understood and the answer is no."""
+class ApiError(Exception):
+    """A request, or one part of it, fails with an error code in the response; Kafka's ApiException."""
 
     error: ErrorCode
+
+    def __init__(self, error: ErrorCode, message: str = "") -> None:
+        super().__init__(message or error.name)
+        self.error = error
 
     @property
     def code(self) -> int:
         return self.error.code
 
 
-class Refused(Refusal):
-    """A refusal whose code is given on the spot."""
+class RecordValidationError(ApiError):
+    """A batch is rejected because of some of its records, named by their index in the batch (KIP-467)."""
 
-    def __init__(self, error: ErrorCode, message: str = "") -> None:
-        super().__init__(message or error.name)
-        self.error = error
-
-
-class RecordsRefused(Refused):
-    """No to a whole batch because of some of its records, each named by its place in it (KIP-467)."""
-
-    def __init__(self, error: ErrorCode, why: str, culprits: list[int]) -> None:
-        super().__init__(error, why)
-        self.culprits = culprits
+    def __init__(self, error: ErrorCode, message: str, batch_indexes: list[int]) -> None:
+        super().__init__(error, message)
+        self.batch_indexes = batch_indexes
 
 
-class StorageFailed(Refusal):
-    """The disk would not take or give the bytes."""
+class StorageFailed(ApiError):
+    """Reading from or writing to the log directory failed."""
 
-    error = ErrorCode.KAFKA_STORAGE_ERROR
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)

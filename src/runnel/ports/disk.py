@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Protocol
 
 from runnel.log.producers import Guard
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 
@@ -124,7 +124,7 @@ class PartitionLog(Protocol):
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
         """Check a batch, give it its offsets and line it up for writing.
 
-        The memory is borrowed until `write_staged` returns. Raises Refusal; nothing is staged then.
+        The memory is borrowed until `write_staged` returns. Raises ApiError; nothing is staged then.
         """
         ...
 
@@ -132,7 +132,7 @@ class PartitionLog(Protocol):
         """Write all staged batches in one call; if the disk refuses, unstage all and raise StorageFailed."""
         ...
 
-    def write_later(self, done: Callable[[Refusal | None], None]) -> bool:
+    def write_later(self, done: Callable[[ApiError | None], None]) -> bool:
         """Let a thread write what is staged; False, and nothing is done, if it is too little for that.
 
         The memory stays borrowed until `done` is told that all is written, or why all was unstaged.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @dataclass(slots=True)
@@ -33,12 +33,12 @@ class LeaderReplica:
             return
         is_older = epoch < self.epoch
         error = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise Refused(error, f"the request speaks of epoch {epoch}, the leader is at {self.epoch}")
+        raise ApiError(error, f"the request speaks of epoch {epoch}, the leader is at {self.epoch}")
 
     def check_in_sync(self, replicas_min: int) -> None:
         """Refuse a write that too few replicas would hold; no topic needs more than it has (KIP-966)."""
         if len(self.isr) < min(replicas_min, len(self.replicas)):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {replicas_min} must be"
             )
 

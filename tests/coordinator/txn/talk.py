@@ -24,7 +24,7 @@ from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
 from runnel.coordinator.txn.transaction import TransactionState
 from runnel.messages.end_txn import EndTxnRequest, EndTxnResponse
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.schemas.coordinator import CoordinatorRecord
 from runnel.schemas.txn import TransactionLogKey, TransactionLogValue
@@ -77,8 +77,8 @@ class Talk:
         self.lines = []
         try:
             self.commands[verb]([word for word in words if "=" not in word], options)
-        except Refused as refusal:
-            self.lines.append(f"refused {refusal.error.name}")
+        except ApiError as error:
+            self.lines.append(f"refused {error.error.name}")
         return self.lines
 
     def show_record(self, record: CoordinatorRecord) -> None:
@@ -126,7 +126,7 @@ class Talk:
             else:
                 errors = self._add(name, who, [place], BUMPS_EPOCH_FROM)
             if errors[place] is not ErrorCode.NONE:
-                raise Refused(errors[place])
+                raise ApiError(errors[place])
         target.write(*identity(who), value)
         self.lines.append("written")
 
@@ -138,7 +138,7 @@ class Talk:
             lambda: world.shard.add_partitions(name, *identity(who), partitions, version, world.now())
         )
         if isinstance(outcome, ErrorCode):
-            raise Refused(outcome)
+            raise ApiError(outcome)
         errors: dict[TopicPartition, ErrorCode] = outcome
         return errors
 
@@ -160,7 +160,7 @@ class Talk:
     def describe(self, plain: list[str], options: dict[str, str]) -> None:
         known = self.world.shard.describe(plain[0])
         if known.error_code:
-            raise Refused(ErrorCode.from_code(known.error_code))
+            raise ApiError(ErrorCode.from_code(known.error_code))
         parts = [f" {topic.topic}-{index}" for topic in known.topics for index in topic.partitions]
         holder = f"{known.producer_id}:{known.producer_epoch}"
         since_ms = known.transaction_start_time_ms

@@ -11,7 +11,7 @@ import pytest
 from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
 from runnel.messages.end_txn import EndTxnRequest
 from runnel.messages.init_producer_id import InitProducerIdRequest
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from tests.coordinator.txn.world import World
 
@@ -173,8 +173,8 @@ class History:
                         # The records wait with the answer of the coordinator, and are given up with it.
                         return ErrorCode.COORDINATOR_NOT_AVAILABLE
                 partition.write(*identity, value)
-            except Refused as refusal:
-                return refusal.error
+            except ApiError as error:
+                return error.error
             return ErrorCode.NONE
 
         return send
@@ -182,8 +182,8 @@ class History:
     def _asked(self, decide: Callable[[], object]) -> "ErrorCode | Identity":
         try:
             reply = self.world.ask(decide)  # type: ignore[arg-type]
-        except Refused as refusal:
-            return refusal.error
+        except ApiError as error:
+            return error.error
         if isinstance(reply, ErrorCode):
             return reply
         if reply.error_code:

@@ -21,7 +21,7 @@ from runnel.coordinator.txn.markers import WriteMarkers
 from runnel.coordinator.txn.settings import TransactionSettings
 from runnel.coordinator.txn.shard import TransactionShard
 from runnel.coordinator.txn.transaction import Transaction
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.schemas.coordinator import CoordinatorRecord, encode_key, encode_value, read_record
 
@@ -48,7 +48,7 @@ class ModelPartition:
 
     def write(self, producer_id: int, epoch: int, value: str) -> None:
         if epoch < self.epochs.get(producer_id, -1):
-            raise Refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+            raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
         if self.epochs.get(producer_id) == epoch and (producer_id, value) in self.entries:
             # A producer's repeats are known by their sequence.
             return

@@ -10,7 +10,7 @@ from runnel.broker.runtime.topic_creation import ensure_internal_topic
 from runnel.broker.runtime.transactions import told_as
 from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 
 _FENCED_FROM = 2
@@ -31,16 +31,16 @@ async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> An
     # Nobody has looked for the group's coordinator yet: clients do that only after this.
     try:
         await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
-    except Refusal as refusal:
-        return AddOffsetsToTxnResponse(error_code=refusal.code)
+    except ApiError as error:
+        return AddOffsetsToTxnResponse(error_code=error.code)
     return await settled(_add(request, ctx))
 
 
 def _add(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
     try:
         index = ctx.broker.groups.partition_of(request.group_id)
-    except Refusal as refusal:
-        return AddOffsetsToTxnResponse(error_code=refusal.code)
+    except ApiError as api_error:
+        return AddOffsetsToTxnResponse(error_code=api_error.code)
     partition = TopicPartition(CONSUMER_OFFSETS, index)
     added = ctx.broker.transactions.add(
         request.transactional_id, request.producer_id, request.producer_epoch, [partition]

@@ -8,7 +8,7 @@ from runnel.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     AnsweredEntryData,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(AlterClientQuotasRequest)
@@ -19,7 +19,7 @@ async def alter_client_quotas(request: AlterClientQuotasRequest, ctx: Context) -
     """
     try:
         return await ctx.broker.metadata.change(lambda image: decide_alter_client_quotas(image, request))
-    except Refusal as refusal:
+    except ApiError as error:
         return AlterClientQuotasResponse(
-            entries=[AnsweredEntryData(refusal.code, str(refusal), entry.entity) for entry in request.entries]
+            entries=[AnsweredEntryData(error.code, str(error), entry.entity) for entry in request.entries]
         )

@@ -8,7 +8,7 @@ from runnel.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(AlterConfigsRequest)
@@ -20,11 +20,11 @@ async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConf
     metadata = ctx.broker.metadata
     try:
         return await metadata.change(lambda image: decide_alter_configs(image, metadata.settings, request))
-    except Refusal as refusal:
+    except ApiError as error:
         return AlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
-                    refusal.code, str(refusal), resource.resource_type, resource.resource_name
+                    error.code, str(error), resource.resource_type, resource.resource_name
                 )
                 for resource in request.resources
             ]

@@ -8,7 +8,7 @@ from runnel.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(AlterUserScramCredentialsRequest)
@@ -18,12 +18,11 @@ async def alter_user_scram_credentials(
     """The client salts and hashes; a password never comes here."""
     try:
         return await ctx.broker.metadata.change(lambda image: decide_alter_scram_credentials(image, request))
-    except Refusal as refusal:
+    except ApiError as error:
         users = [deletion.name for deletion in request.deletions]
         users += [upsertion.name for upsertion in request.upsertions]
         return AlterUserScramCredentialsResponse(
             results=[
-                AlterUserScramCredentialsResult(user, refusal.code, str(refusal))
-                for user in dict.fromkeys(users)
+                AlterUserScramCredentialsResult(user, error.code, str(error)) for user in dict.fromkeys(users)
             ]
         )

@@ -8,7 +8,7 @@ from runnel.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(ConsumerGroupHeartbeatRequest)
@@ -25,8 +25,8 @@ def consumer_group_heartbeat(
         driver = ctx.broker.groups.driver_of(request.group_id)
         caller = ctx.broker.groups.caller(ctx)
         decision = driver.shard.consumer_heartbeat(request, caller, driver.now())
-    except Refusal as refusal:
-        return ConsumerGroupHeartbeatResponse(error_code=refusal.code, error_message=str(refusal))
+    except ApiError as error:
+        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
     answer: ConsumerGroupHeartbeatResponse | Deferred = driver.decide(decision, _refuse)
     return answer
 

@@ -9,7 +9,7 @@ from runnel.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(CreatePartitionsRequest)
@@ -23,10 +23,9 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
         return await broker.metadata.change(
             lambda image: decide_create_partitions(image, request, chance(broker))
         )
-    except Refusal as refusal:
+    except ApiError as error:
         return CreatePartitionsResponse(
             results=[
-                CreatePartitionsTopicResult(topic.name, refusal.code, str(refusal))
-                for topic in request.topics
+                CreatePartitionsTopicResult(topic.name, error.code, str(error)) for topic in request.topics
             ]
         )

@@ -7,7 +7,7 @@ from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.topic_creation import create_topics as create
 from runnel.controller.describe_configs import topic_config_reply
 from runnel.messages.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(CreateTopicsRequest)
@@ -19,10 +19,10 @@ async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTop
     config_reply = partial(topic_config_reply, ctx.broker.metadata.settings) if ctx.api_version >= 5 else None
     try:
         return await create(ctx.broker, request, config_reply)
-    except Refusal as refusal:
+    except ApiError as error:
         return CreateTopicsResponse(
             topics=[
-                CreatableTopicResult(topic.name, error_code=refusal.code, error_message=str(refusal))
+                CreatableTopicResult(topic.name, error_code=error.code, error_message=str(error))
                 for topic in request.topics
             ]
         )

@@ -10,7 +10,7 @@ from runnel.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 HIGH_WATERMARK = -1
 """The offset by which a client asks for everything to go."""
@@ -33,18 +33,18 @@ def _delete(topic: str, asked: DeleteRecordsPartition, ctx: Context) -> DeleteRe
     try:
         partition = ctx.broker.partition(topic, asked.partition_index)
         if topic in INTERNAL_TOPICS:
-            raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
         log = partition.log
         if log.config.cleanup_compact and not log.config.cleanup_delete:
-            raise Refused(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, its records are not deleted")
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, its records are not deleted")
         offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.high_watermark:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{offset} is above the high watermark {partition.high_watermark}",
             )
         if offset > log.log_start_offset:
             log.delete_records_before(offset)
-    except Refusal as refusal:
-        return DeleteRecordsPartitionResult(asked.partition_index, -1, refusal.code)
+    except ApiError as error:
+        return DeleteRecordsPartitionResult(asked.partition_index, -1, error.code)
     return DeleteRecordsPartitionResult(asked.partition_index, log.log_start_offset)

@@ -4,7 +4,7 @@ from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.controller.decide_topics import decide_delete_topics
 from runnel.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(DeleteTopicsRequest)
@@ -18,14 +18,14 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTop
         response = await metadata.change(
             lambda image: decide_delete_topics(image, metadata.settings, request)
         )
-    except Refusal as refusal:
+    except ApiError as error:
         response = DeleteTopicsResponse(
             responses=[
-                DeletableTopicResult(state.name, state.topic_id, refusal.code, str(refusal))
+                DeletableTopicResult(state.name, state.topic_id, error.code, str(error))
                 for state in request.topics
             ]
             + [
-                DeletableTopicResult(name, error_code=refusal.code, error_message=str(refusal))
+                DeletableTopicResult(name, error_code=error.code, error_message=str(error))
                 for name in request.topic_names
             ]
         )

@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 NO_AUTHORIZER = "No Authorizer is configured on the broker."
 
@@ -14,4 +14,4 @@ def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsRes
 
     v2 flexible · v3 user resources
     """
-    raise Refused(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    raise ApiError(ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)

@@ -4,7 +4,7 @@ from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.controller.quotas import describe_quotas
 from runnel.messages.describe_client_quotas import DescribeClientQuotasRequest, DescribeClientQuotasResponse
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(DescribeClientQuotasRequest)
@@ -17,6 +17,6 @@ def describe_client_quotas(
     """
     try:
         return describe_quotas(ctx.broker.metadata.image, request)
-    except Refusal as refusal:
+    except ApiError as error:
         # Clients take a list, even an empty one, for an answer without error.
-        return DescribeClientQuotasResponse(error_code=refusal.code, error_message=str(refusal), entries=None)
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)

@@ -9,7 +9,7 @@ from runnel.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 BROKERS, CONTROLLERS = 1, 2
 
@@ -21,11 +21,11 @@ def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeC
     v1 controllers may be asked for, of which this endpoint is none · v2 fenced brokers
     """
     if request.endpoint_type == CONTROLLERS:
-        raise Refused(
+        raise ApiError(
             ErrorCode.MISMATCHED_ENDPOINT_TYPE, "The request was sent to an endpoint of type BROKER"
         )
     if request.endpoint_type != BROKERS:
-        raise Refused(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         )
     brokers = [

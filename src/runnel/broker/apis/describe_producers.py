@@ -9,7 +9,7 @@ from runnel.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(DescribeProducersRequest)
@@ -28,8 +28,8 @@ def describe_producers(request: DescribeProducersRequest, ctx: Context) -> Descr
 def _describe(topic: str, index: int, ctx: Context) -> PartitionResponse:
     try:
         log = ctx.broker.partition(topic, index).log
-    except Refusal as refusal:
-        return PartitionResponse(index, refusal.code, str(refusal))
+    except ApiError as error:
+        return PartitionResponse(index, error.code, str(error))
     return PartitionResponse(
         index,
         active_producers=[

@@ -9,7 +9,7 @@ from runnel.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(ElectLeadersRequest)
@@ -20,14 +20,14 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
     """
     try:
         return await ctx.broker.metadata.change(lambda image: decide_elections(image, request))
-    except Refusal as refusal:
+    except ApiError as error:
         # Version 0 can only say it partition by partition.
         return ElectLeadersResponse(
-            error_code=refusal.code,
+            error_code=error.code,
             replica_election_results=[
                 ReplicaElectionResult(
                     wish.topic,
-                    [PartitionResult(index, refusal.code, str(refusal)) for index in wish.partitions],
+                    [PartitionResult(index, error.code, str(error)) for index in wish.partitions],
                 )
                 for wish in request.topic_partitions or ()
             ],

@@ -19,7 +19,7 @@ from runnel.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.disk import Slice
 
 READ_COMMITTED = 1
@@ -36,8 +36,8 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | LongPoll:
     broker = ctx.broker
     try:
         plan = broker.fetch_sessions.plan(request, ctx.api_version)
-    except Refusal as refusal:
-        return FetchResponse(error_code=refusal.code)
+    except ApiError as error:
+        return FetchResponse(error_code=error.code)
     reading = Reading(broker, request, plan)
     response = reading.attempt(request.max_wait_ms <= 0)
     if response is not None:
@@ -136,8 +136,8 @@ class Reading:
                     records = found
                 if aborted is not None and size_bytes:
                     aborted = aborted_within(partition, asked.fetch_offset, found.end_offset)
-        except Refusal as refusal:
-            return self._refused(wanted, refusal), 0
+        except ApiError as error:
+            return self._refused(wanted, error), 0
         high_watermark, log_start_offset = leader.high_watermark, partition.log.log_start_offset
         is_quiet = not size_bytes and diverging is None and self._plan.is_incremental
         if is_quiet and wanted.was_told(high_watermark, log_start_offset):
@@ -167,10 +167,10 @@ class Reading:
         max_bytes = max(min(asked.partition_max_bytes, budget), 0)
         return log.read(asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first)
 
-    def _refused(self, wanted: Wanted, refusal: Refusal) -> PartitionData:
+    def _refused(self, wanted: Wanted, error: ApiError) -> PartitionData:
         index = wanted.asked.partition
-        data = PartitionData(index, refusal.code, high_watermark=-1, records=b"", aborted_transactions=None)
-        if refusal.error in _TELLS_LEADER:
+        data = PartitionData(index, error.code, high_watermark=-1, records=b"", aborted_transactions=None)
+        if error.error in _TELLS_LEADER:
             partition = _find(self._broker, wanted)
             if partition is not None:
                 data.current_leader = LeaderIdAndEpoch(partition.leader.node, partition.leader.epoch)
@@ -209,7 +209,7 @@ def aborted_within(partition: Partition, first_offset: int, end_offset: int) -> 
 def _find(broker: Broker, wanted: Wanted) -> Partition | None:
     try:
         return _unusual_partition(broker, wanted)
-    except Refusal:
+    except ApiError:
         return None
 
 
@@ -219,7 +219,7 @@ def _unusual_partition(broker: Broker, wanted: Wanted) -> Partition:
     if not name:
         topic = broker.metadata.image.topics_by_id.get(wanted.topic_id)
         if topic is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
         name = topic.name
     return broker.partition(name, wanted.asked.partition)
 
@@ -228,7 +228,7 @@ def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | 
     """Where the reader's history parts from ours (KIP-595), if it does."""
     epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch)
     if epoch < 0:
-        raise Refused(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is before our log")
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is before our log")
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None

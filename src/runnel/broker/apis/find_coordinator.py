@@ -7,7 +7,7 @@ from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.shards import Shards
 from runnel.broker.runtime.topic_creation import ensure_internal_topic
 from runnel.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 GROUP, TRANSACTION = 0, 1
 _MANY_KEYS_FROM = 4
@@ -41,11 +41,11 @@ async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
         elif key_type == TRANSACTION:
             shards = ctx.broker.transactions
         else:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"there is no coordinator for keys of type {key_type}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for keys of type {key_type}")
         await ensure_internal_topic(ctx.broker, shards.topic)
         return _coordinator(key, shards, ctx)
-    except Refusal as refusal:
-        return Coordinator(key, _NOBODY, "", _NOBODY, refusal.code, str(refusal))
+    except ApiError as error:
+        return Coordinator(key, _NOBODY, "", _NOBODY, error.code, str(error))
 
 
 def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
@@ -57,4 +57,4 @@ def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
         for endpoint in other.endpoints:
             if partition is not None and other.id == partition.leader and endpoint.name == ctx.listener:
                 return Coordinator(key, other.id, endpoint.host, endpoint.port, error_message="")
-    raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")
+    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")

@@ -5,7 +5,7 @@ from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
 from runnel.broker.runtime.deferred import Deferred
 from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(HeartbeatRequest)
@@ -16,17 +16,17 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse | De
     """
     try:
         driver = ctx.broker.groups.driver_of(request.group_id)
-    except Refusal as refusal:
-        if refusal.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+    except ApiError as api_error:
+        if api_error.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             # The group is being read; its members get a whole session when that is done.
             return HeartbeatResponse()
-        return _response(refusal.error)
+        return _response(api_error.error)
     if driver.shard.has_consumer_group(request.group_id):
         return _in_consumer_group(request, driver)
     try:
         error = driver.shard.heartbeat(request, ctx.broker.clock.monotonic_ms())
-    except Refusal as refusal:
-        error = refusal.error
+    except ApiError as api_error:
+        error = api_error.error
     answer: HeartbeatResponse | Deferred = driver.hold(_response(error), _response)
     return answer
 
@@ -34,8 +34,8 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse | De
 def _in_consumer_group(request: HeartbeatRequest, driver: GroupDriver) -> HeartbeatResponse | Deferred:
     try:
         decision = driver.shard.heartbeat_in_consumer_group(request)
-    except Refusal as refusal:
-        return _response(refusal.error)
+    except ApiError as error:
+        return _response(error.error)
     answer: HeartbeatResponse | Deferred = driver.decide(decision, _response)
     return answer
 

@@ -8,7 +8,7 @@ from runnel.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(IncrementalAlterConfigsRequest)
@@ -24,11 +24,11 @@ async def incremental_alter_configs(
         return await metadata.change(
             lambda image: decide_incremental_alter_configs(image, metadata.settings, request)
         )
-    except Refusal as refusal:
+    except ApiError as error:
         return IncrementalAlterConfigsResponse(
             responses=[
                 AlterConfigsResourceResponse(
-                    refusal.code, str(refusal), resource.resource_type, resource.resource_name
+                    error.code, str(error), resource.resource_type, resource.resource_name
                 )
                 for resource in request.resources
             ]

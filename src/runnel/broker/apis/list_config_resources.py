@@ -9,7 +9,7 @@ from runnel.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from runnel.model.configs import ResourceType
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 LISTED = (
     ResourceType.TOPIC,
@@ -29,7 +29,7 @@ def list_config_resources(request: ListConfigResourcesRequest, ctx: Context) -> 
     types = [ResourceType.CLIENT_METRICS] if ctx.api_version == 0 else request.resource_types or LISTED
     for resource_type in types:
         if resource_type not in LISTED:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource type {resource_type}")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource type {resource_type}")
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(name, resource_type)

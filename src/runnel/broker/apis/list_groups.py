@@ -5,7 +5,7 @@ from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.shards import gather
 from runnel.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(ListGroupsRequest)
@@ -15,13 +15,13 @@ def list_groups(request: ListGroupsRequest, ctx: Context) -> ListGroupsResponse 
     v1 throttle time · v3 flexible · v4 states · v5 types
     """
 
-    def refuse(error: ErrorCode) -> Refused:
-        return Refused(error, "a group's shard cannot answer")
+    def refuse(error: ErrorCode) -> ApiError:
+        return ApiError(error, "a group's shard cannot answer")
 
-    def combine(parts: list[list[ListedGroup] | Refused]) -> ListGroupsResponse:
+    def combine(parts: list[list[ListedGroup] | ApiError]) -> ListGroupsResponse:
         groups: list[ListedGroup] = []
         for part in parts:
-            if isinstance(part, Refused):
+            if isinstance(part, ApiError):
                 return ListGroupsResponse(error_code=part.code)
             groups += part
         return ListGroupsResponse(groups=groups)

@@ -12,7 +12,7 @@ from runnel.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 READ_COMMITTED = 1
 
@@ -49,12 +49,12 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsRespon
         for asked in topic.partitions:
             try:
                 if named[topic.name, asked.partition_index] > 1:
-                    raise Refused(ErrorCode.INVALID_REQUEST, "a partition may be named once only")
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "a partition may be named once only")
                 partition = ctx.broker.partition(topic.name, asked.partition_index)
                 partition.leader.check_epoch(asked.current_leader_epoch)
                 result = _find(partition, asked, request.isolation_level, ctx.api_version)
-            except Refusal as refusal:
-                result = ListOffsetsPartitionResponse(asked.partition_index, refusal.code)
+            except ApiError as error:
+                result = ListOffsetsPartitionResponse(asked.partition_index, error.code)
             results.append(result)
         response.topics.append(ListOffsetsTopicResponse(topic.name, results))
     return response
@@ -69,7 +69,7 @@ def _find(
         end_offset = partition.last_stable_offset
     timestamp = asked.timestamp
     if timestamp < 0 and _NEEDS_VERSION.get(timestamp, api_version + 1) > api_version:
-        raise Refused(ErrorCode.UNSUPPORTED_VERSION, f"version {api_version} has no timestamp {timestamp}")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {api_version} has no timestamp {timestamp}")
     result = ListOffsetsPartitionResponse(asked.partition_index)
     if timestamp == LATEST:
         result.offset = end_offset

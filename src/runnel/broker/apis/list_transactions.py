@@ -12,7 +12,7 @@ from runnel.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(ListTransactionsRequest)
@@ -25,8 +25,8 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> Any:
         drivers = ctx.broker.transactions.all_loaded()
         pattern = request.transactional_id_pattern
         matches = compiled(pattern).fullmatch if pattern else None
-    except Refusal as refusal:
-        return ListTransactionsResponse(error_code=refusal.code)
+    except ApiError as api_error:
+        return ListTransactionsResponse(error_code=api_error.code)
     except ValueError:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION.code)
     states = {STATES[name] for name in request.state_filters if name in STATES}

@@ -15,7 +15,7 @@ from runnel.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
 from runnel.wire import encoded
 
@@ -137,7 +137,7 @@ def _topic(
 def _is_legal(name: str) -> bool:
     try:
         check_topic_name(name)
-    except Refusal:
+    except ApiError:
         return False
     return True
 

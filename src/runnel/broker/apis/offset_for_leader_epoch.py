@@ -9,7 +9,7 @@ from runnel.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 
 @handles(OffsetForLeaderEpochRequest)
@@ -31,7 +31,7 @@ def _end_of(topic: str, asked: OffsetForLeaderPartition, ctx: Context) -> EpochE
     try:
         partition = ctx.broker.partition(topic, asked.partition)
         partition.leader.check_epoch(asked.current_leader_epoch)
-    except Refusal as refusal:
-        return EpochEndOffset(refusal.code, asked.partition)
+    except ApiError as error:
+        return EpochEndOffset(error.code, asked.partition)
     epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)
     return EpochEndOffset(0, asked.partition, epoch, end_offset)

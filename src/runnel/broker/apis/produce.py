@@ -18,7 +18,7 @@ from runnel.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from runnel.model.errors import ErrorCode, RecordsRefused, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode, RecordValidationError
 from runnel.ports.disk import Staged
 from runnel.ports.service import CloseConnection
 
@@ -56,9 +56,9 @@ class ProduceAnswer(Deferred):
         tell_place(result, staged)
         partition.when_committed(PartitionAck(staged.last_offset + 1, self, result))
 
-    def verified(self, batch: Unverified, outcome: Staged | Refusal) -> None:
+    def verified(self, batch: Unverified, outcome: Staged | ApiError) -> None:
         """The coordinator's word has come for a batch."""
-        if isinstance(outcome, Refusal):
+        if isinstance(outcome, ApiError):
             refuse(batch.result, outcome)
         else:
             self.wait_for(batch.partition, outcome, batch.result)
@@ -78,8 +78,8 @@ class PartitionAck:
     def committed(self) -> None:
         self.answer.settle_one()
 
-    def failed(self, refusal: Refusal) -> None:
-        refuse(self.result, refusal)
+    def failed(self, error: ApiError) -> None:
+        refuse(self.result, error)
         self.answer.settle_one()
 
 
@@ -113,8 +113,8 @@ def produce(request: ProduceRequest, ctx: Context) -> Deferred | None:
                     answer.outstanding += 1
                     continue
                 staged = partition.stage(records, now_ms)
-            except Refusal as refusal:
-                refuse(result, refusal)
+            except ApiError as error:
+                refuse(result, error)
                 continue
             if acks:
                 answer.wait_for(partition, staged, result)
@@ -137,14 +137,14 @@ def _held(answer: ProduceAnswer, verification: Verification) -> Deferred:
 
 
 def _may_go_on(records: memoryview, partition: Partition, request: ProduceRequest, ctx: Context) -> bool:
-    """May a transactional batch be written without asking the coordinator? Raises Refusal."""
+    """May a transactional batch be written without asking the coordinator? Raises ApiError."""
     if request.transactional_id is None:
         why = "a batch of a transaction needs a transactional id"
-        raise Refused(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
     if needs_no_question(records, partition):
         return True
     if request.acks == 0:
-        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, "a transaction cannot begin without acknowledgement")
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "a transaction cannot begin without acknowledgement")
     is_asked_for = ctx.broker.settings["transaction.partition.verification.enable"]
     return not is_asked_for and ctx.api_version < ADDS_FROM
 
@@ -160,11 +160,11 @@ def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> Par
     if not name:
         known = ctx.broker.metadata.image.topics_by_id.get(topic.topic_id)
         if known is None:
-            raise Refused(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
         name = known.name
     partition = ctx.broker.partition(name, index)
     if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
-        raise Refused(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
     return partition
 
 
@@ -175,11 +175,11 @@ def checked_records(
     if acks == ACKS_ALL:
         partition.leader.check_in_sync(partition.log.config.min_insync_replicas)
     elif not 0 <= acks <= 1:
-        raise Refused(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if records is None:
-        raise Refused(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
+        raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
     if api_version < 7 and len(records) > ATTRIBUTES and records[ATTRIBUTES] & _COMPRESSION_MASK == _ZSTD:
-        raise Refused(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version 7, this is {api_version}"
         )
     return records
@@ -192,12 +192,12 @@ def tell_place(result: PartitionProduceResponse, staged: Staged) -> None:
     result.log_start_offset = staged.log_start_offset
 
 
-def refuse(result: PartitionProduceResponse, refusal: Refusal) -> None:
+def refuse(result: PartitionProduceResponse, error: ApiError) -> None:
     """Make a partition's part of the answer say no, and which records are to blame if the log knows."""
-    result.error_code = refusal.code
-    if isinstance(refusal, RecordsRefused):
-        result.record_errors = [BatchIndexAndErrorMessage(index, str(refusal)) for index in refusal.culprits]
-    result.error_message = str(refusal)
+    result.error_code = error.code
+    if isinstance(error, RecordValidationError):
+        result.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
+    result.error_message = str(error)
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
 
 

@@ -19,7 +19,7 @@ from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
 from runnel.log.producers import Guard
 from runnel.messages.produce import PartitionProduceResponse
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.ports.disk import Staged
 
@@ -85,7 +85,7 @@ class Verification:
         broker: "Broker",
         transactional_id: str,
         version: int,
-        written: Callable[[Unverified, Staged | Refusal], None],
+        written: Callable[[Unverified, Staged | ApiError], None],
     ) -> None:
         self._broker = broker
         self._transactional_id = transactional_id
@@ -96,10 +96,10 @@ class Verification:
         self._deadline_ms = broker.clock.monotonic_ms() + ASK_FOR_MS
 
     def add(self, records: memoryview, partition: Partition, result: PartitionProduceResponse) -> None:
-        """Let this batch wait. Raises Refusal."""
+        """Let this batch wait. Raises ApiError."""
         producer_id, epoch, sequence = _PRODUCER(records, _PRODUCER_POSITION)
         if self._batches and (producer_id, epoch) != (self._batches[0].producer_id, self._batches[0].epoch):
-            raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request is of one producer only")
+            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request is of one producer only")
         guard = partition.log.guard_transaction(producer_id, epoch, sequence, self._broker.clock.now_ms())
         copy = memoryview(bytearray(records))
         self._batches.append(Unverified(partition, result, copy, producer_id, epoch, sequence, guard))
@@ -134,7 +134,7 @@ class Verification:
             errors = answer
         else:
             error = ErrorCode.UNKNOWN_SERVER_ERROR
-            if isinstance(answer, Refusal):
+            if isinstance(answer, ApiError):
                 error = answer.error
             else:
                 log.error("the transaction coordinator failed", exc_info=answer)
@@ -143,11 +143,11 @@ class Verification:
             self._broker.timers.call_later(ASK_AGAIN_MS, self.start)
             return
         for batch in self._batches:
-            outcome: Staged | Refusal
+            outcome: Staged | ApiError
             try:
                 outcome = self._write(batch, errors.get(batch.partition.name, ErrorCode.NONE))
-            except Refusal as refusal:
-                outcome = refusal
+            except ApiError as api_error:
+                outcome = api_error
             self._written(batch, outcome)
 
     def _is_too_early(self, errors: dict[TopicPartition, ErrorCode]) -> bool:
@@ -159,9 +159,9 @@ class Verification:
         partition = batch.partition
         if error is not ErrorCode.NONE:
             why = f"{partition.name} is not in the transaction of producer {batch.producer_id}: {error.name}"
-            raise Refused(self._seen_as(error), why)
+            raise ApiError(self._seen_as(error), why)
         if self._broker.partition(*partition.name) is not partition:
-            raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is another one now")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is another one now")
         if not partition.log.has_open_transaction(batch.producer_id, batch.epoch):
             partition.log.check_guard(batch.guard, batch.sequence, needs_start=self._adds)
         return partition.stage(batch.records, self._broker.clock.now_ms())

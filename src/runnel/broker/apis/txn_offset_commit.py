@@ -17,7 +17,7 @@ from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID, TopicPartition
 
 _LOADING_FROM = 2
@@ -55,8 +55,8 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffse
         return refuse(ErrorCode.INVALID_GROUP_ID)
     try:
         driver = ctx.broker.groups.driver_of(request.group_id)
-    except Refusal as refusal:
-        return refuse(refusal.error)
+    except ApiError as api_error:
+        return refuse(api_error.error)
     partition = driver.partition
     identity = request.producer_id, request.producer_epoch
     guard: Guard | None = None

@@ -5,7 +5,7 @@ from runnel.broker.runtime.context import Context
 from runnel.controller.decision import Decision
 from runnel.controller.image import MetadataImage
 from runnel.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import UnregisterBrokerRecord
 
 
@@ -16,12 +16,12 @@ async def unregister_broker(request: UnregisterBrokerRequest, ctx: Context) -> U
     def decide(image: MetadataImage) -> Decision[UnregisterBrokerResponse]:
         broker = image.brokers.get(request.broker_id)
         if broker is None:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED,
                 f"Broker ID {request.broker_id} is not currently registered",
             )
         if not broker.is_fenced:
-            raise Refused(ErrorCode.INVALID_REQUEST, f"Broker {broker.id} is alive; stop it first.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker {broker.id} is alive; stop it first.")
         record = UnregisterBrokerRecord(broker.id, broker.epoch)
         return Decision([record], UnregisterBrokerResponse(error_message=None))
 

@@ -11,7 +11,7 @@ from runnel.broker.runtime.topic_cards import TopicCards
 from runnel.broker.runtime.turn import Turn
 from runnel.broker.runtime.waiting import Waiting
 from runnel.controller.settings import Settings
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.clock import Clock, Timers
@@ -85,14 +85,14 @@ class Broker:
             partition.close()
 
     def partition(self, topic: str, index: int) -> Partition:
-        """The partition of that name; raises Refusal if it is not here."""
+        """The partition of that name; raises ApiError if it is not here."""
         partition = self.partition_at.get((topic, index))
         if partition is None:
             raise self.no_partition(topic, index)
         return partition
 
-    def no_partition(self, topic: str, index: int) -> Refusal:
+    def no_partition(self, topic: str, index: int) -> ApiError:
         """Why a partition is not here."""
         if self.metadata.image.partition(topic, index) is not None:
-            return Refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not open {topic}-{index}")
-        return Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not open {topic}-{index}")
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")

@@ -14,7 +14,7 @@ from runnel.coordinator.contract import Decision
 from runnel.coordinator.group.caller import NOT_PARKED, Caller
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -50,14 +50,14 @@ class Coordinators(Shards[GroupShard]):
         """The same for a request that the shard may keep waiting."""
         try:
             driver = self.driver_of(group_id)
-        except Refusal as refusal:
-            return refuse(refusal.error)
+        except ApiError as error:
+            return refuse(error.error)
         waiter = driver.park(refuse)
         try:
             decision = decide(driver, self.caller(context, waiter))
-        except Refusal as refusal:
+        except ApiError as error:
             driver.unpark(waiter)
-            return refuse(refusal.error)
+            return refuse(error.error)
         return driver.decide(decision, refuse, waiter)
 
     def caller(self, context: "Context", waiter: int = NOT_PARKED) -> Caller:

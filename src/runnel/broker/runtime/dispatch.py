@@ -6,7 +6,7 @@
                                                                    ├── coroutine: when its task is done
                                                                    └── None: no answer is wanted (acks=0)
 
-What cannot be answered raises CloseConnection. A Refusal that a handler lets out becomes the top-level error
+What cannot be answered raises CloseConnection. A ApiError that a handler lets out becomes the top-level error
 of its response. Anything else that is raised is a bug: it is logged, and the client hears of an unknown
 server error, or loses its connection where the response has no place for that.
 """
@@ -30,7 +30,7 @@ from runnel.broker.runtime.produce_again import ProduceShapes
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
 from runnel.wire import MalformedMessage, Request, Response, decode_prefix, encode, fields_of
@@ -91,13 +91,13 @@ class Call(Context):
 
     def _fail(self, error: Exception) -> None:
         code = ErrorCode.UNKNOWN_SERVER_ERROR.code
-        if isinstance(error, Refusal):
+        if isinstance(error, ApiError):
             code = error.code
         else:
             log.error("%s v%d failed", self.route.request.__name__, self.api_version, exc_info=error)
         response = _error_response(self.route.response, self.api_version, code, str(error))
         if response is None:
-            if isinstance(error, Refusal):
+            if isinstance(error, ApiError):
                 log.error("%s v%d cannot say: %s", self.route.request.__name__, self.api_version, error)
             self.reply.fill([], 0)
             return

@@ -17,7 +17,7 @@ from runnel.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 from runnel.ports.disk import FileSlice, Slice
 from runnel.ports.service import Parts, Reply, Session
 from runnel.wire import encoded, is_flexible
@@ -145,7 +145,7 @@ class FetchShapes:
                 return None
             if shape.is_committed_only and partition.log.aborted_transactions(offset, found.end_offset):
                 return None
-        except Refusal:
+        except ApiError:
             return None
         parts = shape.answer(correlation_id, partition, found, stable_offset)
         reply = Reply()

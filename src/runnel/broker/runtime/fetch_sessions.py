@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runnel.messages.fetch import FetchPartition, FetchRequest, PartitionData
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.clock import Clock
 from runnel.ports.entropy import Entropy
 
@@ -113,7 +113,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def plan(self, request: FetchRequest, api_version: int) -> FetchPlan:
-        """Find, make, advance or end the session of a request. Raises Refusal."""
+        """Find, make, advance or end the session of a request. Raises ApiError."""
         if api_version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             wanted = wanted_by(request)
@@ -123,14 +123,14 @@ class FetchSessions:
             return FetchPlan(wanted, session, is_incremental=False)
         session = self._sessions.get(request.session_id)
         if session is None:
-            raise Refused(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
         if request.session_epoch != session.epoch:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.INVALID_FETCH_SESSION_EPOCH,
                 f"fetch session {session.id} is at epoch {session.epoch}, not {request.session_epoch}",
             )
         if session.uses_topic_ids != (api_version >= 13):
-            raise Refused(
+            raise ApiError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session cannot mix topic names and topic ids"
             )
         session.update(request)

@@ -9,7 +9,7 @@ from runnel.controller.log_settings import log_config, resolve_log_config
 from runnel.controller.settings import Settings
 from runnel.controller.values import CLUSTER_METADATA, Topic
 from runnel.model.configs import ResourceType
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.schemas.metadata import ConfigRecord, FeatureLevelRecord, MetadataRecord, PartitionRecord
@@ -137,7 +137,7 @@ class MetadataFollower:
             return
         try:
             self._broker.open_partition(name, topic.id, state.leader_epoch, config)
-        except (Refusal, OSError) as error:
+        except (ApiError, OSError) as error:
             log.warning("the log of %s cannot be opened and is tried again: %s", name, error)
             # The topic exists all the same. Clients are told to try again, and so do we.
             if not self._unopened:
@@ -154,7 +154,7 @@ class MetadataFollower:
     def _remove_log(self, name: TopicPartition) -> None:
         try:
             self._broker.disk.remove_log(name)
-        except (Refusal, OSError) as error:
+        except (ApiError, OSError) as error:
             # The topic is gone all the same, and a full disk must not keep anybody from deleting more.
             log.warning("the log of %s cannot be removed and is tried again: %s", name, error)
             if not self._unremoved:

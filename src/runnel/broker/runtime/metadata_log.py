@@ -24,7 +24,7 @@ from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import records_of
 from runnel.controller.values import CLUSTER_METADATA, Topic
-from runnel.model.errors import ErrorCode, Refusal, Refused, StorageFailed
+from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER, LogConfig
 from runnel.ports.clock import Clock
@@ -149,7 +149,7 @@ class MetadataLog:
 
     def _check_usable(self) -> None:
         if self._failure is not None:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the metadata log cannot be written until the broker is restarted: {self._failure}",
             )
@@ -185,7 +185,7 @@ class MetadataLog:
                     self._pending.popleft()
                 if not self._pending and self._is_snapshot_due():
                     await self._write_snapshot()
-        except (Refusal, OSError) as error:
+        except (ApiError, OSError) as error:
             # Which of the written records survive is unknown, and a later fdatasync would not tell: nothing
             # more is written behind them. A restart finds out by reading.
             self._fail(str(error))
@@ -202,7 +202,7 @@ class MetadataLog:
         while self._pending:
             done = self._pending.popleft().done
             if not done.done():
-                done.set_exception(Refused(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+                done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
     async def _commit_one(self, pending: _Pending) -> None:
         removed = [

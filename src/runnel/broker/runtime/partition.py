@@ -8,7 +8,7 @@ from typing import Protocol
 from runnel.batch.control import EndMarker, build_end_marker
 from runnel.broker.runtime.turn import Turn, Watcher
 from runnel.controller.values import INTERNAL_TOPICS
-from runnel.model.errors import ErrorCode, Refusal, Refused, StorageFailed
+from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk, Origin, PartitionLog, Staged
@@ -23,7 +23,7 @@ class Ack(Protocol):
 
     def committed(self) -> None: ...
 
-    def failed(self, refusal: Refusal) -> None: ...
+    def failed(self, error: ApiError) -> None: ...
 
 
 class Partition:
@@ -85,7 +85,7 @@ class Partition:
         return self.log.last_stable_offset(self.leader.high_watermark)
 
     def stage(self, records: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Staged:
-        """Line a batch up for the end of the turn. The memory is borrowed until then. Raises Refusal."""
+        """Line a batch up for the end of the turn. The memory is borrowed until then. Raises ApiError."""
         staged = self.log.stage(records, self.leader.epoch, now_ms, origin)
         if not staged.duplicate:
             self.appended_bytes += len(records)
@@ -112,7 +112,7 @@ class Partition:
         self._commit_what_is_stored()
 
     def append_now(self, records: bytearray) -> Staged:
-        """A coordinator's own batch: in the file on return, committed some time later. Raises Refusal."""
+        """A coordinator's own batch: in the file on return, committed some time later. Raises ApiError."""
         staged = self.stage(memoryview(records), self._clock.now_ms(), Origin.COORDINATOR)
         self.write()
         if self.log.written_offset <= staged.last_offset:
@@ -130,7 +130,7 @@ class Partition:
     ) -> Staged:
         """End a producer's transaction here: in the file on return, committed some time later.
 
-        Raises Refusal: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or what the disk says.
+        Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or what the disk says.
         """
         self.log.check_marker(producer_id, producer_epoch, transaction_version)
         marker = build_end_marker(
@@ -159,21 +159,21 @@ class Partition:
             loan.done()
         try:
             self.log.write_staged()
-        except Refusal as refusal:
-            self._fail_above(self.log.end_offset, refusal)
+        except ApiError as error:
+            self._fail_above(self.log.end_offset, error)
             return
         self._commit_what_is_stored()
 
-    def _written(self, loan: Loan, refusal: Refusal | None) -> None:
+    def _written(self, loan: Loan, error: ApiError | None) -> None:
         loan.done()
-        if refusal is not None:
-            self._fail_above(self.log.end_offset, refusal)
+        if error is not None:
+            self._fail_above(self.log.end_offset, error)
         else:
             self._commit_what_is_stored()
 
     def close(self) -> None:
         """The partition is gone from this node: whoever waits is told so."""
-        gone = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
+        gone = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is no longer here")
         self._fail_above(-1, gone)
         self._turn.wake(self.watchers)
 
@@ -193,7 +193,9 @@ class Partition:
             self._stored(durable.result())
         else:
             # Whether the bytes survive is unknown; they stay uncommitted and their producers hear of it.
-            self._fail_above(self.leader.high_watermark, Refused(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
+            self._fail_above(
+                self.leader.high_watermark, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
+            )
 
     def _stored(self, end_offset: int) -> None:
         if not self.leader.stored(end_offset):
@@ -205,9 +207,9 @@ class Partition:
         if self.watchers:
             self._turn.wake(self.watchers)
 
-    def _fail_above(self, end_offset: int, refusal: Refusal) -> None:
+    def _fail_above(self, end_offset: int, error: ApiError) -> None:
         # A repeated batch may wait out of order, so all are looked at.
         failed = [ack for ack in self._acks if ack.end_offset > end_offset]
         self._acks = deque(ack for ack in self._acks if ack.end_offset <= end_offset)
         for ack in failed:
-            ack.failed(refusal)
+            ack.failed(error)

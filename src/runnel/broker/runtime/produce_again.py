@@ -20,7 +20,7 @@ from runnel.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 from runnel.ports.disk import Staged
 from runnel.ports.service import Reply, Session
 from runnel.wire import encoded, is_flexible
@@ -120,10 +120,10 @@ class ProduceShape:
             self._after,
         )
 
-    def failure(self, correlation_id: int, index: int, refusal: Refusal) -> list[Any]:
+    def failure(self, correlation_id: int, index: int, error: ApiError) -> list[Any]:
         """The response frame of a refusal."""
         result = PartitionProduceResponse(index)
-        refuse(result, refusal)
+        refuse(result, error)
         return response_frame(self._response(result), self.version, correlation_id)
 
     def _response(self, result: PartitionProduceResponse) -> ProduceResponse:
@@ -149,8 +149,8 @@ class ShapedAck:
         answer = self.shape.success(self.correlation_id, self.index, self.staged)
         self.reply.fill([answer], len(answer))
 
-    def failed(self, refusal: Refusal) -> None:
-        parts = self.shape.failure(self.correlation_id, self.index, refusal)
+    def failed(self, error: ApiError) -> None:
+        parts = self.shape.failure(self.correlation_id, self.index, error)
         self.reply.fill(parts, sum(map(len, parts)))
 
 
@@ -184,8 +184,8 @@ class ProduceShapes:
             ):
                 return None
             staged = partition.stage(records, self._broker.clock.now_ms())
-        except Refusal as refusal:
-            parts = shape.failure(correlation_id, index, refusal)
+        except ApiError as error:
+            parts = shape.failure(correlation_id, index, error)
             reply.fill(parts, sum(map(len, parts)))
         else:
             partition.when_committed(ShapedAck(shape, reply, correlation_id, index, staged))

@@ -32,7 +32,7 @@ from runnel.coordinator.contract import (
     WhenCommitted,
     client_error,
 )
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.clock import Clock, TimerHandle, Timers
 from runnel.schemas.coordinator import encode_key, encode_value
 
@@ -73,8 +73,8 @@ class _Held:
     def committed(self) -> None:
         self._complete(self._outcome)
 
-    def failed(self, refusal: Refusal) -> None:
-        self._complete(self._refuse(client_error(refusal.error)))
+    def failed(self, error: ApiError) -> None:
+        self._complete(self._refuse(client_error(error.error)))
 
     def _expired(self) -> None:
         # The records may be committed later: the client hears that it is not known, and asks again.
@@ -102,7 +102,7 @@ class _Awaited:
         if tell is not None:
             tell()
 
-    def failed(self, refusal: Refusal) -> None:
+    def failed(self, error: ApiError) -> None:
         if self._tell is not None:
             self._tell = None
             self._lost()
@@ -248,8 +248,8 @@ class ShardDriver(Generic[AnyShard]):
             )
             try:
                 staged = self.partition.append_now(batch)
-            except Refusal as refusal:
-                return refusal.error
+            except ApiError as error:
+                return error.error
             self._end_offset = staged.last_offset + 1
             for offset, record in enumerate(records, staged.base_offset):
                 self.shard.replay(record.key, record.value, Place(offset, producer_id, producer_epoch))

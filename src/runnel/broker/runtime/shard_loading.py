@@ -12,7 +12,7 @@ from runnel.batch.header import NO_PRODUCER, BatchHeader, crc_is_valid, read_hea
 from runnel.batch.records import iterate_records
 from runnel.broker.runtime.shard_driver import ShardDriver
 from runnel.coordinator.contract import Place
-from runnel.model.errors import Refusal
+from runnel.model.errors import ApiError
 from runnel.ports.clock import TimerHandle, Timers
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
 from runnel.wire import MalformedMessage
@@ -89,7 +89,7 @@ class ShardLoading:
             if load.go_on():
                 self._queue.popleft()
                 load.loaded()
-        except (Refusal, OSError, CorruptBatch) as failure:
+        except (ApiError, OSError, CorruptBatch) as failure:
             # One half would answer as if the other had never been: better that none answers.
             log.error("%s: the coordinator cannot load it: %s", load.driver.partition.name, failure)
             self._queue.rotate(-1)

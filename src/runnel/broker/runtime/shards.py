@@ -15,7 +15,7 @@ from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver
 from runnel.broker.runtime.shard_loading import ShardLoading
 from runnel.coordinator.contract import Decision
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ class Shards(ABC, Generic[AnyShard]):
     def partition_of(self, name: str) -> int:
         """The partition that keeps a group or a transactional id."""
         if self._is_stopped:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         count = self.partition_count
         if count == 0:
-            raise Refused(ErrorCode.NOT_COORDINATOR, f"{self.topic} does not exist yet")
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self.topic} does not exist yet")
         return java_hash(name) % count
 
     def driver_of(self, name: str) -> ShardDriver[AnyShard]:
@@ -75,21 +75,21 @@ class Shards(ABC, Generic[AnyShard]):
         try:
             driver = self.driver_of(name)
             return driver.decide(decide(driver), refuse)
-        except Refusal as refusal:
-            return refuse(refusal.error)
+        except ApiError as error:
+            return refuse(error.error)
 
     def look(self, name: str, read: Callable[[AnyShard], Any], refuse: Refuse) -> Any:
         """Read from the shard of a name; the answer comes when all that was read is committed."""
         try:
             driver = self.driver_of(name)
-        except Refusal as refusal:
-            return refuse(refusal.error)
+        except ApiError as error:
+            return refuse(error.error)
         return driver.hold(read(driver.shard), refuse)
 
     def all_loaded(self) -> list[ShardDriver[AnyShard]]:
         """Every shard that holds anything. COORDINATOR_LOAD_IN_PROGRESS if one is not ready."""
         if self._is_stopped:
-            raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         drivers = [driver for driver in self._drivers.values() if self._is_current(driver)]
         if not all(driver.is_loaded for driver in drivers):
             raise _loading(self.topic)
@@ -110,7 +110,7 @@ class Shards(ABC, Generic[AnyShard]):
             self._drop(index, driver)
         partition = self._broker.partitions.get(TopicPartition(self.topic, index))
         if partition is None:
-            raise Refused(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{index} is not on this node")
+            raise ApiError(ErrorCode.NOT_COORDINATOR, f"{self.topic}-{index} is not on this node")
         driver = self._drivers[index] = self._make(partition)
         self._loading.load(driver, self._loaded)
         return driver
@@ -131,8 +131,8 @@ class Shards(ABC, Generic[AnyShard]):
         return is_here and not (driver.is_loaded and driver.is_ahead)
 
 
-def _loading(topic: str) -> Refused:
-    return Refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic} is being read")
+def _loading(topic: str) -> ApiError:
+    return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic} is being read")
 
 
 @lru_cache(maxsize=65536)

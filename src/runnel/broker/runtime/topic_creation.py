@@ -9,7 +9,7 @@ from runnel.controller.decision import Decision
 from runnel.controller.image import MetadataImage
 from runnel.controller.internal_topics import automatic_topic
 from runnel.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from runnel.model.errors import ErrorCode, Refusal, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -42,8 +42,8 @@ async def create_missing_topics(broker: "Broker", names: Iterable[str]) -> dict[
 
     try:
         response = await broker.metadata.change(decide)
-    except Refusal as refusal:
-        return dict.fromkeys(wanted, refusal.error)
+    except ApiError as api_error:
+        return dict.fromkeys(wanted, api_error.error)
     errors = {result.name: ErrorCode.from_code(result.error_code) for result in response.topics}
     # Somebody else was faster, and the topic is there all the same.
     return {
@@ -58,4 +58,4 @@ async def ensure_internal_topic(broker: "Broker", name: str) -> None:
         return
     error = (await create_missing_topics(broker, [name]))[name]
     if error is not ErrorCode.NONE:
-        raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {error.name}")
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {error.name}")

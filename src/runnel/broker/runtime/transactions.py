@@ -19,7 +19,7 @@ from runnel.coordinator.txn.ledger import NeedsProducerId
 from runnel.coordinator.txn.markers import WriteMarkers
 from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM, TransactionSettings
 from runnel.coordinator.txn.shard import TransactionShard
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.ports.clock import TimerHandle
 
@@ -76,7 +76,7 @@ class Transactions(Shards[TransactionShard]):
             if not self._is_current(driver):
                 self._drop(index, driver)
                 if index < self.partition_count:
-                    with suppress(Refusal):
+                    with suppress(ApiError):
                         self._driver(index)
 
     def features_changed(self) -> None:
@@ -115,8 +115,8 @@ class Transactions(Shards[TransactionShard]):
             except NeedsProducerId:
                 # Somebody else was faster.
                 continue
-            except Refusal as refusal:
-                return refuse(client_error(refusal.error))
+            except ApiError as error:
+                return refuse(client_error(error.error))
 
     def verify(
         self,
@@ -213,8 +213,8 @@ class Transactions(Shards[TransactionShard]):
     async def _give_producer_id(self, driver: TransactionDriver) -> None:
         try:
             producer_id = await self._broker.producer_ids.take()
-        except Refusal as refusal:
-            log.warning("no producer id for %s: %s", driver.partition.name, refusal)
+        except ApiError as error:
+            log.warning("no producer id for %s: %s", driver.partition.name, error)
         else:
             driver.shard.give_producer_id(producer_id)
 

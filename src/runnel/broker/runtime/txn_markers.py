@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.controller.values import CONSUMER_OFFSETS
-from runnel.model.errors import ErrorCode, Refusal
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class _Awaited:
     def committed(self) -> None:
         self._tell(self._name, ErrorCode.NONE)
 
-    def failed(self, refusal: Refusal) -> None:
-        self._tell(self._name, refusal.error)
+    def failed(self, error: ApiError) -> None:
+        self._tell(self._name, error.error)
 
 
 def send_markers(broker: "Broker", marker: Marker, partitions: Iterable[TopicPartition], tell: Told) -> None:
@@ -73,8 +73,8 @@ def write_marker(broker: "Broker", marker: Marker, name: TopicPartition, tell: T
             broker.clock.now_ms(),
             marker.transaction_version,
         )
-    except Refusal as refusal:
-        tell(name, refusal.error)
+    except ApiError as error:
+        tell(name, error.error)
         return
     if name.topic == CONSUMER_OFFSETS:
         broker.groups.transaction_ended(

@@ -11,7 +11,7 @@ from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from runnel.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from runnel.messages.list_groups import ListedGroup
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 _NOT_FOUND_FROM = 6
 _CLASSIC, _CONSUMER = "classic", "consumer"
@@ -78,6 +78,6 @@ def describe_consumer_group(
     """A consumer group and its members; one that is not there, or a classic one, is an error."""
     try:
         group = consumers.get(group_id)
-    except Refused as refusal:
-        return DescribedConsumerGroup(refusal.code, str(refusal), group_id)
+    except ApiError as error:
+        return DescribedConsumerGroup(error.code, str(error), group_id)
     return consumer_group_description(group, consumers.cluster, settings.consumer_assignors[0])

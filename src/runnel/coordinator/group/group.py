@@ -16,7 +16,7 @@ from enum import Enum
 
 from runnel.coordinator.contract import Timer
 from runnel.coordinator.group.member import Member, Protocols, select_protocol
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 class GroupState(Enum):
@@ -125,32 +125,32 @@ class Group:
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is not None and holder != member_id:
-                raise Refused(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} is now {holder}")
+                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} is now {holder}")
             if holder is None:
-                raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{instance_id} is not in group {self.id}")
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{instance_id} is not in group {self.id}")
         member = self.members.get(member_id)
         if member is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in group {self.id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in group {self.id}")
         return member
 
     def check_commit(self, committer: Committer) -> None:
-        """May this one commit offsets? Raises Refused."""
+        """May this one commit offsets? Raises ApiError."""
         generation = committer.generation
         if generation < 0 and self.state is GroupState.EMPTY:
             return
         if generation >= 0 or committer.member_id or committer.instance_id is not None:
             self.check_member(committer.member_id, committer.instance_id)
             if generation != self.generation:
-                raise Refused(
+                raise ApiError(
                     ErrorCode.ILLEGAL_GENERATION, f"group {self.id} is at generation {self.generation}"
                 )
         elif not committer.is_transactional:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has members, and only they may commit"
             )
         # A transaction began with what the generation before gave, and may end during the rebalance.
         if not committer.is_transactional and self.state is GroupState.COMPLETING:
-            raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.id} is rebalancing")
+            raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.id} is rebalancing")
 
     def add(self, member: Member, protocol_type: str | None) -> None:
         """Take a member in; the first one leads and settles the protocol type."""

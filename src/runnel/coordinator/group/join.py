@@ -18,7 +18,7 @@ from runnel.coordinator.group.replies import join_accepted, join_refused
 from runnel.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
 from runnel.coordinator.group.static import return_static_member
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 JoinDecision = Decision[JoinGroupResponse]
 
@@ -48,8 +48,8 @@ def join(
         return _refuse(ErrorCode.INVALID_GROUP_ID, member_id)
     try:
         check_session_timeout(request, settings)
-    except Refused as refusal:
-        return _refuse(refusal.error, member_id)
+    except ApiError as error:
+        return _refuse(error.error, member_id)
     group = groups.get(request.group_id)
     if group is None:
         if member_id:
@@ -77,9 +77,9 @@ def join(
 
 
 def check_session_timeout(request: JoinGroupRequest, settings: GroupSettings) -> None:
-    """Does the member ask for a session that may be had? Raises Refused."""
+    """Does the member ask for a session that may be had? Raises ApiError."""
     if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
-        raise Refused(ErrorCode.INVALID_SESSION_TIMEOUT, "the session timeout is out of bounds")
+        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT, "the session timeout is out of bounds")
 
 
 def _refuse(error: ErrorCode, member_id: str) -> JoinDecision:
@@ -155,8 +155,8 @@ def _rejoin(joining: Joining) -> None:
     group, request = joining.group, joining.request
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
-    except Refused as refusal:
-        joining.decision.reply = join_refused(refusal.error, request.member_id)
+    except ApiError as error:
+        joining.decision.reply = join_refused(error.error, request.member_id)
         return
     is_unchanged = member.protocols == joining.protocols
     if group.state is GroupState.EMPTY:

@@ -7,15 +7,15 @@ from runnel.coordinator.group.group import Group, GroupState
 from runnel.coordinator.group.rebalance import maybe_complete, rebalance_or_complete, remove_member
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 def leave(
     groups: dict[str, Group], settings: GroupSettings, request: LeaveGroupRequest, now: Moment
 ) -> Decision[LeaveGroupResponse]:
-    """Decide on a LeaveGroup whose members all stand in `members`. Raises Refused."""
+    """Decide on a LeaveGroup whose members all stand in `members`. Raises ApiError."""
     if not request.group_id:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     group = groups.get(request.group_id)
     decision = Decision[LeaveGroupResponse]()
     answers = [_go(group, identity, decision) for identity in request.members]
@@ -33,13 +33,13 @@ def _go(group: Group | None, identity: MemberIdentity, decision: Decision[Any]) 
     answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
     try:
         _remove(group, identity, decision)
-    except Refused as refusal:
-        answer.error_code = refusal.code
+    except ApiError as error:
+        answer.error_code = error.code
     return answer
 
 
 def _remove(group: Group | None, identity: MemberIdentity, decision: Decision[Any]) -> None:
-    unknown = Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{identity.member_id} is not in the group")
+    unknown = ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{identity.member_id} is not in the group")
     if group is None:
         raise unknown
     member_id = identity.member_id

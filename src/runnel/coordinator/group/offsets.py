@@ -39,7 +39,7 @@ from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
 
 _NO_OFFSET = -1
@@ -54,7 +54,7 @@ def commit(
     api_version: int,
     now: Moment,
 ) -> Decision[OffsetCommitResponse]:
-    """Decide on an OffsetCommit whose topics exist and carry both name and id. Raises Refused."""
+    """Decide on an OffsetCommit whose topics exist and carry both name and id. Raises ApiError."""
     group = groups.get(request.group_id)
     committer = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, api_version
@@ -98,7 +98,7 @@ def commit_in_transaction(
     id_of: Callable[[str], bytes],
     now: Moment,
 ) -> Decision[TxnOffsetCommitResponse]:
-    """Decide on a TxnOffsetCommit whose topics exist, and whose transaction is open. Raises Refused."""
+    """Decide on a TxnOffsetCommit whose topics exist, and whose transaction is open. Raises ApiError."""
     committer = Committer(
         request.member_id,
         request.group_instance_id,
@@ -159,9 +159,9 @@ def delete(
     store: OffsetStore,
     request: OffsetDeleteRequest,
 ) -> Decision[OffsetDeleteResponse]:
-    """Forget offsets of topics that nobody in the group reads. Raises Refused."""
+    """Forget offsets of topics that nobody in the group reads. Raises ApiError."""
     if not request.group_id:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     is_read = _reading(groups, consumers, request.group_id)
     decision = Decision[OffsetDeleteResponse](OffsetDeleteResponse())
     assert decision.reply is not None
@@ -175,14 +175,14 @@ def delete(
 def _reading(
     groups: dict[str, Group], consumers: Mapping[str, ConsumerGroup], group_id: str
 ) -> Callable[[str], bool]:
-    """Tells whether a group's members may be reading a topic. Raises Refused."""
+    """Tells whether a group's members may be reading a topic. Raises ApiError."""
     if group_id in consumers:
         return consumers[group_id].subscribed_topics().__contains__
     group = groups.get(group_id)
     if group is None:
-        raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
     if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
-        raise Refused(ErrorCode.NON_EMPTY_GROUP, f"group {group.id} has members that may read any topic")
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.id} has members that may read any topic")
     topics = subscribed_topics(group)
     return lambda topic: is_subscribed(group, topics, topic)
 
@@ -193,7 +193,7 @@ def _check_commit(group: Group | None, group_id: str, committer: Committer) -> N
     elif committer.generation >= 0:
         is_told = not committer.is_transactional and committer.api_version >= _NO_GROUP_ERROR_FROM
         error = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
-        raise Refused(error, f"there is no group {group_id}")
+        raise ApiError(error, f"there is no group {group_id}")
     # Without a generation it is an administrator, or a consumer that assigns itself: it needs no members.
 
 

@@ -8,21 +8,21 @@ from runnel.coordinator.group.member import NEVER_MS, Member
 from runnel.coordinator.group.rebalance import complete, rebalance_or_complete, remove_member
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.heartbeat import HeartbeatRequest
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 def heartbeat(groups: dict[str, Group], request: HeartbeatRequest, now_ms: int) -> ErrorCode:
-    """A member is alive; tells it whether to join again. `now_ms` is of the steady clock. Raises Refused.
+    """A member is alive; tells it whether to join again. `now_ms` is of the steady clock. Raises ApiError.
 
     It can only move a deadline away, which no timer needs to know, so there is nothing to decide.
     """
     group = groups.get(request.group_id)
     if group is None:
         error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
-        raise Refused(error, f"there is no group {request.group_id!r}")
+        raise ApiError(error, f"there is no group {request.group_id!r}")
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
     member.heard(now_ms)
     if group.state is GroupState.PREPARING:
         return ErrorCode.REBALANCE_IN_PROGRESS

@@ -39,7 +39,7 @@ from runnel.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRespo
 from runnel.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from runnel.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.group import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 from runnel.wire import Data
 
@@ -70,8 +70,8 @@ class GroupShard:
         try:
             check_session_timeout(request, self.settings)
             return self.consumers.join(request, caller, self.settings, now)
-        except Refused as refusal:
-            return Decision(join_refused(refusal.error, request.member_id))
+        except ApiError as error:
+            return Decision(join_refused(error.error, request.member_id))
 
     def sync(self, request: SyncGroupRequest, caller: Caller, now: Moment) -> Decision[SyncGroupResponse]:
         if request.group_id in self.consumers.by_id:
@@ -117,8 +117,8 @@ class GroupShard:
         if consumer_group is not None:
             try:
                 check_fetch(consumer_group, request.member_id, request.member_epoch)
-            except Refused as refusal:
-                return OffsetFetchResponseGroup(request.group_id, error_code=refusal.code)
+            except ApiError as error:
+                return OffsetFetchResponseGroup(request.group_id, error_code=error.code)
         return offsets.fetch(self.offsets, request, id_of, require_stable)
 
     def delete_offsets(self, request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:

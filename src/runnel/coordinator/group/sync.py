@@ -11,7 +11,7 @@ from runnel.coordinator.group.records import stable_record
 from runnel.coordinator.group.replies import sync_accepted, sync_refused
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 _PROTOCOL_REQUIRED_FROM = 5
 
@@ -27,16 +27,16 @@ class Assigned:
 def sync(
     groups: dict[str, Group], request: SyncGroupRequest, caller: Caller, now: Moment
 ) -> Decision[SyncGroupResponse]:
-    """Decide on a SyncGroup. Raises Refused."""
+    """Decide on a SyncGroup. Raises ApiError."""
     group = _check(groups, request, caller)
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
     is_same_type = request.protocol_type in (None, group.protocol_type)
     if not is_same_type or request.protocol_name not in (None, group.protocol):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} runs {group.protocol}")
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} runs {group.protocol}")
     if group.state is GroupState.PREPARING:
-        raise Refused(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} is rebalancing")
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} is rebalancing")
     decision = Decision[SyncGroupResponse]()
     group.unsynced.discard(member.id)
     if not group.unsynced:
@@ -85,11 +85,11 @@ def sync_timer_fired(group: Group, settings: GroupSettings, now: Moment, decisio
 
 def _check(groups: dict[str, Group], request: SyncGroupRequest, caller: Caller) -> Group:
     if not request.group_id:
-        raise Refused(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     has_protocol = request.protocol_type is not None and request.protocol_name is not None
     if caller.api_version >= _PROTOCOL_REQUIRED_FROM and not has_protocol:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the request names no protocol")
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the request names no protocol")
     group = groups.get(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} has no members")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} has no members")
     return group

@@ -29,7 +29,7 @@ from runnel.coordinator.txn.transaction import (
     TransactionState,
 )
 from runnel.messages.end_txn import EndTxnRequest, EndTxnResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 _EPOCH_BUMP_FROM = 5
 _PREPARE = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
@@ -50,10 +50,10 @@ def end_refused(error: ErrorCode) -> EndTxnResponse:
 
 
 def end(ledger: Ledger, request: EndTxnRequest, api_version: int, now: Moment) -> Decision[EndTxnResponse]:
-    """Decide on an EndTxn. Raises Refusal, or NeedsProducerId if epochs ran out."""
+    """Decide on an EndTxn. Raises ApiError, or NeedsProducerId if epochs ran out."""
     known = ledger.transactions.get(request.transactional_id)
     if known is None:
-        raise Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody holds {request.transactional_id}")
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody holds {request.transactional_id}")
     if api_version < _EPOCH_BUMP_FROM:
         return _end_classic(ledger, known, request, now)
     return _end_and_bump(ledger, known, request, now)
@@ -148,23 +148,23 @@ def _check_repeat(known: Transaction, request: EndTxnRequest) -> None:
         raise _wrong_state(known, request)
 
 
-def _being_ended(known: Transaction) -> Refused:
-    return Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
+def _being_ended(known: Transaction) -> ApiError:
+    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
 
 
-def _wrong_state(known: Transaction, request: EndTxnRequest) -> Refused:
+def _wrong_state(known: Transaction, request: EndTxnRequest) -> ApiError:
     wish = "committed" if request.committed else "aborted"
-    return Refused(ErrorCode.INVALID_TXN_STATE, f"{known.id} is {known.state.shown} and cannot be {wish}")
+    return ApiError(ErrorCode.INVALID_TXN_STATE, f"{known.id} is {known.state.shown} and cannot be {wish}")
 
 
-def _not_the_holder(known: Transaction, request: EndTxnRequest) -> Refused:
-    return Refused(
+def _not_the_holder(known: Transaction, request: EndTxnRequest) -> ApiError:
+    return ApiError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"{known.id} is held by producer {known.producer_id}, not by {request.producer_id}",
     )
 
 
-def _fenced(known: Transaction, request: EndTxnRequest) -> Refused:
-    return Refused(
+def _fenced(known: Transaction, request: EndTxnRequest) -> ApiError:
+    return ApiError(
         ErrorCode.PRODUCER_FENCED, f"{known.id} is at epoch {known.epoch}, not at {request.producer_epoch}"
     )

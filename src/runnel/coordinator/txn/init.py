@@ -24,7 +24,7 @@ from runnel.coordinator.txn.transaction import (
     TransactionState,
 )
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 InitDecision = Decision[InitProducerIdResponse]
 
@@ -46,7 +46,7 @@ def init_producer_id(ledger: Ledger, request: InitProducerIdRequest, now: Moment
     """Decide on an InitProducerId with a transactional id. NeedsProducerId if it takes a new one."""
     name = request.transactional_id or ""
     if not 0 < request.transaction_timeout_ms <= ledger.settings.timeout_max_ms:
-        raise Refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
     known = ledger.transactions.get(name)
     if known is None:
         new = Transaction(
@@ -59,7 +59,7 @@ def init_producer_id(ledger: Ledger, request: InitProducerIdRequest, now: Moment
         )
         return _initialized(ledger, new, NO_EPOCH)
     if known.state in PREPARED:
-        raise Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} is being ended")
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} is being ended")
     _check_identity(known, request)
     if known.state is TransactionState.ONGOING:
         decision: InitDecision = Decision(init_refused(ErrorCode.CONCURRENT_TRANSACTIONS))
@@ -116,8 +116,8 @@ def _initialized(ledger: Ledger, fresh: Transaction, last_epoch: int) -> InitDec
     return Decision(reply, records=[record], then=Initialized(fresh.id, last_epoch))
 
 
-def _fenced(known: Transaction, request: InitProducerIdRequest) -> Refused:
-    return Refused(
+def _fenced(known: Transaction, request: InitProducerIdRequest) -> ApiError:
+    return ApiError(
         ErrorCode.PRODUCER_FENCED,
         f"{known.id} is held by producer {known.producer_id} at epoch {known.epoch}, "
         f"not by {request.producer_id} at {request.producer_epoch}",

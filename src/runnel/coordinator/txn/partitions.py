@@ -7,7 +7,7 @@ from runnel.coordinator.contract import Decision, Moment
 from runnel.coordinator.txn.ledger import Ledger
 from runnel.coordinator.txn.records import transaction_record
 from runnel.coordinator.txn.transaction import PREPARED, Transaction, TransactionState
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 
 AddDecision = Decision[dict[TopicPartition, ErrorCode]]
@@ -22,7 +22,7 @@ def add_partitions(
     client_version: int,
     now: Moment,
 ) -> AddDecision:
-    """Make partitions part of the open transaction, or of a new one. Raises Refusal."""
+    """Make partitions part of the open transaction, or of a new one. Raises ApiError."""
     known = ledger.transactions.get(transactional_id)
     if known is not None and known.state in PREPARED:
         # Asked before who asks: it may have been told already of the producer id that will take over.
@@ -50,7 +50,7 @@ def verify_partitions(
     producer_epoch: int,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Tell for each partition whether this producer's transaction knows it. Raises Refusal."""
+    """Tell for each partition whether this producer's transaction knows it. Raises ApiError."""
     known = _held(ledger, transactional_id, producer_id, producer_epoch)
     return {
         partition: ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
@@ -61,11 +61,11 @@ def verify_partitions(
 def _held(ledger: Ledger, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
     known = ledger.transactions.get(transactional_id)
     if known is None or known.producer_id != producer_id:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer {producer_id} does not hold {transactional_id}"
         )
     if known.epoch != producer_epoch:
-        raise Refused(
+        raise ApiError(
             ErrorCode.PRODUCER_FENCED,
             f"{transactional_id} is at epoch {known.epoch}, not at {producer_epoch}",
         )
@@ -74,5 +74,5 @@ def _held(ledger: Ledger, transactional_id: str, producer_id: int, producer_epoc
     return known
 
 
-def _being_ended(known: Transaction) -> Refused:
-    return Refused(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
+def _being_ended(known: Transaction) -> ApiError:
+    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")

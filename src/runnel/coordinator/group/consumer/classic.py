@@ -22,7 +22,7 @@ from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from runnel.messages.leave_group import LeaveGroupRequest, MemberIdentity, MemberResponse
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 _MEMBER_ID_REQUIRED_FROM = 4
 
@@ -37,7 +37,7 @@ def join_as_classic(
 ) -> ConsumerMember | None:
     """Decide on a JoinGroup in the group of the draft: the member, or None if it only got its id.
 
-    Whether the group becomes a classic one by this, and what is answered, is for the caller. Raises Refused.
+    Whether the group becomes a classic one by this, and what is answered, is for the caller. Raises ApiError.
     """
     is_new = not request.member_id
     member_id = request.member_id or f"{request.group_instance_id or caller.client_id}-{caller.unique}"
@@ -87,13 +87,13 @@ def joined(group: ConsumerGroup, member: ConsumerMember, decision: Decision[Join
 def sync_as_classic(
     group: ConsumerGroup, cluster: Cluster, request: SyncGroupRequest
 ) -> Decision[SyncGroupResponse]:
-    """Decide on a SyncGroup: what the member has. Raises Refused."""
+    """Decide on a SyncGroup: what the member has. Raises ApiError."""
     member, face = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     name, metadata = face.protocols[0]
     is_same_type = request.protocol_type in (None, CONSUMER_PROTOCOL)
     if not is_same_type or request.protocol_name not in (None, name):
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"member {member.id} joined by {name}")
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"member {member.id} joined by {name}")
     decision = Decision[SyncGroupResponse]()
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         decision.reply = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS.code)
@@ -110,7 +110,7 @@ def sync_as_classic(
 
 
 def beat_as_classic(group: ConsumerGroup, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
-    """Decide on a Heartbeat: whether the member has to join again to take its next step. Raises Refused."""
+    """Decide on a Heartbeat: whether the member has to join again to take its next step. Raises ApiError."""
     member, face = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     decision = Decision[HeartbeatResponse](HeartbeatResponse())
@@ -135,8 +135,8 @@ def leaving(group: ConsumerGroup, request: LeaveGroupRequest) -> tuple[list[Memb
         try:
             answer.member_id = _leaving_member(group, identity)
             gone.append(answer.member_id)
-        except Refused as refusal:
-            answer.error_code = refusal.code
+        except ApiError as error:
+            answer.error_code = error.code
         answers.append(answer)
     return answers, list(dict.fromkeys(gone))
 
@@ -166,7 +166,7 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str, names: list[str])
         if member.classic is not None:
             common &= {name for name, _ in member.classic.protocols}
     if protocol_type != CONSUMER_PROTOCOL or not common:
-        raise Refused(
+        raise ApiError(
             ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} has members that know other protocols"
         )
 
@@ -176,13 +176,13 @@ def _classic_member(
 ) -> tuple[ConsumerMember, ClassicFace]:
     member = group.check_member(member_id, instance_id)
     if member.classic is None:
-        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.id} is no member by the classic protocol")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.id} is no member by the classic protocol")
     return member, member.classic
 
 
 def _check_generation(member: ConsumerMember, generation: int) -> None:
     if generation != member.epoch:
-        raise Refused(ErrorCode.ILLEGAL_GENERATION, f"member {member.id} is at epoch {member.epoch}")
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"member {member.id} is at epoch {member.epoch}")
 
 
 def _await_rejoin(

@@ -6,13 +6,13 @@ from runnel.coordinator.group.consumer.cluster import Partition
 from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.consumer.member import ConsumerMember
 from runnel.coordinator.group.group import Committer
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 _MEMBER_EPOCHS_FROM = 9
 
 
 def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterable[Partition]) -> None:
-    """May this one commit offsets of these partitions? Raises Refused.
+    """May this one commit offsets of these partitions? Raises ApiError.
 
     A member that moved on to another epoch may still commit what it had before and has not given up since.
     """
@@ -25,7 +25,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterabl
     member = group.member(committer.member_id)
     is_old = not committer.is_transactional and committer.api_version < _MEMBER_EPOCHS_FROM
     if is_old and not member.is_classic:
-        raise Refused(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
             "members of this group commit with their epoch, from OffsetCommit version 9 on",
         )
@@ -41,7 +41,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterabl
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """May this one read offsets? Anybody who does not claim to be a member may. Raises Refused."""
+    """May this one read offsets? Anybody who does not claim to be a member may. Raises ApiError."""
     if member_id is None and epoch < 0:
         return
     member = group.member(member_id or "")
@@ -49,7 +49,7 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None
         raise _stale(member, epoch)
 
 
-def _stale(member: ConsumerMember, epoch: int, error: ErrorCode | None = None) -> Refused:
+def _stale(member: ConsumerMember, epoch: int, error: ErrorCode | None = None) -> ApiError:
     if error is None:
         error = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
-    return Refused(error, f"{member.id} is at epoch {member.epoch}, not at {epoch}")
+    return ApiError(error, f"{member.id} is at epoch {member.epoch}, not at {epoch}")

@@ -16,7 +16,7 @@ from runnel.messages.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.wire import MalformedMessage
 
 _VERSION = Struct(">h")
@@ -27,7 +27,7 @@ def subscription_in(metadata: bytes) -> ConsumerProtocolSubscription:
     try:
         return read_subscription(metadata)
     except MalformedMessage as bad:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"not a consumer's subscription: {bad}") from bad
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"malformed subscription: {bad}") from bad
 
 
 def owned_in(subscription: ConsumerProtocolSubscription, cluster: Cluster) -> Partitions:
@@ -42,7 +42,7 @@ def partitions_in(assignment: bytes, cluster: Cluster) -> Partitions:
     try:
         return _partitions(read_assignment(assignment).assigned_partitions, cluster)
     except MalformedMessage as bad:
-        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"not a consumer's assignment: {bad}") from bad
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"not a consumer's assignment: {bad}") from bad
 
 
 def assignment_for(metadata: bytes, partitions: Iterable[Partition], cluster: Cluster) -> bytes:

@@ -17,7 +17,7 @@ from enum import Enum
 from runnel.coordinator.contract import Timer
 from runnel.coordinator.group.consumer.cluster import NOTHING, Partition, Partitions
 from runnel.coordinator.group.consumer.member import ConsumerMember
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 NEVER_ASSIGNED = 0
 """The epoch of a target that was never computed."""
@@ -103,7 +103,7 @@ class ConsumerGroup:
     def member(self, member_id: str) -> ConsumerMember:
         member = self.members.get(member_id)
         if member is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no member {member_id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no member {member_id}")
         return member
 
     def static_member(self, instance_id: str) -> ConsumerMember | None:
@@ -116,9 +116,9 @@ class ConsumerGroup:
             return self.member(member_id)
         holder = self.static_member(instance_id)
         if holder is None:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no instance {instance_id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no instance {instance_id}")
         if holder.id != member_id:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.FENCED_INSTANCE_ID,
                 f"instance id {instance_id} belongs to {holder.id} now, not to {member_id}",
             )

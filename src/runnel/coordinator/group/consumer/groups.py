@@ -29,7 +29,7 @@ from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.group import ConsumerGroupMetadataKey
 from runnel.wire import Data
 
@@ -58,7 +58,7 @@ class ConsumerGroups:
         settings: GroupSettings,
         now: Moment,
     ) -> HeartbeatDecision:
-        """Decide on a ConsumerGroupHeartbeat. Raises Refused."""
+        """Decide on a ConsumerGroupHeartbeat. Raises ApiError."""
         check_heartbeat(request, caller.api_version, settings)
         decision = HeartbeatDecision()
         if request.member_epoch in (LEFT_EPOCH, AWAY_EPOCH):
@@ -86,7 +86,7 @@ class ConsumerGroups:
     def join(
         self, request: JoinGroupRequest, caller: Caller, settings: GroupSettings, now: Moment
     ) -> Decision[JoinGroupResponse]:
-        """Decide on a JoinGroup of a classic member in a consumer group. Raises Refused."""
+        """Decide on a JoinGroup of a classic member in a consumer group. Raises ApiError."""
         group = self.by_id[request.group_id]
         decision = Decision[JoinGroupResponse]()
         if not group.members:
@@ -104,11 +104,11 @@ class ConsumerGroups:
         return decision
 
     def sync(self, request: SyncGroupRequest) -> Decision[SyncGroupResponse]:
-        """Decide on a SyncGroup of a classic member. Raises Refused."""
+        """Decide on a SyncGroup of a classic member. Raises ApiError."""
         return sync_as_classic(self.by_id[request.group_id], self.cluster, request)
 
     def classic_heartbeat(self, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
-        """Decide on a Heartbeat of a classic member. Raises Refused."""
+        """Decide on a Heartbeat of a classic member. Raises ApiError."""
         return beat_as_classic(self.by_id[request.group_id], request)
 
     def leave(
@@ -128,7 +128,7 @@ class ConsumerGroups:
         group = self.by_id.get(group_id)
         if group is None:
             reason = "is not a consumer group" if group_id in self._classic else "not found"
-            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {reason}.")
         return group
 
     def replay(self, key: Any, value: Data | None) -> str:
@@ -175,7 +175,7 @@ class ConsumerGroups:
     ) -> Decision[JoinGroupResponse]:
         """A consumer group without members gives its id to a classic group, once the log has forgotten it."""
         if request.member_id:
-            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id} has no members")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id} has no members")
         decision.records += consumer_group_tombstones(group)
         decision.then = MadeWay(group.id, request, caller)
         return decision

@@ -18,7 +18,7 @@ from runnel.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 _SOON_MS = 500
 """Until the next report of a member that waits for a target, or for what others are giving up. Kafka lets it
@@ -41,7 +41,7 @@ class Beat:
 
 
 def beat(beat: Beat) -> None:
-    """Decide on a heartbeat in the group of the draft. Raises Refused."""
+    """Decide on a heartbeat in the group of the draft. Raises ApiError."""
     request, draft, decision = beat.request, beat.draft, beat.decision
     group = draft.group
     member_id = request.member_id or beat.caller.unique
@@ -91,9 +91,9 @@ def is_quiet(
 
 
 def check_room(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
-    """Is there room for one more, if this is one more? Raises Refused."""
+    """Is there room for one more, if this is one more? Raises ApiError."""
     if len(group.members) >= settings.consumer_members_max and member_id not in group.members:
-        raise Refused(
+        raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
             f"group {group.id} is full: it has {settings.consumer_members_max} members",
         )
@@ -154,7 +154,7 @@ def _find(
     holder = None if instance_id is None else group.static_member(instance_id)
     if is_joining and holder is not None and holder.id != member_id:
         if not holder.is_classic and holder.epoch != AWAY_EPOCH:
-            raise Refused(
+            raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"instance id {instance_id} belongs to {holder.id}, which has not left it to {member_id}",
             )
@@ -173,7 +173,7 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
     is_repeated = epoch == member.previous_epoch and owned is not None and member.has_all(owned)
     if epoch < member.epoch and is_repeated:
         return
-    raise Refused(
+    raise ApiError(
         ErrorCode.FENCED_MEMBER_EPOCH,
         f"{member.id} is at epoch {member.epoch}, not at {epoch}: it has to let go of everything and join",
     )

@@ -35,7 +35,7 @@ from runnel.coordinator.group.rebalance import prepare, touch
 from runnel.coordinator.group.records import group_tombstone, stable_record
 from runnel.coordinator.group.replies import join_refused, sync_refused
 from runnel.coordinator.group.settings import WRITE_RETRY_MS, GroupSettings
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 @dataclass(slots=True)
@@ -58,18 +58,18 @@ class Downgraded:
 
 
 def upgrade(classic: Group, draft: Draft, settings: GroupSettings, decision: Decision[Any]) -> None:
-    """Make the draft, of an empty consumer group, what a classic group is. Raises Refused."""
+    """Make the draft, of an empty consumer group, what a classic group is. Raises ApiError."""
     protocol = classic.protocol or select_protocol(member.protocols for member in classic.members.values())
-    not_ours = Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group.")
+    not_ours = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group.")
     is_allowed = settings.can_upgrade and len(classic.members) <= settings.consumer_members_max
     if not is_allowed or classic.protocol_type != CONSUMER_PROTOCOL or protocol is None:
         raise not_ours
     draft.records.append(group_tombstone(classic.id))
     try:
         had = _had(classic, protocol, draft.cluster)
-    except Refused as refusal:
+    except ApiError as error:
         # It bears the name of the consumers' protocol and does not speak it.
-        raise not_ours from refusal
+        raise not_ours from error
     members = [
         _as_consumer(member, classic.generation, protocol, had[member.id])
         for member in classic.members.values()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from runnel.coordinator.group.consumer.cluster import Partition, Partitions
 from runnel.coordinator.group.consumer.member import ConsumerMember, MemberState
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 def reconcile(
@@ -15,7 +15,7 @@ def reconcile(
     owned: Partitions | None,
     is_free: Callable[[Partition], bool],
 ) -> ConsumerMember:
-    """The member after its next step; itself if there is none to take. Raises Refused.
+    """The member after its next step; itself if there is none to take. Raises ApiError.
 
     `owned` is what the member says it has; None if it did not say. `is_free` tells whether no other member
     has a partition.
@@ -27,7 +27,7 @@ def reconcile(
         # What was revoked belongs to the epoch behind it: the next step is taken from the one after.
         epoch += 1
     elif member.state is MemberState.UNKNOWN and (owned is None or owned):
-        raise Refused(
+        raise ApiError(
             ErrorCode.FENCED_MEMBER_EPOCH,
             f"nothing is known of what {member.id} has: it has to let go of everything and join",
         )

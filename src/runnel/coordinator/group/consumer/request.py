@@ -4,7 +4,7 @@ from runnel.coordinator.group.consumer.draft import ASSIGNORS
 from runnel.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, LEFT_EPOCH
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 _OWN_MEMBER_ID_FROM = 1
 
@@ -12,7 +12,7 @@ _OWN_MEMBER_ID_FROM = 1
 def check_heartbeat(
     request: ConsumerGroupHeartbeatRequest, api_version: int, settings: GroupSettings
 ) -> None:
-    """Raises Refused, in Kafka's order."""
+    """Raises ApiError, in Kafka's order."""
     epoch = request.member_epoch
     if not request.member_id and (api_version >= _OWN_MEMBER_ID_FROM or epoch > 0 or epoch == LEFT_EPOCH):
         raise _invalid("a member needs an id")
@@ -30,7 +30,7 @@ def check_heartbeat(
         raise _invalid(f"there is no member epoch {epoch}")
     assignor = request.server_assignor
     if assignor is not None and (assignor not in ASSIGNORS or assignor not in settings.consumer_assignors):
-        raise Refused(
+        raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"there is no assignor {assignor} here, but {', '.join(settings.consumer_assignors)}",
         )
@@ -45,5 +45,5 @@ def _check_joining(request: ConsumerGroupHeartbeatRequest) -> None:
         raise _invalid("who joins says what it wants to read: topics, a pattern, or both")
 
 
-def _invalid(message: str) -> Refused:
-    return Refused(ErrorCode.INVALID_REQUEST, message)
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_REQUEST, message)

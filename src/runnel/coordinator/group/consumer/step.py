@@ -8,11 +8,11 @@ from runnel.coordinator.group.consumer.draft import Draft
 from runnel.coordinator.group.consumer.member import ConsumerMember, MemberState
 from runnel.coordinator.group.consumer.reconcile import reconcile
 from runnel.coordinator.group.settings import GroupSettings
-from runnel.model.errors import ErrorCode, Refused
+from runnel.model.errors import ApiError, ErrorCode
 
 
 def say(draft: Draft, former: ConsumerMember, member: ConsumerMember) -> bool:
-    """Take in what a member says of itself; whether that begins a new epoch. Raises Refused."""
+    """Take in what a member says of itself; whether that begins a new epoch. Raises ApiError."""
     if member != former or member.id not in draft.group.members:
         draft.put_said(member)
     if member.pattern != former.pattern:
@@ -21,14 +21,14 @@ def say(draft: Draft, former: ConsumerMember, member: ConsumerMember) -> bool:
 
 
 def follow_metadata(draft: Draft, checked_version: int, *, has_changed: bool) -> None:
-    """Begin a new epoch if a subscription changed, or a topic that somebody subscribed to. Raises Refused."""
+    """Bump the group epoch if a subscription or the metadata of its topics changed. Raises ApiError."""
     if not has_changed and checked_version == draft.cluster.version:
         return
     patterns = dict(draft.group.patterns)
     try:
         draft.resolve_patterns()
     except BadPattern as bad:
-        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, str(bad)) from bad
+        raise ApiError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(bad)) from bad
     draft.follow_topics(has_changed=has_changed or draft.group.patterns != patterns)
 
 
@@ -46,7 +46,7 @@ def assign_when_due(draft: Draft, settings: GroupSettings, *, at_once: bool = Fa
 def take_step(
     draft: Draft, member_id: str, owned: Partitions | None, decision: Decision[Any]
 ) -> ConsumerMember:
-    """Bring a member one step closer to its target. Raises Refused."""
+    """Bring a member one step closer to its target. Raises ApiError."""
     group = draft.group
     member = group.members[member_id]
     target = group.target_of(member_id)
