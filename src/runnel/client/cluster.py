@@ -72,10 +72,13 @@ class Cluster:
         *,
         client_id: str = "runnel",
         timeout_s: float = ANSWER_TIMEOUT_S,
+        api_timeout_s: float | None = None,
     ) -> None:
+        """`timeout_s` bounds one request, `api_timeout_s` an operation with its retries (KIP-266)."""
         self.bootstrap = parse_addresses(bootstrap)
         self.client_id = client_id
         self.timeout_s = timeout_s
+        self.api_timeout_s = timeout_s if api_timeout_s is None else api_timeout_s
         self.cluster_id: str | None = None
         self.controller_id = -1
         self.nodes: dict[int, Node] = {}
@@ -196,7 +199,7 @@ class Cluster:
         return known if known is not None else await self._find_topic(name, may_create)
 
     async def _find_topic(self, name: str, may_create: bool) -> TopicView:
-        patience, missing = Patience(self.timeout_s), Patience(MISSING_TOPIC_TIMEOUT_S)
+        patience, missing = Patience(self.api_timeout_s), Patience(MISSING_TOPIC_TIMEOUT_S)
         while True:
             answer = await self.retrying(lambda: self.refresh([name], may_create=may_create))
             topic = self._topics.get(name)
@@ -298,7 +301,7 @@ class Cluster:
         self, operation: Callable[[], Awaitable[T]], recover: Callable[[], None] | None = None
     ) -> T:
         """Run an operation until it succeeds, fails for good or time is over; `recover` before a new try."""
-        patience = Patience(self.timeout_s)
+        patience = Patience(self.api_timeout_s)
         while True:
             try:
                 return await operation()

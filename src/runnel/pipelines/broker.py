@@ -15,6 +15,7 @@ from runnel.client.errors import BrokerRefused, ClientError, NoBroker
 from runnel.client.groups import Groups
 from runnel.client.loop_thread import LoopThread
 from runnel.client.offsets import NOT_FOUND, READ_UNCOMMITTED, end_offsets, list_offsets, start_offsets
+from runnel.client.patience import Patience
 from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -28,16 +29,31 @@ Offsets = dict[TopicPartition, int]
 class BrokerView:
     """A connected view of the brokers; use as `with`. Its errors are PipelineErrors."""
 
-    def __init__(self, bootstrap: str, *, client_id: str = "runnel", timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        *,
+        client_id: str = "runnel",
+        timeout_s: float = 30.0,
+        api_timeout_s: float | None = None,
+        connect_timeout_s: float = 0.0,
+    ) -> None:
+        """`timeout_s` bounds one request; operations are retried for `api_timeout_s`.
+
+        The first connection is retried for `connect_timeout_s`. Without it a wrong address is reported at
+        once, which suits commands; what runs within a query must outlast a restart of the broker.
+        """
         self.bootstrap = bootstrap
         try:
-            cluster = Cluster(bootstrap, client_id=client_id, timeout_s=timeout_s)
+            cluster = Cluster(
+                bootstrap, client_id=client_id, timeout_s=timeout_s, api_timeout_s=api_timeout_s
+            )
         except ValueError as error:
             raise BadOption(f"kafka.bootstrap.servers: {error}") from None
         self._cluster = cluster
         self._thread = LoopThread("runnel broker view")
         try:
-            self.run(lambda cluster: cluster.any_connection())
+            self.run(lambda cluster: _connect(cluster, connect_timeout_s))
         except BaseException:
             self.close()
             raise
@@ -198,6 +214,16 @@ class BrokerView:
         """The names of all consumer groups."""
         listings = self.run(lambda cluster: Groups(cluster).list())
         return [listing.group_id for listing in listings]
+
+
+async def _connect(cluster: Cluster, timeout_s: float) -> None:
+    patience = Patience(timeout_s)
+    while True:
+        try:
+            await cluster.any_connection()
+            return
+        except ClientError as error:
+            await patience.after(error)
 
 
 def pipeline_error(error: ClientError) -> PipelineError:

@@ -13,8 +13,9 @@ def read(session, bootstrap: str, topic: str, **options: str):
     return reader.option("subscribe", topic).options(**options).load()
 
 
-def stream(session, bootstrap: str, topic: str, checkpoint: str) -> None:
+def stream(session, bootstrap: str, topic: str, checkpoint: str, **options: str) -> None:
     reader = session.readStream.format("runnel").option("kafka.bootstrap.servers", bootstrap)
+    reader = reader.options(**options)
     writer = reader.option("subscribe", topic).load().writeStream.format("noop")
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     run_queries([query], Progress())
@@ -32,11 +33,13 @@ NO_BROKER = (
 
 
 def test_no_broker(spark, tmp_path):
-    error = told(lambda: read(spark, "127.0.0.1:1", "orders").count())
+    soon = {"fetchTimeoutMs": "300"}
+    error = told(lambda: read(spark, "127.0.0.1:1", "orders", **soon).count())
     assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
-    error = told(lambda: stream(spark, "127.0.0.1:1", "orders", str(tmp_path)))
+    error = told(lambda: stream(spark, "127.0.0.1:1", "orders", str(tmp_path), **soon))
     assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
     rows = spark.sql("select 'x' as value").write.format("runnel").mode("append").option("topic", "orders")
+    rows = rows.option("kafka.delivery.timeout.ms", "300")
     error = told(rows.option("kafka.bootstrap.servers", "127.0.0.1:1").save)
     assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
 

@@ -335,7 +335,7 @@ def test_a_note_of_very_many_parts_is_kept_in_pieces(new_query, monkeypatch):
 def test_an_unreachable_broker_is_told(runnel):
     with runnel.client() as client:
         client.create_topic("out")
-    query = Query(runnel.bootstrap_servers)
+    query = Query(runnel.bootstrap_servers, settings={"kafka.delivery.timeout.ms": "300"})
     messages = query.write(0, 1)
     runnel.stop()
     with pytest.raises(BrokerUnreachable, match="no broker answers"):

@@ -300,7 +300,7 @@ def test_mistakes(runnel: Broker) -> None:
     create(runnel)
     with pytest.raises(UnknownTopic, match="there is no partition orders-4"):
         stream(runnel, assign='{"orders": [0, 4]}').initialOffset()
-    table = source(runnel, subscribe="orders")
+    table = source(runnel, subscribe="orders", fetchTimeoutMs=300)
     table.options["kafka.bootstrap.servers"] = "127.0.0.1:1"
     with pytest.raises(BrokerUnreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
         table.streamReader(table.schema()).initialOffset()

@@ -18,8 +18,8 @@ from runnel.pipelines.archive.layout import (
     check_is_same,
     ensure_archive,
 )
-from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.source.options import SourceOptions
+from runnel.pipelines.source.resolving import connected
 from runnel.pipelines.tables import Marker, SparkTable, marker_of
 from runnel.pipelines.tables.staging import Staged
 
@@ -85,7 +85,7 @@ class BatchArchiver:
     def _open(self, topic: str, rows: DataFrame) -> SparkTable:
         if topic not in self.tables:
             if topic not in self._known:
-                with BrokerView(self._source.bootstrap_servers) as broker:
+                with connected(self._source) as broker:
                     view = broker.topic(topic)
                 self._known[topic] = KnownTopic(view.topic_id, len(view.partitions))
             topic_id = self._known[topic].topic_id
@@ -127,7 +127,7 @@ class BatchArchiver:
 
         One that is gone for good is no reason to stop: what was read of it is kept.
         """
-        with BrokerView(self._source.bootstrap_servers) as broker:
+        with connected(self._source) as broker:
             for view in broker.named_topics([topic], may_miss=[topic]):
                 check_is_same(table, properties, topic, view.topic_id)
 

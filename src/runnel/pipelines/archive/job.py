@@ -27,7 +27,7 @@ from runnel.pipelines.progress import Progress
 from runnel.pipelines.queries import run_queries
 from runnel.pipelines.restore.groups import committed_by
 from runnel.pipelines.source.options import SourceOptions, read_options
-from runnel.pipelines.source.resolving import Topics, subscribed
+from runnel.pipelines.source.resolving import Topics, connected, subscribed
 from runnel.pipelines.tables import open_catalog
 from runnel.pipelines.tables.compaction import compact
 from runnel.pipelines.tables.expiry import sweep
@@ -230,7 +230,7 @@ class _Upkeep:
     def _note_groups(self) -> None:
         """Where consumers were, for the day on which there is nothing left but the archive."""
         own = f"runnel-{self._options.namespace}"
-        with BrokerView(self._options.bootstrap) as broker:
+        with connected(_source(self._options)) as broker:
             groups = [group for group in broker.groups() if group != own]
             for topic, table in self._archiver.tables.items():
                 places = {group: committed_by(broker, group, topic) for group in groups}

@@ -53,6 +53,16 @@ class TaskMessage(WriterCommitMessage):
     has_skipped: bool
 
 
+def connected(options: SinkOptions, outage_max_s: float) -> BrokerView:
+    """The brokers, for one task, commit or abort; an outage of at most this length only delays it."""
+    return BrokerView(
+        options.bootstrap_servers,
+        client_id=options.client_id,
+        api_timeout_s=outage_max_s,
+        connect_timeout_s=outage_max_s,
+    )
+
+
 class TaskWriter:
     """One attempt of one task. Without a target it writes at least once, under an identity of its own."""
 
@@ -75,7 +85,7 @@ class TaskWriter:
         first = next(filled, None)
         if first is None:
             return TaskMessage(self._target, 0, None, has_skipped=False)
-        with BrokerView(self._options.bootstrap_servers, client_id=self._options.client_id) as view:
+        with connected(self._options, self._options.delivery_timeout_s) as view:
             try:
                 view.run(self._open)
                 self._take(first, view)

@@ -18,7 +18,6 @@ from pyspark.sql.types import StructType
 
 from runnel.client.accumulator import Identity
 from runnel.client.cluster import Cluster
-from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.sink.columns import record_columns
 from runnel.pipelines.sink.decision import (
@@ -31,7 +30,7 @@ from runnel.pipelines.sink.decision import (
 )
 from runnel.pipelines.sink.ledger import BrokerLedger
 from runnel.pipelines.sink.options import SinkOptions
-from runnel.pipelines.sink.task import Target, TaskMessage, TaskWriter, summed_up
+from runnel.pipelines.sink.task import Target, TaskMessage, TaskWriter, connected, summed_up
 
 Messages = Sequence[WriterCommitMessage | None]
 Action = Callable[[Ledger[Identity], Written, bool], Awaitable[None]]
@@ -39,6 +38,8 @@ Action = Callable[[Ledger[Identity], Written, bool], Awaitable[None]]
 STRAGGLER_LOOKS = 6
 STRAGGLER_WAIT_S = 1.0
 """Spark does not wait for the tasks that it kills, before it calls abort."""
+ABORT_OUTAGE_MAX_S = 10.0
+"""What is not aborted by then is aborted by the next batch, or by its transaction timeout."""
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
@@ -117,7 +118,7 @@ def _commit(options: SinkOptions, messages: Messages) -> None:
         else:
             await commit_parts(ledger, written)
 
-    _on_ledger(options, messages, commit)
+    _on_ledger(options, messages, commit, options.delivery_timeout_s)
 
 
 def _abort(options: SinkOptions, messages: Messages) -> None:
@@ -127,7 +128,7 @@ def _abort(options: SinkOptions, messages: Messages) -> None:
         else:
             await _abort_stragglers(ledger)
 
-    _on_ledger(options, messages, abort)
+    _on_ledger(options, messages, abort, min(ABORT_OUTAGE_MAX_S, options.delivery_timeout_s))
 
 
 async def _abort_stragglers(ledger: Ledger[Identity]) -> None:
@@ -141,7 +142,7 @@ async def _abort_stragglers(ledger: Ledger[Identity]) -> None:
         await abort_parts(ledger, await ledger.others([]))
 
 
-def _on_ledger(options: SinkOptions, messages: Messages, action: Action) -> None:
+def _on_ledger(options: SinkOptions, messages: Messages, action: Action, outage_max_s: float) -> None:
     """Do what the tasks' messages ask for; those of tasks that failed are None."""
     told = [message for message in messages if isinstance(message, TaskMessage)]
     written = summed_up(told)
@@ -152,5 +153,5 @@ def _on_ledger(options: SinkOptions, messages: Messages, action: Action) -> None
     async def act(cluster: Cluster) -> None:
         await action(BrokerLedger(cluster, target.name), written, target.is_noted)
 
-    with BrokerView(options.bootstrap_servers, client_id=options.client_id) as view:
+    with connected(options, outage_max_s) as view:
         view.run(act)

@@ -6,12 +6,11 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.source.columns import RowBuilder
 from runnel.pipelines.source.options import SourceOptions
 from runnel.pipelines.source.planning import split_ranges
 from runnel.pipelines.source.reading import RangePartition, read_range
-from runnel.pipelines.source.resolving import batch_ranges
+from runnel.pipelines.source.resolving import batch_ranges, connected
 
 
 class BatchReader(DataSourceReader):
@@ -25,7 +24,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        with BrokerView(options.bootstrap_servers, client_id=options.client_id) as broker:
+        with connected(options) as broker:
             ranges = batch_ranges(broker, options)
         pieces = split_ranges(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(piece) for piece in pieces]

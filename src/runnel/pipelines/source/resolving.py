@@ -16,7 +16,21 @@ Offsets = dict[TopicPartition, int]
 Topics = dict[TopicPartition, bytes]
 """Partitions, each with the id of its topic."""
 
+CONNECT_TIMEOUT_S = 10.0
+"""A query may start while its broker restarts; a wrong address should not take much longer to be reported."""
+
 logger = logging.getLogger(__name__)
+
+
+def connected(options: SourceOptions) -> BrokerView:
+    """The brokers as the driver needs them: an outage of at most `fetchTimeoutMs` only delays a query."""
+    outage_max_s = options.fetch_timeout_ms / 1000
+    return BrokerView(
+        options.bootstrap_servers,
+        client_id=options.client_id,
+        api_timeout_s=outage_max_s,
+        connect_timeout_s=min(CONNECT_TIMEOUT_S, outage_max_s),
+    )
 
 
 def subscribed(broker: BrokerView, subscription: Subscription, seen_before: Container[str] = ()) -> Topics:

@@ -29,7 +29,7 @@ from runnel.pipelines.source.options import Bound, SourceOptions
 from runnel.pipelines.source.planning import Range, limited, split_ranges, told
 from runnel.pipelines.source.reached import Changes, Reached, Table, stream_changes
 from runnel.pipelines.source.reading import RangePartition, read_range
-from runnel.pipelines.source.resolving import Topics, starting_offsets, subscribed
+from runnel.pipelines.source.resolving import Topics, connected, starting_offsets, subscribed
 
 Offsets = dict[TopicPartition, int]
 
@@ -186,7 +186,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _connected(self) -> BrokerView:
         if self._broker is None:
-            self._broker = BrokerView(self._options.bootstrap_servers, client_id=self._options.client_id)
+            self._broker = connected(self._options)
         return self._broker
 
     def _topics(self, broker: BrokerView) -> Topics:
