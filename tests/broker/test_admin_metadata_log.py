@@ -80,6 +80,7 @@ class Opened:
             write_workers=SimWorkers(loop, random),
             sync_workers=SimWorkers(loop, random),
             upkeep_workers=SimWorkers(loop, random),
+            read_workers=SimWorkers(loop, random),
         )
         self.metadata = MetadataLog(self.disk, clock, Settings())
 

@@ -39,6 +39,7 @@ class BrokerWorld:
             write_workers=LoopWorkers(2, "write"),
             sync_workers=LoopWorkers(2, "sync"),
             upkeep_workers=LoopWorkers(1, "upkeep"),
+            read_workers=LoopWorkers(1, "read"),
         )
         timers = LoopTimers(asyncio.get_running_loop())
         self.broker = Broker(1, "", "127.0.0.1", 0, clock, timers, self.disk, entropy, self.settings)

@@ -16,6 +16,7 @@ from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import SimFiles
+from tests.disk.world import commit
 
 NAME = TopicPartition("table", 0)
 ID = bytes(range(16))
@@ -77,17 +78,19 @@ def directory(files, path: str = "/data") -> DataDirectory:
         write_workers=InlineWorkers(),
         sync_workers=InlineWorkers(),
         upkeep_workers=InlineWorkers(),
+        read_workers=InlineWorkers(),
     )
 
 
 def open_log(files, config: LogConfig = CONFIG) -> DiskLog:
-    return directory(files).open_log(NAME, ID, config)
+    return commit(directory(files).open_log(NAME, ID, config))
 
 
 def append(log: DiskLog, *pairs, at: int = NOW_MS, **settings) -> int:
     batch = build_batch([Record(0, at, key, value) for key, value in pairs], **settings)
     staged = log.stage(memoryview(batch), 1, NOW_MS, Origin.CLIENT)
     log.write_staged()
+    commit(log)
     return staged.base_offset
 
 
@@ -124,6 +127,12 @@ def cleaner(**settings) -> Cleaner:
 
 
 def compact(log: DiskLog, now_ms: int = NOW_MS, **settings) -> None:
+    commit(log)
+    compact_uncommitted(log, now_ms, **settings)
+
+
+def compact_uncommitted(log: DiskLog, now_ms: int = NOW_MS, **settings) -> None:
+    """Compact as far as the high watermark permits."""
     complaints: list[str] = []
     cleaner(report=complaints.append, **settings).consider([log], now_ms)
     assert complaints == []

@@ -181,6 +181,7 @@ def test_producers_write_while_a_thread_cleans(tmp_path):
             write_workers=LoopWorkers(1, "write"),
             sync_workers=LoopWorkers(1, "sync"),
             upkeep_workers=LoopWorkers(1, "upkeep"),
+            read_workers=LoopWorkers(1, "read"),
         )
         log = disk.open_log(NAME, ID, CONFIG)
         workers = LoopWorkers(1, "cleaner")

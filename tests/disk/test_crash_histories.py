@@ -153,10 +153,18 @@ class History:
 
     async def upkeep(self) -> None:
         self.place.clock.ms += self.random.choice([100, 2000, 70_000])
+        self.commit_some()
         self.directory.upkeep(self.place.clock.ms)
 
+    def commit_some(self) -> None:
+        """Followers may have all that is written, or lag behind."""
+        log = self.log
+        lagging_offset = self.random.randint(log.high_watermark, log.written_offset)
+        log.advance_high_watermark(self.random.choice((lagging_offset, log.written_offset)))
+
     async def delete(self) -> None:
-        offset = self.random.randint(self.log.log_start_offset, self.log.written_offset)
+        self.commit_some()
+        offset = self.random.randint(self.log.log_start_offset, self.log.high_watermark)
         self.log.delete_records_before(offset)
         self.model.start_offset = max(self.model.start_offset, offset)
 

@@ -28,7 +28,7 @@ from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerCut, SimFiles
 from tests.disk.test_crash_histories import History, Model
-from tests.disk.world import PARTITION, START_MS, HeldWorkers, Place, read_all
+from tests.disk.world import PARTITION, START_MS, HeldWorkers, Place, files_of, read_all
 
 PRODUCERS = (7, 8, 9)
 
@@ -98,7 +98,6 @@ class TransactionHistory(History):
         super().__init__(seed)
         self.model: TransactionModel = TransactionModel()
         self.is_recovered = False
-        self.high_watermark = 0
 
     async def append(self) -> None:
         walk = self.model.walk()
@@ -175,17 +174,17 @@ class TransactionHistory(History):
             self.remember_what_was_before()
         super().compare()
         log, walk = self.log, self.model.walk()
-        # It never goes back but by a cut, and neither does what is forgotten below it.
-        high_watermark = max(log.committed_at_least, min(self.high_watermark, log.written_offset))
+        self.commit_some()
+        high_watermark = log.high_watermark
         stable_offset = walk.last_stable_offset(high_watermark, log.log_start_offset)
         if self.is_recovered:
             # Snapshots do not tell of ends that were just about to be committed.
-            assert stable_offset <= log.last_stable_offset(high_watermark)
+            assert stable_offset <= log.last_stable_offset
             self.is_recovered = False
             high_watermark = log.written_offset
+            log.advance_high_watermark(high_watermark)
             stable_offset = walk.last_stable_offset(high_watermark, log.log_start_offset)
-        self.high_watermark = high_watermark
-        assert log.last_stable_offset(high_watermark) == stable_offset
+        assert log.last_stable_offset == stable_offset
         self.compare_aborted(walk, stable_offset)
         self.compare_files(walk)
         assert walk.open == {
@@ -298,11 +297,6 @@ def roll_and_let_go(log: DiskLog) -> None:
     apply_retention(log, START_MS)
 
 
-def files_of(place: Place) -> SimFiles:
-    assert isinstance(place.files, SimFiles)
-    return place.files
-
-
 @pytest.mark.parametrize("seals", [True, False])
 @pytest.mark.parametrize("scene", [roll_and_seal, roll_and_let_go])
 def test_no_power_cut_parts_a_segment_from_what_was_aborted_in_it(
@@ -356,7 +350,8 @@ def test_ends_that_threads_write_count_when_they_are_written(seed: int) -> None:
             staged = written
         assert markers_of(log) == [marker for _, _, marker, committed in written.ended if not committed]
         high_watermark = log.written_offset
-        assert log.last_stable_offset(high_watermark) == written.last_stable_offset(high_watermark, 0)
+        log.advance_high_watermark(high_watermark)
+        assert log.last_stable_offset == written.last_stable_offset(high_watermark, 0)
     assert any(refused) and not all(refused)
 
 

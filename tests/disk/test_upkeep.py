@@ -25,6 +25,7 @@ def directory(files: SimFiles, cleaner: Cleaner | None = None, rhythm: Rhythm | 
         write_workers=InlineWorkers(),
         sync_workers=InlineWorkers(),
         upkeep_workers=InlineWorkers(),
+        read_workers=InlineWorkers(),
         cleaner=cleaner,
         rhythm=rhythm,
     )

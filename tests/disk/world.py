@@ -94,6 +94,7 @@ class Place:
     clock: ManualClock = field(default_factory=ManualClock)
     workers: Workers = field(default_factory=InlineWorkers)
     write_workers: Workers = field(default_factory=InlineWorkers)
+    read_workers: Workers = field(default_factory=InlineWorkers)
     background_bytes_min: int = BACKGROUND_BYTES_MIN
     open_files_max: int = 100
 
@@ -106,13 +107,26 @@ class Place:
             write_workers=self.write_workers,
             sync_workers=self.workers,
             upkeep_workers=self.workers,
+            read_workers=self.read_workers,
             open_files_max=self.open_files_max,
             background_bytes_min=self.background_bytes_min,
         )
 
     def open_log(self, config: LogConfig | None = None) -> tuple[DataDirectory, DiskLog]:
         directory = self.open()
-        return directory, directory.open_log(PARTITION, TOPIC_ID, config or LogConfig())
+        return directory, commit(directory.open_log(PARTITION, TOPIC_ID, config or LogConfig()))
+
+
+def files_of(place: Place) -> SimFiles:
+    """The simulated files of a place."""
+    assert isinstance(place.files, SimFiles)
+    return place.files
+
+
+def commit(log: DiskLog) -> DiskLog:
+    """All that is written is committed, as where the leader is the only replica."""
+    log.advance_high_watermark(log.written_offset)
+    return log
 
 
 def batch(
@@ -137,6 +151,7 @@ def append(log: DiskLog, data: bytes | bytearray, *, leader_epoch: int = 0, now_
     """Stage and write one batch; its base offset."""
     staged = log.stage(memoryview(bytearray(data)), leader_epoch, now_ms, Origin.CLIENT)
     log.write_staged()
+    commit(log)
     return staged.base_offset
 
 

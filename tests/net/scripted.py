@@ -13,6 +13,7 @@ import contextlib
 import struct
 from pathlib import Path
 
+from runnel.disk.os_files import OsFiles
 from runnel.net.listener import Listener, ListenerLimits
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
@@ -35,7 +36,7 @@ class ScriptedService:
         self.loans: list[Loan] = []
         self._keeps = False
         self._at_turn_end: list[tuple[Reply, bytes]] = []
-        self._file = file.open("rb") if file else None
+        self._file = OsFiles().open(str(file)) if file else None
 
     def serve(self, request: memoryview, session: Session) -> Reply | None:
         data = bytes(request)
@@ -94,8 +95,7 @@ class ScriptedService:
         self.loans.pop(0).done()
 
     def close(self) -> None:
-        if self._file:
-            self._file.close()
+        self._file = None
 
 
 def fill(reply: Reply, body: bytes) -> None:

@@ -27,6 +27,11 @@ def aborted_in(segments: LogFiles, first_offset: int, end_offset: int) -> list[A
     return found
 
 
+def touch_aborted(segments: LogFiles, first_offset: int, end_offset: int) -> None:
+    """Load the aborted transactions that `aborted_in` is about to look at."""
+    aborted_in(segments, first_offset, end_offset)
+
+
 def aborted_of(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
     """The transactions whose abort marker stands in this segment, in the order of the markers."""
     if segment.aborted is None:

@@ -152,10 +152,12 @@ class AppendLog(LogState):
         """The log's end was taken off: nothing that was remembered of it is true any more."""
         assert not self._staged
         self.end_offset = self.written_offset = end_offset
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self._recent_offset = self._recent_mark = end_offset
         self.epochs_changed |= self.epochs.truncate_to(end_offset)
         self.loose_snapshot_offset = -1
         self._producers, _ = load_producers(
-            self.segments, end_offset, self._home.now_ms(), self.committed_at_least
+            self.segments, end_offset, self._home.now_ms(), self.high_watermark
         )
         self.forget_hints()
         self._rolls.clear()

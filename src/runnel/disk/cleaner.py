@@ -206,12 +206,13 @@ def plan_cleaning(log: DiskLog, now_ms: int) -> CompactionPlan | None:
         return None
     facts, clean_up_to = segment_facts(log), read_clean_up_to(log)
     # What a power cut could take is left to recovery, which expects to find it as it was written.
-    plan = plan_compaction(facts, clean_up_to, log.recovery_point, log.config, now_ms)
+    stable_offset = min(log.recovery_point, log.high_watermark)
+    plan = plan_compaction(facts, clean_up_to, stable_offset, log.config, now_ms)
     if plan is None:
         return None
     # How a transaction ended must be durable before anything of it goes: none is touched that was open at the
     # last end of a segment which a power cut cannot take, even if it has ended since.
-    sure_offset = max(fact.end_offset for fact in facts if fact.end_offset <= log.recovery_point)
+    sure_offset = max(fact.end_offset for fact in facts if fact.end_offset <= stable_offset)
     first_open_offset = first_open_offset_at(log.segments, sure_offset)
     if first_open_offset is None or first_open_offset >= plan.end_offset:
         return plan

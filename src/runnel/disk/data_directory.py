@@ -1,11 +1,14 @@
 """The data directory: all logs of this node, and the way in and out of them."""
 
 import logging
-from asyncio import Future
+from asyncio import Future, get_running_loop
 from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
 
 from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import make_durable_folder, replace_file
+from runnel.disk.blocking_read import ATTEMPTS_MAX, SegmentsRead
 from runnel.disk.checkpointing import Checkpoints
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.closing import close_logs
@@ -24,11 +27,13 @@ from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition, id_from_text, id_text
 from runnel.model.log_config import LogConfig
 from runnel.ports.clock import Clock
-from runnel.ports.disk import PartitionLog
+from runnel.ports.disk import BlockingRead, PartitionLog
 from runnel.ports.entropy import Entropy
 from runnel.ports.files import Files, Workers
 
 logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 
 
 class DataDirectory:
@@ -44,6 +49,7 @@ class DataDirectory:
         write_workers: Workers,
         sync_workers: Workers,
         upkeep_workers: Workers,
+        read_workers: Workers,
         cleaner: Cleaner | None = None,
         rhythm: Rhythm | None = None,
         open_files_max: int | None = None,
@@ -56,6 +62,7 @@ class DataDirectory:
         self._write_workers = write_workers
         self._sync_workers = sync_workers
         self._upkeep_workers = upkeep_workers
+        self._read_workers = read_workers
         self._open_files = OpenFiles(files, open_files_max or files.open_files_max())
         self._logs: dict[TopicPartition, DiskLog] = {}
         make_durable_folder(files, self._path)
@@ -140,6 +147,30 @@ class DataDirectory:
         assert isinstance(log, DiskLog)
         return self._commit.sync(log)
 
+    def run_blocking(self, read: BlockingRead[Result]) -> "Future[Result]":
+        future: Future[Result] = get_running_loop().create_future()
+        self._read_workers.submit(read.run, partial(self._read, read, future))
+        return future
+
+    def _read(
+        self, read: BlockingRead[Result], future: "Future[Result]", _: None, bug: BaseException | None
+    ) -> None:
+        if future.done():
+            # Its caller has given up.
+            return
+        if bug is None and isinstance(read, SegmentsRead) and read.is_stale and read.attempts < ATTEMPTS_MAX:
+            read.prepare()
+            self._read_workers.submit(read.run, partial(self._read, read, future))
+            return
+        try:
+            if bug is not None:
+                raise bug
+            result = read.finish()
+        except Exception as failure:  # noqa: BLE001 - every failure is the caller's to judge
+            future.set_exception(failure)
+        else:
+            future.set_result(result)
+
     def known_logs(self) -> Iterable[TopicPartition]:
         return sorted(self._folders)
 
@@ -171,6 +202,7 @@ class DataDirectory:
         self._write_workers.close()
         self._sync_workers.close()
         self._upkeep_workers.close()
+        self._read_workers.close()
         try:
             self._checkpoints.store(self._logs.values())
             data = encode_manifest({**self._closed_logs, **entries})

@@ -1,11 +1,13 @@
 """One partition's log on disk: what `ports.disk.PartitionLog` promises."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk import reading, surgery
-from runnel.disk.aborted_on_disk import aborted_in
+from runnel.disk.aborted_on_disk import aborted_in, touch_aborted
 from runnel.disk.append_log import AppendLog
+from runnel.disk.blocking_read import Plan, SegmentsRead
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
 from runnel.disk.walk import PROBE_BYTES, whole_beginning
@@ -13,9 +15,18 @@ from runnel.log.aborted import AbortedTransaction
 from runnel.log.producers import Guard
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.limits import SENDFILE_BYTES_MIN
-from runnel.ports.disk import FileSlice, ProducerView, Slice, TimestampedOffset
+from runnel.ports.disk import (
+    BlockingRead,
+    FileSlice,
+    NotResident,
+    ProducerView,
+    Slice,
+    TimestampedOffset,
+)
 from runnel.ports.files import File
 
+TOUCHED_BYTES_MAX = 1024 * 1024
+"""How much of a cold log a thread reads at once on behalf of a reader."""
 _READ_HINTS_MAX = 16
 """Sequential readers of one log whose places are remembered; more readers than that search the index."""
 
@@ -25,7 +36,9 @@ class DiskLog(AppendLog):
 
     __slots__ = ()
 
-    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> Slice:
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool = True
+    ) -> Slice:
         written_offset = self.written_offset
         if offset < self.log_start_offset or offset > written_offset:
             raise self._out_of_range(offset)
@@ -33,6 +46,8 @@ class DiskLog(AppendLog):
         if offset >= end_offset:
             return Slice([], 0)
         try:
+            if offset < self._recent_offset and not may_block:
+                self._check_residency(offset, max_bytes, end_offset)
             segment, position = self._hints.get(offset) or self.segments.place_of(offset)
             if position >= segment.size_bytes:
                 segment, position = self.segments.place_of(offset)
@@ -49,14 +64,17 @@ class DiskLog(AppendLog):
                 )
             if size <= 0:
                 return Slice([], 0)
-            self._remember(next_offset, segment, position + size)
-            file = segment.file or self.segments.open(segment)
-            segment.is_warm = True
-            if size >= SENDFILE_BYTES_MIN:
-                return Slice([FileSlice(file, position, size)], size, next_offset)
-            return Slice([_read_exactly(file, position, size)], size, next_offset)
+            return self._slice(segment, position, size, next_offset)
         except (OSError, CorruptBatch) as error:
             raise StorageFailed(f"{self.segments.folder}: {error}") from error
+
+    def _slice(self, segment: Segment, position: int, size: int, next_offset: int) -> Slice:
+        self._remember(next_offset, segment, position + size)
+        file = segment.file or self.segments.open(segment)
+        segment.is_warm = True
+        if size >= SENDFILE_BYTES_MIN:
+            return Slice([FileSlice(file, position, size)], size, next_offset)
+        return Slice([_read_exactly(file, position, size)], size, next_offset)
 
     def _read_few(self, segment: Segment, position: int, max_bytes: int) -> Slice | None:
         """A few small batches: finding their end and reading them is one step. None if that does not do."""
@@ -70,6 +88,64 @@ class DiskLog(AppendLog):
         segment.is_warm = True
         self._remember(next_offset, segment, position + size)
         return Slice([data[:size]], size, next_offset)
+
+    def _check_residency(self, offset: int, max_bytes: int, end_offset: int) -> None:
+        """NotResident unless everything that the read will touch can be reached without the disk."""
+        hint = self._hints.get(offset)
+        if hint is not None and hint[1] >= hint[0].size_bytes:
+            hint = None
+        segment = hint[0] if hint is not None else self.segments.segments[self.segments.segment_of(offset)]
+        file, index = segment.file, segment.offsets
+        if file is not None and index is not None:
+            start = hint[1] if hint is not None else index.position_before(offset)
+            limit = segment.size_bytes
+            if end_offset < segment.next_offset:
+                limit = index.position_before(end_offset)
+                if not file.is_resident(limit, PROBE_BYTES):
+                    limit = -1
+            target = min(start + max_bytes, limit)
+            if target > start + SENDFILE_BYTES_MIN:
+                # The sender of the slice looks after its bytes; here only its ends are read.
+                is_resident = file.is_resident(start, PROBE_BYTES) and file.is_resident(
+                    index.position_at_most(target), PROBE_BYTES
+                )
+            else:
+                is_resident = limit >= 0 and file.is_resident(start, max(target - start, PROBE_BYTES))
+            if is_resident:
+                return
+        raise NotResident(SegmentsRead(self, partial(self._plan_touch, offset, max_bytes, end_offset)))
+
+    def _plan_touch(self, offset: int, max_bytes: int, end_offset: int) -> Plan[None]:
+        segment = self.segments.segments[self.segments.segment_of(offset)]
+        max_bytes = min(max_bytes, TOUCHED_BYTES_MAX)
+        work = partial(reading.touch, offset=offset, max_bytes=max_bytes, end_offset=end_offset)
+        return Plan(offset, min(end_offset, segment.next_offset), work)
+
+    def read_batches(
+        self, offset: int, max_bytes: int, end_offset: int
+    ) -> BlockingRead[Sequence[memoryview]]:
+        def plan() -> Plan[Sequence[memoryview]]:
+            if offset < self.log_start_offset or offset > self.written_offset:
+                raise self._out_of_range(offset)
+            end = min(end_offset, self.written_offset)
+            work = partial(reading.some_batches, offset=offset, max_bytes=max_bytes, end_offset=end)
+            return Plan(offset, end, work)
+
+        return SegmentsRead(self, plan)
+
+    def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
+        def plan() -> Plan[TimestampedOffset | None]:
+            start, end = self.log_start_offset, min(end_offset, self.written_offset)
+            return Plan(start, end, lambda view: reading.first_at_or_after(view, timestamp_ms, start, end))
+
+        return SegmentsRead(self, plan)
+
+    def find_max_timestamp(self, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
+        def plan() -> Plan[TimestampedOffset | None]:
+            start, end = self.log_start_offset, min(end_offset, self.written_offset)
+            return Plan(start, end, lambda view: reading.latest_record(view, start, end))
+
+        return SegmentsRead(self, plan)
 
     def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
         if offset < self.log_start_offset or offset > self.written_offset:
@@ -107,17 +183,28 @@ class DiskLog(AppendLog):
                 producer.transaction_start_offset,
             )
 
-    def last_stable_offset(self, high_watermark: int) -> int:
+    @property
+    def last_stable_offset(self) -> int:
+        high_watermark = self.high_watermark
         unstable_offset = self.producer_state().first_unstable_offset(high_watermark)
         if unstable_offset is None:
             return high_watermark
         return min(max(unstable_offset, self.log_start_offset), high_watermark)
 
-    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        if self.segments.with_aborted == []:
+    def aborted_transactions(
+        self, first_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[tuple[int, int]]:
+        marked = self.segments.with_aborted
+        if marked == []:
             return []
+        if not may_block and (marked is None or any(segment.aborted is None for segment in marked)):
+            raise NotResident(SegmentsRead(self, partial(self._plan_touch_aborted, first_offset, end_offset)))
         found = self.aborted_in(first_offset, end_offset)
         return [(transaction.producer_id, transaction.first_offset) for transaction in found]
+
+    def _plan_touch_aborted(self, first_offset: int, end_offset: int) -> Plan[None]:
+        work = partial(touch_aborted, first_offset=first_offset, end_offset=end_offset)
+        return Plan(first_offset, self.written_offset, work)
 
     def aborted_in(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The same, with all that is known of them."""
@@ -141,8 +228,11 @@ class DiskLog(AppendLog):
         self.producer_state().check_marker(producer_id, producer_epoch, transaction_version)
 
     def delete_records_before(self, offset: int) -> None:
-        if offset > self.written_offset:
-            raise self._out_of_range(offset)
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.name}: {offset} is above the high watermark {self.high_watermark}",
+            )
         if offset <= self.log_start_offset and self.start_is_told_by_files:
             return
         former = self.log_start_offset

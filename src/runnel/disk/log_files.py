@@ -105,6 +105,24 @@ class LogFiles:
         if segment.times is None:
             self._load(segment, self._load_times)
 
+    def install(self, segment: Segment, loaded: Segment) -> None:
+        """Take over from a copy of this segment what was loaded or rebuilt from its files."""
+        is_new = False
+        if segment.offsets is None and loaded.offsets is not None:
+            segment.offsets, segment.bytes_since_entry = loaded.offsets, loaded.bytes_since_entry
+            is_new = True
+        if segment.times is None and loaded.times is not None:
+            segment.times, is_new = loaded.times, True
+        if segment.max_timestamp == UNKNOWN_TIMESTAMP:
+            segment.max_timestamp = loaded.max_timestamp
+            segment.max_timestamp_offset = loaded.max_timestamp_offset
+        if segment.aborted is None and loaded.aborted is not None:
+            segment.aborted, segment.aborted_saved, is_new = loaded.aborted, loaded.aborted_saved, True
+        if is_new:
+            segment.has_index_files = loaded.has_index_files
+            if segment.has_index_files:
+                self._open_files.indexes_loaded(segment)
+
     def _load(self, segment: Segment, load: Callable[[Segment], None]) -> None:
         """From the file beside it if that is sound, else from the segment itself."""
         if segment.size_bytes == 0:

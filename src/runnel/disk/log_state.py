@@ -28,6 +28,8 @@ class LogState:
         "_is_flushed_by_time",
         "_limits",
         "_producers",
+        "_recent_mark",
+        "_recent_offset",
         "_rolls",
         "_staged",
         "_tail_bytes",
@@ -43,6 +45,8 @@ class LogState:
         "failure",
         "flush_is_due",
         "folder_changed",
+        "generation",
+        "high_watermark",
         "is_damaged",
         "is_new",
         "log_start_offset",
@@ -97,7 +101,6 @@ class LogState:
         """None while nobody has asked since a clean start."""
         self._limits = limits_of_empty(0)
         """What the next batch may not exceed if it is to join the same segment as the last one."""
-        self._hints: dict[int, tuple[Segment, int]] = {}
         self._staged: list[ValidBatch] = []
         self._rolls: list[tuple[int, bytes]] = []
         """Before which staged batches a new segment begins, and the producers at that moment."""
@@ -105,7 +108,17 @@ class LogState:
         """The write that a thread is doing. What is staged goes behind it."""
         self._dones: list[Done] = []
         """Who is to be told when what is staged has been written in its turn."""
+        self._start_reading()
         self.configure(config)
+
+    def _start_reading(self) -> None:
+        self.high_watermark = self.log_start_offset
+        self.generation = 0
+        """Rises whenever segments are removed, replaced or truncated."""
+        self._recent_offset = self._recent_mark = self.end_offset
+        """From here on all is so young that it is in the page cache; and where that will be next."""
+        self._hints: dict[int, tuple[Segment, int]] = {}
+        """Where sequential readers will read next."""
 
     @property
     def leader_epoch(self) -> int:
@@ -117,11 +130,6 @@ class LogState:
         if not self.unsealed:
             return self.durable_offset
         return min(self.durable_offset, self.unsealed[0][0].base_offset)
-
-    @property
-    def committed_at_least(self) -> int:
-        """What is committed if nobody but us has to store it."""
-        return self.durable_offset if self.config.acks_wait_for_disk else self.written_offset
 
     @property
     def start_is_told_by_files(self) -> bool:
@@ -172,9 +180,19 @@ class LogState:
         producers = read_snapshot(self.segments, self.loose_snapshot_offset)
         if producers is None:
             producers, _ = load_producers(
-                self.segments, self.written_offset, self._home.now_ms(), self.committed_at_least
+                self.segments, self.written_offset, self._home.now_ms(), self.high_watermark
             )
         return producers
+
+    def advance_high_watermark(self, offset: int) -> None:
+        if offset > self.high_watermark:
+            self.high_watermark = min(offset, self.written_offset)
+            if self._producers is not None:
+                self._producers.forget_ended(self.high_watermark)
+
+    def note_time_passed(self) -> None:
+        """What was written before the last call is no longer young: it may have left the page cache."""
+        self._recent_offset, self._recent_mark = self._recent_mark, self.written_offset
 
     def heal(self) -> None:
         """The files are as they should be again."""
@@ -184,6 +202,7 @@ class LogState:
     def forget_hints(self) -> None:
         """Batches have moved: readers search for their places again."""
         self._hints.clear()
+        self.generation += 1
         self.segments.with_aborted = None
 
     def discard(self, paths: list[str]) -> None:

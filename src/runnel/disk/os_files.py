@@ -1,5 +1,6 @@
 """The operating system's files."""
 
+import errno
 import fcntl
 import os
 import resource
@@ -11,6 +12,11 @@ OPEN_FILES_MAX = 4000
 """Segment files held open: enough for the busy ones. Sockets need the other half of a process's limit."""
 
 _pread = os.pread
+_RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_PROBE_STEP_BYTES = 32 * 1024
+"""One page is probed in so many bytes: the kernel reads ahead and evicts in larger units."""
+_probed = (bytearray(1),)
+"""Where a probe puts the byte that it reads, which no caller looks at."""
 _datasync = getattr(os, "fdatasync", os.fsync)
 _BUFFERS_PER_CALL_MAX = 1024
 """IOV_MAX on Linux: one call takes no more buffers."""
@@ -30,6 +36,22 @@ class OsFile:
 
     def pread(self, length: int, position: int) -> bytes:
         return _pread(self._descriptor, length, position)
+
+    def is_resident(self, position: int, length: int) -> bool:
+        if not _RWF_NOWAIT:
+            return True
+        last = position + length - 1
+        try:
+            for probe in range(position, last, _PROBE_STEP_BYTES):
+                os.preadv(self._descriptor, _probed, probe, _RWF_NOWAIT)
+            os.preadv(self._descriptor, _probed, last, _RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as failure:
+            if failure.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return True
+            raise
+        return True
 
     def truncate(self, size_bytes: int) -> None:
         os.ftruncate(self._descriptor, size_bytes)

@@ -1,12 +1,12 @@
 """Finding things in a log: whole batches, batch by batch, by time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from runnel.batch.header import BatchHeader
 from runnel.batch.records import iterate_records
 from runnel.disk.log_files import LogFiles
 from runnel.disk.segment import Segment
-from runnel.disk.walk import CHUNK_BYTES, walk_headers_of_file, walk_places
+from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, walk_headers_of_file, walk_places
 from runnel.ports.disk import TimestampedOffset
 
 
@@ -51,6 +51,30 @@ def walk_batches(segments: LogFiles, offset: int, end_offset: int) -> Iterator[m
             yield chunk[local : local + size]
             offset = next_offset
         offset = max(offset, segment.next_offset)
+
+
+def some_batches(segments: LogFiles, offset: int, max_bytes: int, end_offset: int) -> Sequence[memoryview]:
+    """Batches from the one that holds `offset` on, until they have `max_bytes`."""
+    found: list[memoryview] = []
+    size_bytes = 0
+    for batch in walk_batches(segments, offset, end_offset):
+        found.append(batch)
+        size_bytes += len(batch)
+        if size_bytes >= max_bytes:
+            break
+    return found
+
+
+def touch(segments: LogFiles, offset: int, max_bytes: int, end_offset: int) -> None:
+    """Load the indexes and read the bytes that a reader of these offsets is about to ask for."""
+    segment, position = segments.place_of(offset)
+    limit = segment.size_bytes
+    if end_offset < segment.next_offset:
+        limit = segments.position_in(segment, end_offset)
+    segments.offsets_of(segment)
+    # At least an index interval: that much is searched for the batch where the answer ends.
+    size_bytes = min(max(max_bytes, PROBE_BYTES), limit - position)
+    segments.open(segment).pread(max(size_bytes, 0), position)
 
 
 def first_at_or_after(

@@ -67,7 +67,6 @@ class Recovery:
         self._segments = segments
         self._files = segments.files
         self._interval_bytes = config.index_interval_bytes
-        self._acks_wait_for_disk = config.acks_wait_for_disk
         self._recovery_point = recovery_point
         self._epochs = Epochs()
         self._epochs_are_lost = False
@@ -87,8 +86,8 @@ class Recovery:
         if self._damage is None:
             self._remove_snapshots_behind(end_offset, names)
         durable_offset = min(self._recovery_point, end_offset)
-        committed_offset = durable_offset if self._acks_wait_for_disk else end_offset
-        producers, snapshots = load_producers(self._segments, end_offset, now_ms, committed_offset)
+        # What is committed is not known yet: no end of a transaction is forgotten.
+        producers, snapshots = load_producers(self._segments, end_offset, now_ms, log_start_offset)
         if self._damage is None:
             self._correct_aborted()
         unsealed = [

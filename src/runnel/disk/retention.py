@@ -11,7 +11,7 @@ def apply_retention(log: DiskLog, now_ms: int) -> int:
     if not log.config.cleanup_delete or log.size_bytes == 0:
         return 0
     ages = [_age_of(log, number) for number in range(len(log.segments.segments))]
-    count = segments_to_drop(ages, log.config, now_ms, log.committed_at_least)
+    count = segments_to_drop(ages, log.config, now_ms, log.high_watermark)
     if count == 0:
         return 0
     if count == len(ages):

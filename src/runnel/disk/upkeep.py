@@ -137,6 +137,7 @@ class Upkeep:
             except (OSError, CorruptBatch) as failure:
                 logger.warning("%s: old segments could not be let go: %s", log.segments.folder, failure)
         log.expire_producers(now_ms)
+        log.note_time_passed()
         self._commit.seal(log)
 
     def _heal(self) -> None:

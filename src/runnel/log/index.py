@@ -33,6 +33,11 @@ class OffsetIndex:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def __copy__(self) -> "OffsetIndex":
+        copy = OffsetIndex(self.base_offset)
+        copy._offsets, copy._positions = self._offsets[:], self._positions[:]
+        return copy
+
     def append(self, last_offset: int, position: int) -> None:
         """Note a batch that comes after all noted so far."""
         self._offsets.append(last_offset - self.base_offset)
@@ -97,6 +102,11 @@ class TimeIndex:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    def __copy__(self) -> "TimeIndex":
+        copy = TimeIndex(self.base_offset)
+        copy._timestamps, copy._offsets = self._timestamps[:], self._offsets[:]
+        return copy
 
     @property
     def last(self) -> tuple[int, int] | None:

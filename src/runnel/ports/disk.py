@@ -1,15 +1,40 @@
 """The disk as the broker sees it: one log per partition, and one shared way to make records durable."""
 
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from runnel.log.producers import Guard
 from runnel.model.errors import ApiError
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
+
+Result = TypeVar("Result", covariant=True)
+
+
+class BlockingRead(Protocol[Result]):
+    """A read of a log's files that may wait for the disk, to be run by `Disk.run_blocking`."""
+
+    def run(self) -> None:
+        """Read, in any thread. It works on a view of the log, so that the log may change meanwhile."""
+        ...
+
+    def finish(self) -> Result:
+        """On the event loop, after `run`: the result. Raises ApiError if the files could not be read."""
+        ...
+
+
+class NotResident(Exception):
+    """What was asked for is not in the page cache, or an index is not in memory: reading it would block.
+
+    The caller has `Disk.run_blocking` run `load`, and reads again with `may_block`.
+    """
+
+    def __init__(self, load: BlockingRead[None]) -> None:
+        super().__init__("not in the page cache")
+        self.load = load
 
 
 class Origin(Enum):
@@ -37,6 +62,10 @@ class OpenFile(Protocol):
     """A file that stays open for as long as somebody holds it."""
 
     def fileno(self) -> int: ...
+
+    def is_resident(self, position: int, length: int, /) -> bool:
+        """Can these bytes be read or sent without waiting for the disk, as far as a probe can tell?"""
+        ...
 
 
 @dataclass(slots=True)
@@ -103,6 +132,23 @@ class PartitionLog(Protocol):
         ...
 
     @property
+    def high_watermark(self) -> int:
+        """Everything below is committed, as far as this log was informed; its start after opening.
+
+        Nothing at or above it is expired, compacted or deleted.
+        """
+        ...
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Everything below `offset` is committed. Called by the replicated log only, which decides it."""
+        ...
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Everything below is committed and belongs to no transaction that could still be aborted."""
+        ...
+
+    @property
     def size_bytes(self) -> int: ...
 
     @property
@@ -139,22 +185,42 @@ class PartitionLog(Protocol):
         """
         ...
 
-    def read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> Slice:
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool = True
+    ) -> Slice:
         """Whole batches from the one that holds `offset`, below `end_offset`. Else OFFSET_OUT_OF_RANGE.
 
-        With `at_least_one` the first batch comes even if it alone is larger than `max_bytes`.
+        With `at_least_one` the first batch comes even if it alone is larger than `max_bytes`. Raises
+        NotResident unless `may_block`. The bytes behind a FileSlice may be cold all the same: its sender
+        probes them.
         """
+        ...
+
+    def read_batches(
+        self, offset: int, max_bytes: int, end_offset: int
+    ) -> BlockingRead[Sequence[memoryview]]:
+        """Batches from the one that holds `offset`, at least one if any begins below `end_offset`."""
         ...
 
     def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
         """Batch by batch from `offset`: how coordinators load themselves."""
         ...
 
-    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
+    def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
         """The first record below `end_offset` whose timestamp is at least this."""
         ...
 
-    def offset_of_max_timestamp(self, end_offset: int) -> TimestampedOffset | None: ...
+    def find_max_timestamp(self, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
+        """The first of the records below `end_offset` that have the largest timestamp."""
+        ...
+
+    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
+        """`find_timestamp` at once, which may block."""
+        ...
+
+    def offset_of_max_timestamp(self, end_offset: int) -> TimestampedOffset | None:
+        """`find_max_timestamp` at once, which may block."""
+        ...
 
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch not above the asked one, or (-1, -1)."""
@@ -165,7 +231,10 @@ class PartitionLog(Protocol):
         ...
 
     def delete_records_before(self, offset: int) -> None:
-        """Readers can no longer see anything below `offset`; whole segments below go. Durable on return."""
+        """Readers can no longer see anything below `offset`; whole segments below go. Durable on return.
+
+        OFFSET_OUT_OF_RANGE above the high watermark.
+        """
         ...
 
     def truncate_to(self, offset: int) -> None:
@@ -174,12 +243,13 @@ class PartitionLog(Protocol):
 
     def producers(self) -> Iterable[ProducerView]: ...
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Everything below is committed and belongs to no transaction that could still be aborted."""
-        ...
+    def aborted_transactions(
+        self, first_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[tuple[int, int]]:
+        """(producer id, first offset), in order, of the aborted transactions that readers of these meet.
 
-    def aborted_transactions(self, first_offset: int, end_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset), in order, of the aborted transactions that readers of these meet."""
+        Raises NotResident unless `may_block`.
+        """
         ...
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
@@ -217,6 +287,10 @@ class Disk(Protocol):
 
     def sync(self, log: PartitionLog) -> "Future[int]":
         """Group commit: resolves with the durable offset once an fdatasync begun after this call is done."""
+        ...
+
+    def run_blocking(self, read: BlockingRead[Result]) -> "Future[Result]":
+        """Run a read in a thread; the future has its result, or the ApiError that it came to."""
         ...
 
     def known_logs(self) -> Iterable[TopicPartition]: ...

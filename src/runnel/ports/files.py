@@ -17,6 +17,13 @@ class File(Protocol):
         """Up to `length` bytes; fewer only where the file ends."""
         ...
 
+    def is_resident(self, position: int, length: int, /) -> bool:
+        """Can these bytes be read without waiting for the disk? A sample of the pages is probed.
+
+        True where the file system cannot say.
+        """
+        ...
+
     def pwritev(self, buffers: Sequence[Bytes], position: int, /) -> int:
         """Write the buffers one after the other; how many bytes went, which may be fewer than there were."""
         ...

@@ -30,6 +30,9 @@ from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 WRITE_THREADS = 2
 """Large writes are copies into the page cache, with the GIL let go: enough to keep two processors busy."""
 
+READ_THREADS = 2
+"""Readers of data that is not in the page cache: more would only queue at the disk instead."""
+
 SYNC_THREADS = 4
 """fdatasyncs under way at once; more would queue in the kernel instead of here."""
 
@@ -119,6 +122,7 @@ class Node:
             write_workers=LoopWorkers(WRITE_THREADS, "write"),
             sync_workers=LoopWorkers(SYNC_THREADS, "sync"),
             upkeep_workers=LoopWorkers(1, "upkeep"),
+            read_workers=LoopWorkers(READ_THREADS, "read"),
             cleaner=self._cleaner,
             rhythm=Rhythm(
                 retention_interval_ms=settings.int("log.retention.check.interval.ms"),

@@ -124,6 +124,9 @@ class SimFile:
         self._files.meet_faults("pread", self.path)
         return bytes(self._content.seen[position : position + length])
 
+    def is_resident(self, position: int, length: int) -> bool:
+        return self._files.is_resident(self.path, position, length)
+
     def pwritev(self, buffers: Sequence[Bytes], position: int) -> int:
         self._files.meet_faults("pwritev", self.path)
         data = b"".join(buffers)
@@ -159,6 +162,8 @@ class SimFiles:
         self.now_ms = 0
         """The time that files are stamped with."""
         self.fault: Fault | None = None
+        self.is_resident: Callable[[str, int, int], bool] = lambda path, position, length: True
+        """Whether a probe of these bytes finds them in the page cache."""
         self.operations = 0
         """Changing operations so far: where a test may cut the power."""
         self.cut_power_at = -1

@@ -102,6 +102,7 @@ class Life:
             write_workers=SimWorkers(self.loop, self.random),
             sync_workers=SimWorkers(self.loop, self.random),
             upkeep_workers=SimWorkers(self.loop, self.random),
+            read_workers=SimWorkers(self.loop, self.random),
             # A made-up world waits for nobody, and the pauses of a real thread would take real time.
             cleaner=Cleaner(SimWorkers(self.loop, self.random), rest=lambda: None, report=log.warning),
             # Records are small here: some worlds let threads write whatever they can.

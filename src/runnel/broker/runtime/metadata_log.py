@@ -238,7 +238,7 @@ class MetadataLog:
             except StorageFailed:
                 # No room: the log is longer than it need be, and nothing worse. It is tried again later.
                 return
-            await self._disk.sync(self.log)
+            self.log.advance_high_watermark(await self._disk.sync(self.log))
             self._snapshot_records = len(values)
             self.image.version = self._ahead.version = end_offset
             with suppress(StorageFailed):

@@ -82,7 +82,7 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         """What a read_committed reader may see: nothing from the first unfinished transaction on."""
-        return self.log.last_stable_offset(self.leader.high_watermark)
+        return self.log.last_stable_offset
 
     def stage(self, records: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Staged:
         """Line a batch up for the end of the turn. The memory is borrowed until then. Raises ApiError."""
@@ -139,8 +139,6 @@ class Partition:
             producer_epoch=producer_epoch,
             timestamp_ms=now_ms,
         )
-        # Ends that are committed are forgotten here, also where no reader asks for the stable offset.
-        self.log.last_stable_offset(self.leader.high_watermark)
         return self.append_now(marker)
 
     def write(self, loan: Loan | None = None) -> None:
@@ -201,6 +199,7 @@ class Partition:
         if not self.leader.stored(end_offset):
             return
         high_watermark = self.leader.high_watermark
+        self.log.advance_high_watermark(high_watermark)
         acks = self._acks
         while acks and acks[0].end_offset <= high_watermark:
             acks.popleft().committed()

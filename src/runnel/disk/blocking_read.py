@@ -1,0 +1,108 @@
+"""Reads that may wait for the disk: prepared on the event loop, run in a thread on a view of the log.
+
+    view (copies of segments, loop) ─► run (thread) ─► finish (loop: install indexes, give the result)
+
+The view shares what never changes: open files, and the indexes of closed segments. If segments were removed
+or replaced meanwhile, a file may be missing; the read is then prepared and run once more.
+"""
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from runnel.batch.errors import CorruptBatch
+from runnel.disk.log_files import LogFiles
+from runnel.disk.open_files import OpenFiles
+from runnel.disk.segment import Segment
+from runnel.model.errors import StorageFailed
+
+ATTEMPTS_MAX = 5
+"""How often a read is run again because the log changed under it."""
+
+Result = TypeVar("Result")
+
+_VIEW_FILES_MAX = 100
+
+
+class Viewed(Protocol):
+    """A log that views are taken of."""
+
+    segments: LogFiles
+    generation: int
+    """Rises whenever segments are removed, replaced or truncated."""
+
+
+@dataclass(slots=True)
+class Plan(Generic[Result]):
+    """Which segments a read needs, from offset to offset, and what it does with them."""
+
+    start_offset: int
+    end_offset: int
+    work: Callable[[LogFiles], Result]
+
+
+class SegmentsRead(Generic[Result]):
+    """One read of some segments of a log; its plan is made anew for every attempt."""
+
+    __slots__ = ("_failure", "_generation", "_log", "_make_plan", "_result", "_view", "_work", "attempts")
+
+    def __init__(self, log: Viewed, make_plan: Callable[[], Plan[Result]]) -> None:
+        self._log = log
+        self._make_plan = make_plan
+        self.attempts = 0
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Take the view, on the event loop."""
+        segments = self._log.segments
+        plan = self._make_plan()
+        self.attempts += 1
+        self._generation = self._log.generation
+        self._work = plan.work
+        first = segments.segment_of(plan.start_offset)
+        last = segments.segment_of(plan.end_offset)
+        copies = [_copy_of(segments, segment) for segment in segments.segments[first : last + 1]]
+        self._view = LogFiles(
+            segments.files, OpenFiles(segments.files, _VIEW_FILES_MAX), segments.folder, copies
+        )
+        self._result: list[Result] = []
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        """In a thread."""
+        try:
+            self._result = [self._work(self._view)]
+        except (OSError, CorruptBatch) as failure:
+            self._failure = failure
+
+    @property
+    def is_stale(self) -> bool:
+        """Did it fail on a log that has changed since the view was taken?"""
+        return self._failure is not None and self._log.generation != self._generation
+
+    def finish(self) -> Result:
+        if self._failure is not None:
+            raise StorageFailed(f"{self._log.segments.folder}: {self._failure}") from self._failure
+        if self._log.generation == self._generation:
+            self._install()
+        return self._result[0]
+
+    def _install(self) -> None:
+        """Keep the indexes that were loaded, unless the log has loaded them itself meanwhile."""
+        segments = self._log.segments
+        originals = {segment.base_offset: segment for segment in segments.segments}
+        for loaded in self._view.segments:
+            segment = originals.get(loaded.base_offset)
+            if segment is not None and segment.size_bytes == loaded.size_bytes:
+                segments.install(segment, loaded)
+
+
+def _copy_of(segments: LogFiles, segment: Segment) -> Segment:
+    """A segment that a thread may read: what the loop appends to is copied."""
+    found = copy(segment)
+    if segment is segments.active:
+        found.offsets = copy(segment.offsets)
+        found.times = copy(segment.times)
+        found.aborted = copy(segment.aborted)
+    return found

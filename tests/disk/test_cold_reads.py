@@ -1,0 +1,225 @@
+"""Reads of what is neither in the page cache nor in a loaded index happen in a thread."""
+
+import os
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.os_files import OsFiles
+from runnel.disk.workers import LoopWorkers
+from runnel.model.log_config import LogConfig
+from runnel.ports.disk import BlockingRead, NotResident, Slice
+from runnel.sim.files import SimFiles
+from tests.disk.world import (
+    EVERYTHING,
+    START_MS,
+    HeldWorkers,
+    Place,
+    append,
+    batch,
+    files_of,
+    in_loop,
+    offsets_of,
+    read_all,
+    slice_bytes,
+)
+
+SMALL = LogConfig(segment_bytes=4000, index_interval_bytes=300)
+
+
+def fill(log: DiskLog, count: int = 60) -> None:
+    for number in range(count):
+        append(log, batch(bytes(200), timestamp_ms=START_MS + 10 * number))
+
+
+def cold(path: str, position: int, length: int) -> bool:
+    return not path.endswith(".log")
+
+
+def read_hot(log: DiskLog, offset: int, max_bytes: int = 1000) -> Slice:
+    return log.read(offset, max_bytes, EVERYTHING, at_least_one=True, may_block=False)
+
+
+def has_index(log: DiskLog) -> bool:
+    return log.segments.segments[0].offsets is not None
+
+
+def load(missing: BlockingRead[None]) -> None:
+    missing.run()
+    missing.finish()
+
+
+@in_loop
+async def test_a_cold_read_is_loaded_by_a_thread_and_then_answered() -> None:
+    workers = HeldWorkers()
+    place = Place(read_workers=workers)
+    directory, log = place.open_log(SMALL)
+    fill(log)
+    directory.close()
+    directory, log = place.open_log(SMALL)
+    files_of(place).is_resident = cold
+    with pytest.raises(NotResident) as caught:
+        read_hot(log, 3)
+    loaded = directory.run_blocking(caught.value.load)
+    assert not loaded.done()
+    assert not has_index(log)
+    workers.finish_one()
+    await loaded
+    assert has_index(log)
+    found = log.read(3, 1000, EVERYTHING, at_least_one=True, may_block=True)
+    assert offsets_of([slice_bytes(found)]) == [3]
+
+
+@in_loop
+async def test_what_was_just_written_is_read_without_a_probe() -> None:
+    place = Place()
+    directory, log = place.open_log(LogConfig())
+    fill(log)
+
+    def no_probe(path: str, position: int, length: int) -> bool:
+        raise AssertionError("the page cache was probed")
+
+    files_of(place).is_resident = no_probe
+    directory.upkeep(START_MS)
+    append(log, batch(b"new"))
+    assert offsets_of([slice_bytes(read_hot(log, 60))]) == [60]
+    files_of(place).is_resident = cold
+    directory.upkeep(START_MS)
+    directory.upkeep(START_MS)
+    with pytest.raises(NotResident):
+        read_hot(log, 60)
+
+
+def test_all_that_is_resident_and_indexed_is_read_at_once() -> None:
+    place = Place()
+    directory, log = place.open_log(SMALL)
+    fill(log)
+    directory.close()
+    _, log = place.open_log(SMALL)
+    expected = read_all(log)
+    offset = 0
+    found: list[bytes] = []
+    while offset < log.end_offset:
+        try:
+            part = read_hot(log, offset, 700)
+        except NotResident as missing:
+            # Only an index can be missing, and is loaded once for each segment.
+            load(missing.load)
+            part = read_hot(log, offset, 700)
+        found.append(slice_bytes(part))
+        offset = part.end_offset
+    assert b"".join(found) == b"".join(expected)
+
+
+@in_loop
+async def test_lookups_by_time_run_on_a_view_while_the_log_changes() -> None:
+    workers = HeldWorkers()
+    directory, log = Place(read_workers=workers).open_log(SMALL)
+    fill(log)
+    expected = log.offset_for_timestamp(START_MS + 250, EVERYTHING)
+    assert expected is not None and expected.offset == 25
+    lookups = [
+        directory.run_blocking(log.find_timestamp(START_MS + 250, EVERYTHING)),
+        directory.run_blocking(log.find_max_timestamp(EVERYTHING)),
+    ]
+    fill(log, 20)
+    workers.drain()
+    assert [found.offset for found in (lookups[0].result(), lookups[1].result()) if found] == [25, 59]
+
+
+@in_loop
+async def test_a_lookup_whose_segment_is_removed_meanwhile_is_run_again() -> None:
+    workers = HeldWorkers()
+    place = Place(read_workers=workers, open_files_max=1)
+    directory, log = place.open_log(SMALL)
+    fill(log)
+    lookup = directory.run_blocking(log.find_timestamp(START_MS, EVERYTHING))
+    log.delete_records_before(30)
+    workers.drain()
+    found = lookup.result()
+    assert found is not None and found.offset == 30
+
+
+@in_loop
+async def test_batches_are_read_by_a_thread_a_piece_at_a_time() -> None:
+    directory, log = Place().open_log(SMALL)
+    fill(log)
+    found: list[bytes] = []
+    offset = 0
+    while offset < log.end_offset:
+        some = await directory.run_blocking(log.read_batches(offset, 1000, EVERYTHING))
+        assert 1 <= len(some) <= 6
+        found += [bytes(one) for one in some]
+        offset = offsets_of(found)[-1] + 1
+    assert found == read_all(log)
+
+
+@in_loop
+async def test_a_damaged_file_fails_the_read_that_met_it() -> None:
+    place = Place()
+    directory, log = place.open_log(LogConfig(index_interval_bytes=300))
+    fill(log)
+    files_of(place).open(f"{log.segments.folder}/{0:020}.log").truncate(5000)
+    with pytest.raises(Exception, match="position"):
+        await directory.run_blocking(log.find_timestamp(START_MS + 590, EVERYTHING))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_aborted_transactions_are_loaded_as_they_are_found(seed: int) -> None:
+    from tests.disk.test_transactions import TransactionHistory, Walk
+
+    history = TransactionHistory(seed)
+    place, walk = Place(SimFiles()), Walk()
+    config = LogConfig(segment_bytes=1500)
+    directory, log = place.open_log(config)
+    for _ in range(80):
+        data, origin = history.some_batch(walk)
+        log.stage(memoryview(data), 0, START_MS, origin)
+        walk.meet(bytes(data))
+        log.write_staged()
+    directory.close()
+    _, log = place.open_log(config)
+    expected = place_twin(place, config, lambda twin: twin.aborted_transactions(0, EVERYTHING))
+    first = Random(seed).randrange(log.end_offset)
+    try:
+        log.aborted_transactions(first, EVERYTHING, may_block=False)
+    except NotResident as missing:
+        load(missing.load)
+    assert log.aborted_transactions(0, EVERYTHING) == expected
+
+
+def place_twin(
+    place: Place, config: LogConfig, ask: Callable[[DiskLog], list[tuple[int, int]]]
+) -> list[tuple[int, int]]:
+    """What a log that was opened on its own would say."""
+    return ask(place.open_log(config)[1])
+
+
+@in_loop
+async def test_the_kernel_is_asked_what_is_in_its_page_cache(tmp_path: object) -> None:
+    files = OsFiles()
+    file = files.open(f"{tmp_path}/data", create=True)
+    file.pwritev([bytes(1024 * 1024)], 0)
+    file.datasync()
+    assert file.is_resident(0, 1024 * 1024)
+    assert file.is_resident(2 * 1024 * 1024, 4096)
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if file.is_resident(500_000, 4096):
+        pytest.skip("this file system keeps its pages, or cannot be probed")
+    assert not file.is_resident(0, 1024 * 1024)
+    place = Place(files, f"{tmp_path}/logs", read_workers=LoopWorkers(1, "read"))
+    directory, log = place.open_log(LogConfig())
+    fill(log, 500)
+    await directory.sync(log)
+    directory.upkeep(START_MS)
+    directory.upkeep(START_MS)
+    log_file = log.segments.active.file
+    assert log_file is not None
+    os.posix_fadvise(log_file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with pytest.raises(NotResident) as caught:
+        read_hot(log, 100)
+    await directory.run_blocking(caught.value.load)
+    assert offsets_of([slice_bytes(read_hot(log, 100, 300))]) == [100]
+    directory.close()
