@@ -16,10 +16,10 @@ from runnel.batch.build import build_batch
 from runnel.batch.records import Record
 from runnel.broker.runtime import metadata_log
 from runnel.broker.runtime.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataLog
-from runnel.controller.decide_topics import Chance, decide_create_topics
-from runnel.controller.decision import Decision
 from runnel.controller.image import BadMetadata, MetadataImage
+from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
+from runnel.controller.topic_changes import Randomness, decide_create_topics
 from runnel.disk.data_directory import DataDirectory
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.model.errors import ApiError, ErrorCode
@@ -273,9 +273,9 @@ def test_many_changes_share_a_sync() -> None:
     assert next(syncs) <= 3
 
 
-def creation(name: str) -> Callable[[MetadataImage], Decision[CreateTopicsResponse]]:
+def creation(name: str) -> Callable[[MetadataImage], ControllerResult[CreateTopicsResponse]]:
     request = CreateTopicsRequest([CreatableTopic(name, 1, 1)])
-    chance = Chance(bytes([number]) * 16 for number in count(1))
+    chance = Randomness(bytes([number]) * 16 for number in count(1))
     return lambda image: decide_create_topics(image, Settings(), request, chance)
 
 

@@ -14,7 +14,14 @@ from runnel.batch.header import read_header
 from runnel.broker.runtime import shard_driver
 from runnel.broker.runtime.shard_driver import ShardDriver
 from runnel.broker.runtime.shard_loading import ShardLoading
-from runnel.coordinator.contract import Decision, Moment, NewRecord, Place, ProducerStamp, Timer
+from runnel.coordinator.contract import (
+    CoordinatorResult,
+    Moment,
+    NewRecord,
+    ProducerIdAndEpoch,
+    ReplayContext,
+    Timer,
+)
 from runnel.coordinator.group.records import RECORD_TYPES
 from runnel.disk.os_files import OsFile
 from runnel.model.errors import ErrorCode
@@ -28,37 +35,37 @@ class Diary:
     """A shard that writes down what it is told."""
 
     record_types = RECORD_TYPES
-    can_skip_damage = False
+    can_skip_corrupt_batches = False
 
     def __init__(self) -> None:
         self.told: list[Any] = []
-        self.next: Decision[None] = Decision()
+        self.next: CoordinatorResult[None] = CoordinatorResult()
         """What to do when it hears that all is committed."""
 
-    def replay(self, key: Data, value: Data | None, place: Place) -> None:
+    def replay(self, key: Data, value: Data | None, place: ReplayContext) -> None:
         assert isinstance(key, GroupMetadataKey)
         self.told.append((key.group, *place))
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.told.append(("end", producer_id, producer_epoch, is_commit))
 
-    def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
+    def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
         self.told.append((then, error))
-        return Decision()
+        return CoordinatorResult()
 
-    def committed(self, token: Any, now: Moment) -> Decision[None]:
+    def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
         self.told.append(("committed", token))
-        decision, self.next = self.next, Decision()
+        decision, self.next = self.next, CoordinatorResult()
         return decision
 
-    def fired(self, timer: Timer, now: Moment) -> Decision[None]:
-        return Decision()
+    def fired(self, timer: Timer, now: Moment) -> CoordinatorResult[None]:
+        return CoordinatorResult()
 
-    def loaded(self, now: Moment) -> Decision[None]:
-        return Decision()
+    def loaded(self, now: Moment) -> CoordinatorResult[None]:
+        return CoordinatorResult()
 
-    def unloaded(self) -> Decision[None]:
-        return Decision()
+    def unloaded(self) -> CoordinatorResult[None]:
+        return CoordinatorResult()
 
 
 def line(text: str) -> NewRecord:
@@ -94,12 +101,12 @@ def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_
     async def write(world: BrokerWorld) -> None:
         driver = driven(world)
         driver.loaded()
-        driver.run(Decision(records=[line("a")]))
-        driver.run(Decision(records=[line("b"), line("c")], stamp=ProducerStamp(7, 3)))
+        driver.run(CoordinatorResult(records=[line("a")]))
+        driver.run(CoordinatorResult(records=[line("b"), line("c")], producer=ProducerIdAndEpoch(7, 3)))
         marker = EndMarker(committed=True, coordinator_epoch=0)
         driver.partition.append_now(build_end_marker(marker, producer_id=7, producer_epoch=3, timestamp_ms=0))
         driver.transaction_ended(7, 3, is_commit=True)
-        driver.run(Decision(records=[line("d")]))
+        driver.run(CoordinatorResult(records=[line("d")]))
         assert driver.shard.told == story
         headers = [read_header(batch) for batch in driver.partition.log.batches(0, 5)]
         assert [(h.producer_id, h.base_sequence, h.is_transactional, h.is_control) for h in headers] == [
@@ -131,12 +138,12 @@ def test_a_shard_hears_when_all_it_knows_is_committed(
         driver.loaded()
         stored: Future[int] = asyncio.get_running_loop().create_future()
         monkeypatch.setattr(world.disk, "sync", lambda log: stored)
-        decision = Decision[None](records=[line("a")], then="then")
+        decision = CoordinatorResult[None](records=[line("a")], continuation="then")
         decision.when_committed("token")
-        driver.shard.next = Decision(records=[line("b")])
+        driver.shard.next = CoordinatorResult(records=[line("b")])
         driver.run(decision)
         # Nothing new is written, but what it rests on is not committed either.
-        waiting = Decision[None]()
+        waiting = CoordinatorResult[None]()
         waiting.when_committed("other")
         driver.run(waiting)
         assert driver.shard.told == [("a", 0, -1, -1), ("then", None)]
@@ -151,7 +158,7 @@ def test_a_shard_hears_at_once_where_nothing_waits_for_the_disk(tmp_path: Path) 
     async def scenario(world: BrokerWorld) -> None:
         driver = driven(world)
         driver.loaded()
-        decision = Decision[None](records=[line("a")])
+        decision = CoordinatorResult[None](records=[line("a")])
         decision.when_committed("token")
         driver.run(decision)
         assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
@@ -178,7 +185,7 @@ def test_a_shard_hears_of_it_when_the_disk_has_recovered(
             return stored
 
         monkeypatch.setattr(world.disk, "sync", sync)
-        decision = Decision[None](records=[line("a")])
+        decision = CoordinatorResult[None](records=[line("a")])
         decision.when_committed("token")
         driver.run(decision)
         async with asyncio.timeout(20):
@@ -194,12 +201,12 @@ def test_a_shard_that_knows_more_than_its_log_writes_no_more(tmp_path: Path) -> 
     async def scenario(world: BrokerWorld) -> None:
         driver = driven(world)
         driver.loaded()
-        driver.run(Decision(records=[line("a"), line("b")]))
-        driver.run(Decision(records=[line("c")]))
+        driver.run(CoordinatorResult(records=[line("a"), line("b")]))
+        driver.run(CoordinatorResult(records=[line("c")]))
         was_ahead = driver.is_ahead
         driver.partition.log.truncate_to(2)
         assert (was_ahead, driver.is_ahead) == (False, True)
-        driver.run(Decision(records=[line("d")], then="then"))
+        driver.run(CoordinatorResult(records=[line("d")], continuation="then"))
         assert driver.shard.told[3:] == [("then", ErrorCode.NOT_COORDINATOR)]
         assert driver.partition.log.end_offset == 2
         # The end of a transaction stands where "c" stood, and does not make it come back.
@@ -220,20 +227,20 @@ def test_a_shard_hears_nothing_of_what_was_refused_or_lost(
     async def scenario(world: BrokerWorld) -> None:
         driver = driven(world)
         driver.loaded()
-        decision = Decision[None](records=[line("a")])
+        decision = CoordinatorResult[None](records=[line("a")])
         decision.when_committed("refused")
         with monkeypatch.context() as full:
             full.setattr(OsFile, "pwritev", no_space)
             driver.run(decision)
         stored: Future[int] = asyncio.get_running_loop().create_future()
         monkeypatch.setattr(world.disk, "sync", lambda log: stored)
-        decision = Decision[None](records=[line("b")])
+        decision = CoordinatorResult[None](records=[line("b")])
         decision.when_committed("not synced")
         driver.run(decision)
         stored.set_exception(OSError(errno.EIO, "no luck"))
         await asyncio.sleep(0)
         assert [entry[0] for entry in driver.shard.told] == ["b"]
-        closed = Decision[None](records=[line("c")])
+        closed = CoordinatorResult[None](records=[line("c")])
         closed.when_committed("another node's")
         last: Future[int] = asyncio.get_running_loop().create_future()
         monkeypatch.setattr(world.disk, "sync", lambda log: last)

@@ -23,23 +23,23 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
-from runnel.controller.decide_configs import decide_alter_configs, decide_incremental_alter_configs
-from runnel.controller.decide_features import decide_update_features
-from runnel.controller.decide_topics import (
-    Chance,
+from runnel.controller.config_changes import decide_alter_configs, decide_incremental_alter_configs
+from runnel.controller.describe_configs import describe_configs
+from runnel.controller.describe_topics import describe_topic_partitions
+from runnel.controller.feature_changes import decide_update_features
+from runnel.controller.image import MetadataImage
+from runnel.controller.quotas import decide_alter_client_quotas, describe_quotas
+from runnel.controller.reassignments import decide_elections, decide_reassignments, list_reassignments
+from runnel.controller.result import ControllerResult
+from runnel.controller.scram import decide_alter_scram_credentials, describe_scram_credentials
+from runnel.controller.settings import Settings
+from runnel.controller.snapshot import records_of
+from runnel.controller.topic_changes import (
+    Randomness,
     decide_create_partitions,
     decide_create_topics,
     decide_delete_topics,
 )
-from runnel.controller.decision import Decision
-from runnel.controller.describe_configs import describe_configs
-from runnel.controller.describe_topics import describe_topic_partitions
-from runnel.controller.image import MetadataImage
-from runnel.controller.quotas import decide_alter_client_quotas, describe_quotas
-from runnel.controller.reassignments import decide_elections, decide_reassignments, list_reassignments
-from runnel.controller.scram import decide_alter_scram_credentials, describe_scram_credentials
-from runnel.controller.settings import Settings
-from runnel.controller.snapshot import records_of
 from runnel.messages import alter_client_quotas as quotas
 from runnel.messages import alter_configs, incremental_alter_configs
 from runnel.messages import alter_partition_reassignments as moves
@@ -104,12 +104,14 @@ class Talk:
         assert same(copy, self.image)
         self.settings.apply_dynamic(self.image.broker_configs(None), self.image.broker_configs(NODE))
 
-    def decided(self, decision: Decision[Any], answers: Callable[[Any], Iterable[str]]) -> Iterator[str]:
+    def decided(
+        self, outcome: ControllerResult[Any], answers: Callable[[Any], Iterable[str]]
+    ) -> Iterator[str]:
         before = self.image.copy()
-        yield from _shortened([_shown(record) for record in decision.records])
+        yield from _shortened([_shown(record) for record in outcome.records])
         assert same(before, self.image), "deciding changes nothing"
-        self.carry_out(decision.records)
-        yield from answers(decision.reply)
+        self.carry_out(outcome.records)
+        yield from answers(outcome.response)
 
     def play_broker(self, words: list[str]) -> Iterator[str]:
         named = dict(word.split("=") for word in words[1:])
@@ -124,14 +126,14 @@ class Talk:
         trial, words = _trial(words)
         topics = [_new_topic(part.split()) for part in " ".join(words).split(";")]
         request = CreateTopicsRequest(topics, validate_only=trial)
-        decision = decide_create_topics(self.image, self.settings, request, Chance(self.ids))
+        outcome = decide_create_topics(self.image, self.settings, request, Randomness(self.ids))
         yield from self.decided(
-            decision,
-            lambda reply: [
+            outcome,
+            lambda response: [
                 f"{t.name} {t.num_partitions}x{t.replication_factor}"
                 if not t.error_code
                 else _refused(t.name, t)
-                for t in reply.topics
+                for t in response.topics
             ],
         )
 
@@ -144,8 +146,10 @@ class Talk:
             else DeleteTopicState(word)
             for word in words
         ]
-        decision = decide_delete_topics(self.image, self.settings, DeleteTopicsRequest(topics))
-        yield from self.decided(decision, lambda reply: [_outcome(str(t.name), t) for t in reply.responses])
+        outcome = decide_delete_topics(self.image, self.settings, DeleteTopicsRequest(topics))
+        yield from self.decided(
+            outcome, lambda response: [_outcome(str(t.name), t) for t in response.responses]
+        )
 
     def play_grow(self, words: list[str]) -> Iterator[str]:
         trial, words = _trial(words)
@@ -156,8 +160,8 @@ class Talk:
             assignments = [CreatePartitionsAssignment(_numbers(part)) for part in lists]
         topic = CreatePartitionsTopic(name, int(total), assignments)
         request = CreatePartitionsRequest([topic], validate_only=trial)
-        decision = decide_create_partitions(self.image, request, Chance(self.ids))
-        yield from self.decided(decision, lambda reply: [_outcome(t.name, t) for t in reply.results])
+        outcome = decide_create_partitions(self.image, request, Randomness(self.ids))
+        yield from self.decided(outcome, lambda response: [_outcome(t.name, t) for t in response.results])
 
     def play_set(self, words: list[str]) -> Iterator[str]:
         trial, (resource, *changes) = _trial(words)
@@ -170,16 +174,16 @@ class Talk:
             )
         asked = incremental_alter_configs.AlterConfigsResource(*_resource(resource), configs)
         request = incremental_alter_configs.IncrementalAlterConfigsRequest([asked], trial)
-        decision = decide_incremental_alter_configs(self.image, self.settings, request)
-        yield from self.decided(decision, lambda reply: [_outcome(resource, r) for r in reply.responses])
+        outcome = decide_incremental_alter_configs(self.image, self.settings, request)
+        yield from self.decided(outcome, lambda response: [_outcome(resource, r) for r in response.responses])
 
     def play_replace(self, words: list[str]) -> Iterator[str]:
         trial, (resource, *pairs) = _trial(words)
         configs = [alter_configs.AlterableConfig(*pair.split("=", 1)) for pair in pairs]
         asked = alter_configs.AlterConfigsResource(*_resource(resource), configs)
         request = alter_configs.AlterConfigsRequest([asked], trial)
-        decision = decide_alter_configs(self.image, self.settings, request)
-        yield from self.decided(decision, lambda reply: [_outcome(resource, r) for r in reply.responses])
+        outcome = decide_alter_configs(self.image, self.settings, request)
+        yield from self.decided(outcome, lambda response: [_outcome(resource, r) for r in response.responses])
 
     def play_show(self, words: list[str]) -> Iterator[str]:
         asked = DescribeConfigsResource(*_resource(words[0]), words[1:] or None)
@@ -202,8 +206,10 @@ class Talk:
             for word in words[colon + 1 :]
         ]
         request = quotas.AlterClientQuotasRequest([quotas.EntryData(entity, operations)], trial)
-        decision = decide_alter_client_quotas(self.image, request)
-        yield from self.decided(decision, lambda reply: [_outcome("quota", entry) for entry in reply.entries])
+        outcome = decide_alter_client_quotas(self.image, request)
+        yield from self.decided(
+            outcome, lambda response: [_outcome("quota", entry) for entry in response.entries]
+        )
 
     def play_quotas(self, words: list[str]) -> Iterator[str]:
         strict = words[:1] == ["strict"]
@@ -212,8 +218,8 @@ class Talk:
             kind, name = _name_pair(word)
             match = 2 if name == "*" else 1 if name is None else 0
             components.append(ComponentData(kind, match, name if match == 0 else None))
-        reply = describe_quotas(self.image, DescribeClientQuotasRequest(components, strict))
-        for entry in reply.entries or ():
+        response = describe_quotas(self.image, DescribeClientQuotasRequest(components, strict))
+        for entry in response.entries or ():
             entity = " ".join(f"{part.entity_type}={part.entity_name or '-'}" for part in entry.entity)
             yield f"{entity}: {' '.join(f'{value.key}={value.value}' for value in entry.values)}"
 
@@ -227,8 +233,8 @@ class Talk:
                 request.upsertions.append(
                     scram.ScramCredentialUpsertion(user, int(mechanism), int(iterations[0]), b"salt", b"pw")
                 )
-        decision = decide_alter_scram_credentials(self.image, request)
-        yield from self.decided(decision, lambda reply: [_outcome(r.user, r) for r in reply.results])
+        outcome = decide_alter_scram_credentials(self.image, request)
+        yield from self.decided(outcome, lambda response: [_outcome(r.user, r) for r in response.results])
 
     def play_users(self, words: list[str]) -> Iterator[str]:
         request = DescribeUserScramCredentialsRequest([UserName(word) for word in words] or None)
@@ -243,8 +249,8 @@ class Talk:
             FeatureUpdateKey(name, int(level), upgrade_type=kind, allow_downgrade=kind > 1)
             for name, level in named.items()
         ]
-        decision = decide_update_features(self.image, UpdateFeaturesRequest(60000, updates), version)
-        yield from self.decided(decision, lambda reply: [_outcome(r.feature, r) for r in reply.results])
+        outcome = decide_update_features(self.image, UpdateFeaturesRequest(60000, updates), version)
+        yield from self.decided(outcome, lambda response: [_outcome(r.feature, r) for r in response.results])
 
     def play_move(self, words: list[str]) -> Iterator[str]:
         request = moves.AlterPartitionReassignmentsRequest()
@@ -254,12 +260,12 @@ class Talk:
             target = None if replicas == "stop" else _numbers(replicas)
             wish = moves.ReassignablePartition(int(index), target)
             request.topics.append(moves.ReassignableTopic(topic, [wish]))
-        decision = decide_reassignments(self.image, request)
+        outcome = decide_reassignments(self.image, request)
         yield from self.decided(
-            decision,
-            lambda reply: [
+            outcome,
+            lambda response: [
                 _outcome(f"{topic.name}-{part.partition_index}", part)
-                for topic in reply.responses
+                for topic in response.responses
                 for part in topic.partitions
             ],
         )
@@ -276,12 +282,12 @@ class Talk:
         partitions = [word.rpartition("-") for word in words if word not in ("all", "unclean")]
         wishes = [TopicPartitions(topic, [int(index)]) for topic, _, index in partitions]
         request = ElectLeadersRequest(int("unclean" in words), None if "all" in words else wishes)
-        decision = decide_elections(self.image, request)
+        outcome = decide_elections(self.image, request)
         yield from self.decided(
-            decision,
-            lambda reply: [
+            outcome,
+            lambda response: [
                 _outcome(f"{topic.topic}-{part.partition_id}", part)
-                for topic in reply.replica_election_results
+                for topic in response.replica_election_results
                 for part in topic.partition_result
             ],
         )
@@ -289,15 +295,15 @@ class Talk:
     def play_pages(self, words: list[str]) -> Iterator[str]:
         request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in words[1:]], int(words[0]))
         while True:
-            reply = describe_topic_partitions(self.image, request, 2000, 0)
+            response = describe_topic_partitions(self.image, request, 2000, 0)
             shown = [
                 f"{topic.name}[{','.join(str(part.partition_index) for part in topic.partitions)}]"
                 if not topic.error_code
                 else f"{topic.name}: {ErrorCode.from_code(topic.error_code).name}"
-                for topic in reply.topics
+                for topic in response.topics
             ]
             yield " ".join(shown) or "nothing"
-            request.cursor = reply.next_cursor
+            request.cursor = response.next_cursor
             if request.cursor is None:
                 return
 

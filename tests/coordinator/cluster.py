@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from runnel.coordinator.group.consumer.cluster import BadPattern, KnownTopic
+from runnel.coordinator.group.consumer.cluster import InvalidPattern, TopicMetadata
 
 DEFAULTS = {
     "consumer.session.timeout.ms": 45_000,
@@ -17,7 +17,7 @@ class FakeCluster:
     """What group shards see of a cluster. Topic ids are counted, so that a topic made again has another."""
 
     version: int = 0
-    topics: dict[str, KnownTopic] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
     settings: dict[str, int] = field(default_factory=DEFAULTS.copy)
     made: int = 0
 
@@ -26,18 +26,18 @@ class FakeCluster:
         self.made += 1
         self.version += 1
         topic_id = self.made.to_bytes(16, "big")
-        self.topics[name] = KnownTopic(name, topic_id, _placed(partition_count, racks))
+        self.topics[name] = TopicMetadata(name, topic_id, _placed(partition_count, racks))
         return topic_id
 
     def grow(self, name: str, partition_count: int) -> None:
         self.version += 1
-        self.topics[name] = KnownTopic(name, self.topics[name].id, _placed(partition_count, None))
+        self.topics[name] = TopicMetadata(name, self.topics[name].id, _placed(partition_count, None))
 
     def delete(self, name: str) -> None:
         self.version += 1
         del self.topics[name]
 
-    def topic(self, name: str) -> KnownTopic | None:
+    def topic(self, name: str) -> TopicMetadata | None:
         return self.topics.get(name)
 
     def name_of(self, topic_id: bytes) -> str | None:
@@ -47,7 +47,7 @@ class FakeCluster:
         try:
             return tuple(name for name in sorted(self.topics) if re.fullmatch(pattern, name))
         except re.error as error:
-            raise BadPattern(str(error)) from error
+            raise InvalidPattern(str(error)) from error
 
     def group_setting(self, group_id: str, name: str) -> int:
         return self.settings[name]

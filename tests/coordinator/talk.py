@@ -19,7 +19,7 @@ from dataclasses import replace
 from struct import pack
 from typing import Any
 
-from runnel.coordinator.contract import ProducerStamp
+from runnel.coordinator.contract import ProducerIdAndEpoch
 from runnel.messages.heartbeat import HeartbeatRequest
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from runnel.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -65,9 +65,9 @@ def error_name(code: int) -> str:
     return ErrorCode.from_code(code).name
 
 
-def producer(text: str) -> ProducerStamp:
+def producer(text: str) -> ProducerIdAndEpoch:
     producer_id, _, epoch = text.partition("/")
-    return ProducerStamp(int(producer_id), int(epoch))
+    return ProducerIdAndEpoch(int(producer_id), int(epoch))
 
 
 def split_partition(text: str) -> tuple[str, int]:
@@ -322,7 +322,7 @@ class Talk:
         self.say(" ".join(f"{result.group_id} {error_name(result.error_code)}" for result in reply))
 
     def drop_topic(self, plain: list[str], named: dict[str, str]) -> None:
-        self.world.carry_out(self.world.shard.forget_topics(plain))
+        self.world.carry_out(self.world.shard.topics_deleted(plain))
 
     def wait(self, plain: list[str], named: dict[str, str]) -> None:
         self.world.wait(int(plain[0]))

@@ -5,8 +5,13 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.coordinator.group.consumer.assignor import Question, Subscriber
-from runnel.coordinator.group.consumer.cluster import NOTHING, KnownTopic, Partition, Partitions
+from runnel.coordinator.group.consumer.assignor import GroupSpec, Subscriber
+from runnel.coordinator.group.consumer.cluster import (
+    NO_PARTITIONS,
+    Partitions,
+    TopicIdPartition,
+    TopicMetadata,
+)
 from runnel.coordinator.group.consumer.draft import ASSIGNORS
 from runnel.coordinator.group.consumer.ranges import assign_ranges
 from runnel.coordinator.group.consumer.uniform import assign_uniformly
@@ -14,9 +19,9 @@ from runnel.coordinator.group.consumer.uniform import assign_uniformly
 RACKS = ["a", "b", "c"]
 
 
-def topic(number: int, partition_count: int, racks: list[str] | None = None) -> KnownTopic:
+def topic(number: int, partition_count: int, racks: list[str] | None = None) -> TopicMetadata:
     places = racks or []
-    return KnownTopic(
+    return TopicMetadata(
         f"t{number}",
         bytes([number]) * 16,
         tuple(
@@ -27,12 +32,12 @@ def topic(number: int, partition_count: int, racks: list[str] | None = None) -> 
 
 
 @st.composite
-def questions(draw: st.DrawFn, *, is_uniform: bool = False) -> Question:
+def questions(draw: st.DrawFn, *, is_uniform: bool = False) -> GroupSpec:
     """A group in the middle of its life: what members have may be too much, too little, or gone."""
     counts = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
     topics = {known.id: known for known in (topic(number, count) for number, count in enumerate(counts))}
     everything = [
-        Partition(known.id, n) for known in topics.values() for n in range(known.partition_count + 1)
+        TopicIdPartition(known.id, n) for known in topics.values() for n in range(known.partition_count + 1)
     ]
     free = draw(st.permutations(everything))
     same = draw(st.frozensets(st.sampled_from(sorted(topics)), min_size=1))
@@ -43,37 +48,36 @@ def questions(draw: st.DrawFn, *, is_uniform: bool = False) -> Question:
         has, free = frozenset(free[:size]), free[size:]
         rack = draw(st.sampled_from([None, *RACKS]))
         subscribers.append(Subscriber(f"m{number}", None, rack, wants, has))
-    return Question(subscribers, topics)
+    return GroupSpec(subscribers, topics)
 
 
-def wanted_by(question: Question) -> set[Partition]:
-    return set(question.wanted())
+def wanted_by(spec: GroupSpec) -> set[TopicIdPartition]:
+    return set(spec.subscribed())
 
 
-def still_valid(question: Question) -> dict[str, Partitions]:
-    exists = wanted_by(question)
+def still_valid(spec: GroupSpec) -> dict[str, Partitions]:
+    exists = wanted_by(spec)
     return {
-        s.id: frozenset(p for p in s.has if p in exists and p.topic_id in s.topics)
-        for s in question.subscribers
+        s.id: frozenset(p for p in s.has if p in exists and p.topic_id in s.topics) for s in spec.subscribers
     }
 
 
 @given(questions(), st.sampled_from(sorted(ASSIGNORS)))
-def test_everything_wanted_goes_to_exactly_one_who_wants_it(question: Question, name: str) -> None:
-    shares = ASSIGNORS[name](question)
-    assert shares.keys() == {subscriber.id for subscriber in question.subscribers}
+def test_everything_wanted_goes_to_exactly_one_who_wants_it(spec: GroupSpec, name: str) -> None:
+    shares = ASSIGNORS[name](spec)
+    assert shares.keys() == {subscriber.id for subscriber in spec.subscribers}
     given_out = Counter(partition for share in shares.values() for partition in share)
-    assert given_out == Counter(wanted_by(question))
-    for subscriber in question.subscribers:
+    assert given_out == Counter(wanted_by(spec))
+    for subscriber in spec.subscribers:
         assert {partition.topic_id for partition in shares[subscriber.id]} <= subscriber.topics
 
 
 @given(questions(is_uniform=True))
-def test_members_that_want_the_same_get_as_much_with_the_fewest_moves(question: Question) -> None:
-    shares = assign_uniformly(question)
+def test_members_that_want_the_same_get_as_much_with_the_fewest_moves(spec: GroupSpec) -> None:
+    shares = assign_uniformly(spec)
     sizes = sorted(map(len, shares.values()))
     assert sizes[-1] - sizes[0] <= 1
-    had = still_valid(question)
+    had = still_valid(spec)
     moves = sum(len(had[member_id] - share) for member_id, share in shares.items())
     # Whoever has more than its share must give up the rest; the larger shares save most where most is had.
     larger = sum(size > sizes[0] for size in sizes) if sizes[0] != sizes[-1] else 0
@@ -83,27 +87,27 @@ def test_members_that_want_the_same_get_as_much_with_the_fewest_moves(question: 
 
 
 @given(questions())
-def test_no_single_move_would_make_shares_more_alike(question: Question) -> None:
-    shares = assign_uniformly(question)
-    for giver in question.subscribers:
-        for taker in question.subscribers:
+def test_no_single_move_would_make_shares_more_alike(spec: GroupSpec) -> None:
+    shares = assign_uniformly(spec)
+    for giver in spec.subscribers:
+        for taker in spec.subscribers:
             movable = any(partition.topic_id in taker.topics for partition in shares[giver.id])
             assert not movable or len(shares[giver.id]) <= len(shares[taker.id]) + 1
 
 
 @given(questions(), st.sampled_from(sorted(ASSIGNORS)))
-def test_who_is_asked_again_says_the_same(question: Question, name: str) -> None:
-    shares = ASSIGNORS[name](question)
-    again = [Subscriber(s.id, s.instance_id, s.rack, s.topics, shares[s.id]) for s in question.subscribers]
-    assert ASSIGNORS[name](Question(again, question.topics)) == shares
+def test_who_is_asked_again_says_the_same(spec: GroupSpec, name: str) -> None:
+    shares = ASSIGNORS[name](spec)
+    again = [Subscriber(s.id, s.instance_id, s.rack, s.topics, shares[s.id]) for s in spec.subscribers]
+    assert ASSIGNORS[name](GroupSpec(again, spec.topics)) == shares
 
 
 def test_partitions_go_to_members_in_their_rack() -> None:
     known = topic(0, 6, RACKS)
     subscribers = [
-        Subscriber(f"m{rack}", None, rack, frozenset({known.id}), NOTHING) for rack in reversed(RACKS)
+        Subscriber(f"m{rack}", None, rack, frozenset({known.id}), NO_PARTITIONS) for rack in reversed(RACKS)
     ]
-    shares = assign_uniformly(Question(subscribers, {known.id: known}))
+    shares = assign_uniformly(GroupSpec(subscribers, {known.id: known}))
     for subscriber in subscribers:
         assert {RACKS[partition.number % 3] for partition in shares[subscriber.id]} == {subscriber.rack}
 
@@ -112,10 +116,10 @@ def test_ranges_cut_like_topics_alike_with_static_members_first() -> None:
     topics = {known.id: known for known in (topic(0, 5), topic(1, 5))}
     wants = frozenset(topics)
     subscribers = [
-        Subscriber("a", None, None, wants, NOTHING),
-        Subscriber("z", "instance", None, wants, NOTHING),
+        Subscriber("a", None, None, wants, NO_PARTITIONS),
+        Subscriber("z", "instance", None, wants, NO_PARTITIONS),
     ]
-    shares = assign_ranges(Question(subscribers, topics))
+    shares = assign_ranges(GroupSpec(subscribers, topics))
     for topic_id in topics:
         assert sorted(p.number for p in shares["z"] if p.topic_id == topic_id) == [0, 1, 2]
         assert sorted(p.number for p in shares["a"] if p.topic_id == topic_id) == [3, 4]

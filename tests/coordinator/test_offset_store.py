@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.coordinator.contract import ProducerStamp
+from runnel.coordinator.contract import ProducerIdAndEpoch
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
@@ -52,7 +52,7 @@ def offset_records(log: list[Logged]) -> Iterator[tuple[Logged, Key, int | None]
 def end_of(log: list[Logged], entry: Logged) -> Logged | None:
     """The end of the transaction that a record is part of."""
     later = (other for other in log if other.offset > entry.offset)
-    return next((other for other in later if other.key is None and other.stamp == entry.stamp), None)
+    return next((other for other in later if other.key is None and other.producer == entry.producer), None)
 
 
 def told_by(log: list[Logged]) -> tuple[dict[Key, int], set[Key]]:
@@ -64,8 +64,8 @@ def told_by(log: list[Logged]) -> tuple[dict[Key, int], set[Key]]:
             committed.pop(key, None)
             pending.discard(key)
             continue
-        end = None if entry.stamp is None else end_of(log, entry)
-        if entry.stamp is None or (end is not None and end.is_commit):
+        end = None if entry.producer is None else end_of(log, entry)
+        if entry.producer is None or (end is not None and end.is_commit):
             committed[key] = offset
         elif end is None:
             pending.add(key)
@@ -84,14 +84,14 @@ def known_to(shard: GroupShard) -> tuple[dict[Key, int], set[Key]]:
 
 def compacted(log: list[Logged]) -> list[Logged]:
     """What a cleaner leaves: up to the first open transaction the last of each key, without what aborted."""
-    dirty = [entry for entry, _, _ in offset_records(log) if entry.stamp and end_of(log, entry) is None]
+    dirty = [entry for entry, _, _ in offset_records(log) if entry.producer and end_of(log, entry) is None]
     end_offset = dirty[0].offset if dirty else len(log)
     kept: list[Logged] = []
     for entry in log:
         if entry.key is None or entry.offset >= end_offset:
             kept.append(entry)
             continue
-        end = None if entry.stamp is None else end_of(log, entry)
+        end = None if entry.producer is None else end_of(log, entry)
         if end is not None and not end.is_commit:
             continue
         kept = [other for other in kept if other.key != entry.key]
@@ -128,7 +128,7 @@ def test_an_answer_that_must_be_stable_is_not_changed_by_the_end_of_a_transactio
     before = talk.play(fetch)
     for producer in PRODUCERS:
         producer_id, epoch = map(int, producer.split("/"))
-        talk.world.end_transaction(ProducerStamp(producer_id, epoch), is_commit=True)
+        talk.world.end_transaction(ProducerIdAndEpoch(producer_id, epoch), is_commit=True)
     after = talk.play(fetch)
     for told, final in zip(before, after, strict=True):
         assert told == final or told.endswith("UNSTABLE_OFFSET_COMMIT")

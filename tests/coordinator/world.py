@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from runnel.coordinator.contract import (
-    Answer,
     CancelTimer,
-    Decision,
+    CoordinatorResult,
     Moment,
     NewRecord,
-    Place,
-    ProducerStamp,
+    ProducerIdAndEpoch,
+    ReplayContext,
+    Respond,
     SetTimer,
     Timer,
     client_error,
 )
-from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.consumer.records import CONSUMER_KEYS
+from runnel.coordinator.group.context import RequestContext
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
@@ -39,13 +39,13 @@ class Logged(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
-    stamp: ProducerStamp | None = None
+    producer: ProducerIdAndEpoch | None = None
     is_commit: bool = False
 
 
-def logged(offset: int, record: NewRecord, stamp: ProducerStamp | None = None) -> Logged:
+def logged(offset: int, record: NewRecord, producer: ProducerIdAndEpoch | None = None) -> Logged:
     value = None if record.value is None else encode_value(record.value, record.version)
-    return Logged(offset, encode_key(record.key), value, stamp)
+    return Logged(offset, encode_key(record.key), value, producer)
 
 
 def durable(shard: GroupShard, group_id: str) -> object:
@@ -84,13 +84,13 @@ def kept(group: ConsumerGroup | None) -> ConsumerGroup | None:
 def load(shard: GroupShard, log: list[Logged]) -> GroupShard:
     """Replay a log, or a part of it, into a shard."""
     for entry in log:
-        producer = entry.stamp or ProducerStamp(-1, -1)
+        producer = entry.producer or ProducerIdAndEpoch(-1, -1)
         if entry.key is None:
             shard.replay_end(*producer, entry.is_commit)
             continue
         record = read_record(shard.record_types, entry.key, entry.value)
         assert isinstance(record, CoordinatorRecord)
-        shard.replay(record.key, record.value, Place(entry.offset, *producer))
+        shard.replay(record.key, record.value, ReplayContext(entry.offset, *producer))
     return shard
 
 
@@ -120,12 +120,12 @@ class World:
     def now(self) -> Moment:
         return Moment(START_MS + self.now_ms, self.now_ms)
 
-    def caller(self, client: str = "c", version: int = 9) -> Caller:
+    def caller(self, client: str = "c", version: int = 9) -> RequestContext:
         self.last_waiter += 1
         self.last_unique += 1
-        return Caller(client, f"/{client}.host", version, self.last_waiter, str(self.last_unique))
+        return RequestContext(client, f"/{client}.host", version, self.last_waiter, str(self.last_unique))
 
-    def carry_out(self, decision: Decision[Any]) -> ErrorCode | None:
+    def carry_out(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
         """Do what a driver does; the error that the caller would hear of."""
         for effect in decision.effects:
             match effect:
@@ -136,7 +136,7 @@ class World:
                     heapq.heappush(self.queue, (self.now_ms + delay_ms, self.order, timer))
                 case CancelTimer(timer):
                     self.timers.pop(timer, None)
-                case Answer(waiter, response):
+                case Respond(waiter, response):
                     assert waiter not in self.answers, f"#{waiter} is answered twice"
                     self.answers[waiter] = response
         error = None
@@ -144,14 +144,14 @@ class World:
             error = client_error(self.log_refuses)
         elif decision.records:
             self._append(decision)
-        if decision.then is not None:
-            self.carry_out(self.shard.resume(decision.then, error, self.now()))
+        if decision.continuation is not None:
+            self.carry_out(self.shard.resume(decision.continuation, error, self.now()))
         return error
 
-    def decide(self, decision: Decision[Any]) -> Any:
+    def decide(self, decision: CoordinatorResult[Any]) -> Any:
         """The reply to a request, or the error code that replaces it; None if it is parked."""
         error = self.carry_out(decision)
-        return decision.reply if error is None else error
+        return decision.response if error is None else error
 
     def wait(self, duration_ms: int) -> None:
         """Let time pass, firing what is due on the way."""
@@ -167,14 +167,14 @@ class World:
     def reload(self) -> None:
         """The coordinator dies; another one takes up its log. Whoever waits hears of it."""
         for effect in self.shard.unloaded().effects:
-            assert isinstance(effect, Answer)
+            assert isinstance(effect, Respond)
             self.answers[effect.waiter] = effect.response
         self.timers.clear()
         self.shard = load(GroupShard(self.settings, self.cluster), self.log)
         self.twin = load(GroupShard(self.settings, self.cluster), self.log)
         self.carry_out(self.shard.loaded(self.now()))
 
-    def end_transaction(self, producer: ProducerStamp, is_commit: bool) -> None:
+    def end_transaction(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
         """The transaction coordinator writes the end of a transaction into the shard's log."""
         self.log.append(Logged(len(self.log), None, None, producer, is_commit))
         self.shard.replay_end(*producer, is_commit)
@@ -184,11 +184,13 @@ class World:
         known = self.cluster.topic(topic)
         return NO_ID if known is None else known.id
 
-    def _append(self, decision: Decision[Any]) -> None:
+    def _append(self, decision: CoordinatorResult[Any]) -> None:
         first_offset = len(self.log)
         for offset, record in enumerate(decision.records, first_offset):
-            self.log.append(logged(offset, record, decision.stamp))
-            self.shard.replay(record.key, record.value, Place(offset, *(decision.stamp or (-1, -1))))
+            self.log.append(logged(offset, record, decision.producer))
+            self.shard.replay(
+                record.key, record.value, ReplayContext(offset, *(decision.producer or (-1, -1)))
+            )
             self.on_record(CoordinatorRecord(record.key, record.value))
         load(self.twin, self.log[first_offset:])
         for record in decision.records:

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Protocol
 
-from runnel.controller.decision import Decision, repeated_in
 from runnel.controller.image import MetadataImage
+from runnel.controller.result import ControllerResult, duplicates_in
 from runnel.controller.values import QuotaEntity
 from runnel.messages import describe_client_quotas as describe
 from runnel.messages.alter_client_quotas import (
@@ -38,9 +38,9 @@ class _Part(Protocol):
 
 def decide_alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest
-) -> Decision[AlterClientQuotasResponse]:
+) -> ControllerResult[AlterClientQuotasResponse]:
     """Set and take back quotas; an entity changes as a whole or not at all."""
-    decision = Decision[AlterClientQuotasResponse]([], AlterClientQuotasResponse())
+    outcome = ControllerResult[AlterClientQuotasResponse]([], AlterClientQuotasResponse())
     for entry in request.entries:
         result = AnsweredEntryData(error_message=None, entity=entry.entity)
         try:
@@ -48,9 +48,9 @@ def decide_alter_client_quotas(
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
-            decision.records += [] if request.validate_only else records
-        decision.reply.entries.append(result)
-    return decision
+            outcome.records += [] if request.validate_only else records
+        outcome.response.entries.append(result)
+    return outcome
 
 
 def _alter(image: MetadataImage, entry: EntryData) -> list[MetadataRecord]:
@@ -85,7 +85,7 @@ def _entity(parts: Iterable[_Part]) -> QuotaEntity:
     unknown = [entity_type for entity_type in types if entity_type not in (USER, CLIENT_ID, ADDRESS)]
     if unknown:
         raise _bad(f"Unhandled client quota entity type: {unknown[0]}")
-    if repeated_in(types):
+    if duplicates_in(types):
         raise _bad(f"Invalid client quota entity, contains duplicate entity type: {types[0]}")
     if ADDRESS in types and len(types) > 1:
         raise _bad("Invalid quota entity combination: an address stands alone")
@@ -116,7 +116,7 @@ def describe_quotas(
     for component in request.components:
         _check_component(component)
     types = [component.entity_type for component in request.components]
-    if repeated_in(types):
+    if duplicates_in(types):
         raise _bad("An entity type cannot appear more than once in the filter.")
     if ADDRESS in types and len(types) > 1:
         raise _bad("Invalid entity filter component combination: an address stands alone")

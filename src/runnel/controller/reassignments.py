@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from runnel.controller.decision import Decision
 from runnel.controller.image import MetadataImage
 from runnel.controller.placement import check_replicas, directory_of
+from runnel.controller.result import ControllerResult
 from runnel.controller.values import PartitionState, Topic
 from runnel.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -33,23 +33,23 @@ PREFERRED, UNCLEAN = 0, 1
 
 def decide_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
-) -> Decision[AlterPartitionReassignmentsResponse]:
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
     """Begin, change or call off the move of each partition."""
-    reply = AlterPartitionReassignmentsResponse(
+    response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
-    decision = Decision[AlterPartitionReassignmentsResponse]([], reply)
+    outcome = ControllerResult[AlterPartitionReassignmentsResponse]([], response)
     for topic in request.topics:
         answers = ReassignableTopicResponse(topic.name)
         for asked in topic.partitions:
             answer = ReassignablePartitionResponse(asked.partition_index, error_message=None)
             try:
-                decision.records += _reassign(image, request, topic.name, asked)
+                outcome.records += _reassign(image, request, topic.name, asked)
             except ApiError as error:
                 answer.error_code, answer.error_message = error.code, str(error)
             answers.partitions.append(answer)
-        reply.responses.append(answers)
-    return decision
+        response.responses.append(answers)
+    return outcome
 
 
 def _reassign(
@@ -153,7 +153,9 @@ def _ongoing(index: int, state: PartitionState) -> OngoingPartitionReassignment:
     return OngoingPartitionReassignment(index, list(state.replicas), list(state.adding), list(state.removing))
 
 
-def decide_elections(image: MetadataImage, request: ElectLeadersRequest) -> Decision[ElectLeadersResponse]:
+def decide_elections(
+    image: MetadataImage, request: ElectLeadersRequest
+) -> ControllerResult[ElectLeadersResponse]:
     """Elect preferred leaders. An unclean election never has a candidate: a replica alone is always in sync.
 
     When all partitions are asked for at once, those that need no election are not mentioned.
@@ -165,21 +167,21 @@ def decide_elections(image: MetadataImage, request: ElectLeadersRequest) -> Deci
         wishes = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
         wishes = [(wish.topic, wish.partitions) for wish in request.topic_partitions]
-    decision = Decision[ElectLeadersResponse]([], ElectLeadersResponse())
+    outcome = ControllerResult[ElectLeadersResponse]([], ElectLeadersResponse())
     for name, indexes in wishes:
         results: list[PartitionResult] = []
         for index in indexes:
             result = PartitionResult(index, error_message=None)
             try:
-                decision.records.append(_elect(image, name, index, request.election_type))
+                outcome.records.append(_elect(image, name, index, request.election_type))
             except ApiError as error:
                 if request.topic_partitions is None and error.error is ErrorCode.ELECTION_NOT_NEEDED:
                     continue
                 result.error_code, result.error_message = error.code, str(error)
             results.append(result)
         if results or request.topic_partitions is not None:
-            decision.reply.replica_election_results.append(ReplicaElectionResult(name, results))
-    return decision
+            outcome.response.replica_election_results.append(ReplicaElectionResult(name, results))
+    return outcome
 
 
 def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> PartitionChangeRecord:

@@ -6,8 +6,8 @@ Stored and shown; no listener asks for them yet.
 import hashlib
 import hmac
 
-from runnel.controller.decision import Decision, repeated_in
 from runnel.controller.image import MetadataImage
+from runnel.controller.result import ControllerResult, duplicates_in
 from runnel.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -36,12 +36,12 @@ ITERATIONS_MAX = 16384
 
 def decide_alter_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
-) -> Decision[AlterUserScramCredentialsResponse]:
+) -> ControllerResult[AlterUserScramCredentialsResponse]:
     """Store and delete credentials, one change for each user."""
     users = [deletion.name for deletion in request.deletions]
     users += [upsertion.name for upsertion in request.upsertions]
-    repeated = repeated_in(users)
-    decision = Decision[AlterUserScramCredentialsResponse]([], AlterUserScramCredentialsResponse())
+    repeated = duplicates_in(users)
+    outcome = ControllerResult[AlterUserScramCredentialsResponse]([], AlterUserScramCredentialsResponse())
     for user in dict.fromkeys(users):
         result = AlterUserScramCredentialsResult(user, error_message=None)
         try:
@@ -50,11 +50,11 @@ def decide_alter_scram_credentials(
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
-            decision.records += _user_records(image, request, user)
+            outcome.records += _user_records(image, request, user)
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
-        decision.reply.results.append(result)
-    return decision
+        outcome.response.results.append(result)
+    return outcome
 
 
 def _user_records(
@@ -110,7 +110,7 @@ def describe_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """Which mechanisms users have, with their iterations. No user named means all of them."""
     names = [user.name for user in request.users or ()] or list(image.credentials)
-    repeated = repeated_in(names)
+    repeated = duplicates_in(names)
     response = DescribeUserScramCredentialsResponse(error_message=None)
     for name in dict.fromkeys(names):
         result = DescribeUserScramCredentialsResult(name, error_message=None)

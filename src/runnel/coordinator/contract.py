@@ -1,25 +1,25 @@
-"""The contract between a coordinator's shard (a core) and its driver (a shell).
+"""The contract between a coordinator shard (a core) and its driver (a shell).
 
-A shard is the state that one partition of an internal topic stands for. Requests, timers and loading all go
-the same way:
+A shard is the state machine of one partition of an internal topic. Requests, timers and loading take one
+path:
 
-    request or timer ──▶ shard decides ──▶ Decision
-                                             │ 1. effects   set timers, answer requests that were parked
-                                             │ 2. records   into the log as one batch, then `replay` of each
-                                             │ 3. then      to `resume`, with the log's error if it refused
-                                             ▼ 4. reply     to the caller
-                                               later        to `committed`, where WhenCommitted asked for it
-    loading ──▶ `replay` of every record in the log, `replay_end` of every transaction's end ──▶ `loaded`
+    request or timer ──▶ shard ──▶ CoordinatorResult
+                                     │ 1. effects        set timers, complete parked requests
+                                     │ 2. records        appended as one batch, then `replay` of each
+                                     │ 3. continuation   to `resume`, with the error if the append failed
+                                     ▼ 4. response       returned to the caller
+                                       later             `committed`, if WhenCommitted was requested
+    loading ──▶ `replay` of every record, `replay_end` of every transaction marker ──▶ `loaded`
 
-1. Durable state changes by `replay` and by nothing else, and only with records that the log has taken. So a
-   log that refuses needs no undoing: it is as if the question had not been asked.
-2. Soft state (who waits, who has joined so far, deadlines) may change while deciding. It is never stored;
-   after a failover the clients rebuild it, because their waiting requests fail.
-3. No answer leaves before every record that the shard could have read is committed: an answer never rests on
-   a tail that another leader may not have.
-4. Time, identities and waiting requests come in as values. A shard has no clock, no randomness, no callbacks.
-5. Records that belong to a producer's transaction say so by their place. What they mean before its end is the
-   shard's affair; the end stands in the log as well, and comes by `replay_end`.
+1. Durable state changes only in `replay` and `replay_end`, and only with records that were appended. A failed
+   append therefore needs no rollback.
+2. Soft state (parked requests, members that have joined, deadlines) may change while a request is handled. It
+   is never stored; after a failover clients rebuild it, because their parked requests fail.
+3. No response is sent before every record that the shard could have read is committed: a response never
+   depends on a log tail that another leader may not have.
+4. Time, ids and parked requests are arguments. A shard has no clock, no randomness and no callbacks.
+5. Records of a producer's transaction carry its id and epoch in their ReplayContext. The shard decides what
+   they mean before the transaction ends; `replay_end` reports the end.
 """
 
 from dataclasses import dataclass, field
@@ -29,19 +29,19 @@ from runnel.model.errors import ErrorCode
 from runnel.schemas.coordinator import RecordTypes
 from runnel.wire import Data, Message
 
-Reply = TypeVar("Reply")
+Response = TypeVar("Response")
 
 
 @dataclass(slots=True)
 class Moment:
-    """One instant on two clocks: the one that stamps records, and the one that never goes back."""
+    """One instant on two clocks: wall-clock time, which stamps records, and monotonic time."""
 
     wall_ms: int
     steady_ms: int
 
 
 class Timer(NamedTuple):
-    """The name of a timer; setting it again moves it."""
+    """The key of a timer; setting a timer again reschedules it."""
 
     kind: str
     subject: str
@@ -50,7 +50,7 @@ class Timer(NamedTuple):
 
 @dataclass(slots=True)
 class SetTimer:
-    """Call `fired` with this name after the delay."""
+    """Call `fired` with this timer after the delay."""
 
     timer: Timer
     delay_ms: int
@@ -58,14 +58,14 @@ class SetTimer:
 
 @dataclass(slots=True)
 class CancelTimer:
-    """Do not call; no matter if it was not set."""
+    """Cancel the timer if it is set."""
 
     timer: Timer
 
 
 @dataclass(slots=True)
-class Answer:
-    """Answer a request that was parked under this number."""
+class Respond:
+    """Complete the request that was parked under this id."""
 
     waiter: int
     response: Message
@@ -73,33 +73,33 @@ class Answer:
 
 @dataclass(slots=True)
 class WhenCommitted:
-    """Call `committed` with this token once all that the shard knows is committed, this decision included.
+    """Call `committed` with this token once all records of the shard, including this result's, are committed.
 
-    If the log refuses the decision's records, it is not called. If the disk has trouble, it is called later;
-    never if the log lost what the shard knows, or another node takes over: the shard is then loaded anew.
+    It is not called if the append fails. If an fsync fails it is called later; it is never called if records
+    were lost or another node takes over, in which case the shard is reloaded.
     """
 
     token: Any
 
 
-class Order:
-    """What only one kind of shard asks of the world; whoever makes its driver says who does it."""
+class ShardEffect:
+    """An effect that only one kind of shard has; the creator of its driver provides the implementation."""
 
     __slots__ = ()
 
 
-Effect = SetTimer | CancelTimer | Answer | WhenCommitted | Order
+Effect = SetTimer | CancelTimer | Respond | WhenCommitted | ShardEffect
 
 
-class ProducerStamp(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """The producer in whose transaction records are written on its behalf."""
 
     producer_id: int
     producer_epoch: int
 
 
-class Place(NamedTuple):
-    """Where a record stands in the log, and in whose transaction; outside of one the producer is -1."""
+class ReplayContext(NamedTuple):
+    """The offset of a replayed record, and the producer if it is part of a transaction (otherwise -1)."""
 
     offset: int
     producer_id: int = -1
@@ -108,28 +108,28 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class NewRecord:
-    """A record for the shard's log; without a value it removes its key."""
+    """A record to append to the shard's log; without a value it is a tombstone."""
 
     key: Data
     value: Data | None
     version: int = 0
-    """The version to write the value in."""
+    """The version in which the value is encoded."""
 
 
 @dataclass(slots=True)
-class Decision(Generic[Reply]):
-    """What a shard wants done, in the order of the contract."""
+class CoordinatorResult(Generic[Response]):
+    """The output of a shard; the driver carries it out in the order of the contract."""
 
-    reply: Reply | None = None
-    """None parks the caller: a later Answer with its number is its reply."""
+    response: Response | None = None
+    """None parks the request until a later Respond completes it."""
     effects: list[Effect] = field(default_factory=list)
     records: list[NewRecord] = field(default_factory=list)
     is_atomic: bool = True
-    """All records stand in one batch; a clean-up that can stop halfway may be split."""
-    stamp: ProducerStamp | None = None
-    """Whose transaction the records are part of: they come into force by its end."""
-    then: Any = None
-    """What `resume` needs to know once the log has taken or refused the records."""
+    """All records go into one batch; a cleanup that may stop halfway can be split."""
+    producer: ProducerIdAndEpoch | None = None
+    """The records are part of this producer's open transaction and take effect when it commits."""
+    continuation: Any = None
+    """Passed to `resume` once the records are appended or the append has failed."""
 
     def set_timer(self, timer: Timer, delay_ms: int) -> None:
         self.effects.append(SetTimer(timer, delay_ms))
@@ -137,52 +137,52 @@ class Decision(Generic[Reply]):
     def cancel_timer(self, timer: Timer) -> None:
         self.effects.append(CancelTimer(timer))
 
-    def answer(self, waiter: int, response: Message) -> None:
-        self.effects.append(Answer(waiter, response))
+    def respond(self, waiter: int, response: Message) -> None:
+        self.effects.append(Respond(waiter, response))
 
     def when_committed(self, token: Any) -> None:
         self.effects.append(WhenCommitted(token))
 
-    def order(self, order: Order) -> None:
-        self.effects.append(order)
+    def add_effect(self, effect: ShardEffect) -> None:
+        self.effects.append(effect)
 
 
 class Shard(Protocol):
     """What every coordinator offers its driver besides its own requests."""
 
     record_types: RecordTypes
-    """The kinds of records it keeps."""
-    can_skip_damage: bool
-    """May it be loaded without a batch that cannot be read? Not if it could then decide otherwise."""
+    """The record types of its topic."""
+    can_skip_corrupt_batches: bool
+    """Whether loading may skip unreadable batches. Not if it might contradict past results."""
 
-    def replay(self, key: Data, value: Data | None, place: Place) -> None:
-        """The log holds this record there: the only way durable state changes, besides `replay_end`."""
+    def replay(self, key: Data, value: Data | None, context: ReplayContext) -> None:
+        """Apply a record of the log; apart from `replay_end` the only way in which durable state changes."""
         ...
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """The log holds the end of this producer's transaction."""
+        """Apply the end of this producer's transaction."""
         ...
 
-    def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
-        """The log took the records of a decision, or refused them with `error`."""
+    def resume(self, continuation: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
+        """The records of a result were appended, or the append failed with `error`."""
         ...
 
-    def committed(self, token: Any, now: Moment) -> Decision[None]:
-        """What a WhenCommitted with this token waited for is committed."""
+    def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
+        """The records that the WhenCommitted with this token waited for are committed."""
         ...
 
-    def fired(self, timer: Timer, now: Moment) -> Decision[None]: ...
+    def fired(self, timer: Timer, now: Moment) -> CoordinatorResult[None]: ...
 
-    def loaded(self, now: Moment) -> Decision[None]:
-        """The whole log was replayed: take up what runs by the clock."""
+    def loaded(self, now: Moment) -> CoordinatorResult[None]:
+        """The whole log was replayed: start the timers."""
         ...
 
-    def unloaded(self) -> Decision[None]:
-        """Another node takes over: whoever waits is sent there."""
+    def unloaded(self) -> CoordinatorResult[None]:
+        """Another node takes over: fail the parked requests with NOT_COORDINATOR."""
         ...
 
 
-_CLIENT_SEES = {
+_CLIENT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -196,5 +196,5 @@ _CLIENT_SEES = {
 
 
 def client_error(error: ErrorCode) -> ErrorCode:
-    """How a client of a coordinator hears of an error of the internal topic, which it knows nothing of."""
-    return _CLIENT_SEES.get(error, error)
+    """The error for a coordinator's client when an append to the internal topic fails with `error`."""
+    return _CLIENT_ERRORS.get(error, error)

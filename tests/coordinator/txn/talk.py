@@ -17,10 +17,10 @@ A producer and its epoch are written 1:0. `log` lines show what was written to t
 from collections.abc import Callable
 from dataclasses import replace
 
-from runnel.coordinator.contract import Decision
+from runnel.coordinator.contract import CoordinatorResult
 from runnel.coordinator.txn.describe import STATES
 from runnel.coordinator.txn.records import transaction_record
-from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
+from runnel.coordinator.txn.settings import TRANSACTION_V2
 from runnel.coordinator.txn.transaction import TransactionState
 from runnel.messages.end_txn import EndTxnRequest, EndTxnResponse
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -89,7 +89,7 @@ class Talk:
                     for schema in value.transaction_partitions or []
                     for index in schema.partition_ids
                 ]
-                state = TransactionState(value.transaction_status).shown
+                state = TransactionState(value.transaction_status).display_name
                 holder = f"{value.producer_id}:{value.producer_epoch}"
                 self.lines.append(f"log {name} {state} {holder}{''.join(parts)}")
             case TransactionLogKey(name), None:
@@ -124,7 +124,7 @@ class Talk:
             if protocol:
                 errors = self.world.shard.verify_partitions(name, *identity(who), [place])
             else:
-                errors = self._add(name, who, [place], BUMPS_EPOCH_FROM)
+                errors = self._add(name, who, [place], TRANSACTION_V2)
             if errors[place] is not ErrorCode.NONE:
                 raise ApiError(errors[place])
         target.write(*identity(who), value)
@@ -183,9 +183,9 @@ class Talk:
 
     def set_epoch(self, plain: list[str], options: dict[str, str]) -> None:
         name, epoch = plain
-        known = self.world.shard.ledger.transactions[name]
-        record = transaction_record(replace(known, epoch=int(epoch)), BUMPS_EPOCH_FROM)
-        self.world.carry_out(Decision(records=[record]))
+        known = self.world.shard.store.transactions[name]
+        record = transaction_record(replace(known, epoch=int(epoch)), TRANSACTION_V2)
+        self.world.carry_out(CoordinatorResult(records=[record]))
 
     def set_log(self, plain: list[str], options: dict[str, str]) -> None:
         self.world.log_refuses = ErrorCode[plain[1]] if plain[0] == "refuses" else None

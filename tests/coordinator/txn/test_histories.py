@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
+from runnel.coordinator.txn.settings import TRANSACTION_V2
 from runnel.messages.end_txn import EndTxnRequest
 from runnel.messages.init_producer_id import InitProducerIdRequest
 from runnel.model.errors import ApiError, ErrorCode
@@ -164,7 +164,7 @@ class History:
                 if not partition.is_open_for(*identity):
                     errors = world.ask(
                         lambda: world.shard.add_partitions(
-                            name, *identity, [place], BUMPS_EPOCH_FROM, world.now()
+                            name, *identity, [place], TRANSACTION_V2, world.now()
                         )
                     )
                     if isinstance(errors, ErrorCode):
@@ -207,7 +207,7 @@ class History:
         self.world.wait(3 * TIMEOUT_MS)
 
     def check(self) -> None:
-        ledger = self.world.shard.ledger
+        ledger = self.world.shard.store
         assert not ledger.ongoing and not ledger.prepared, "a transaction was never ended"
         visible: list[str] = []
         written: dict[str, set[str]] = defaultdict(set)

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runnel.coordinator.contract import (
-    Decision,
+    CoordinatorResult,
     Moment,
     NewRecord,
-    Place,
+    ReplayContext,
     SetTimer,
     Timer,
     WhenCommitted,
     client_error,
 )
-from runnel.coordinator.txn.expiry import TakeProducerId
-from runnel.coordinator.txn.ledger import NeedsProducerId
+from runnel.coordinator.txn.expiry import AllocateProducerId
 from runnel.coordinator.txn.markers import WriteMarkers
 from runnel.coordinator.txn.settings import TransactionSettings
 from runnel.coordinator.txn.shard import TransactionShard
+from runnel.coordinator.txn.store import ProducerIdRequired
 from runnel.coordinator.txn.transaction import Transaction
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
@@ -91,7 +91,7 @@ def load(shard: TransactionShard, log: list[LogRecord], first_offset: int = 0) -
     for offset, (key, value) in enumerate(log, first_offset):
         record = read_record(shard.record_types, key, value)
         assert isinstance(record, CoordinatorRecord)
-        shard.replay(record.key, record.value, Place(offset))
+        shard.replay(record.key, record.value, ReplayContext(offset))
     return shard
 
 
@@ -127,22 +127,22 @@ class World:
     def partition(self, name: TopicPartition) -> ModelPartition:
         return self.partitions.setdefault(name, ModelPartition())
 
-    def ask(self, decide: Callable[[], Decision[Any]]) -> Any:
+    def ask(self, decide: Callable[[], CoordinatorResult[Any]]) -> Any:
         """The reply to a request, or the error code that replaces it."""
         while True:
             try:
                 decision = decide()
-            except NeedsProducerId:
-                self.give_producer_id()
+            except ProducerIdRequired:
+                self.add_producer_id()
                 continue
             error = self.carry_out(decision)
-            return decision.reply if error is None else error
+            return decision.response if error is None else error
 
-    def give_producer_id(self) -> None:
+    def add_producer_id(self) -> None:
         self.last_producer_id += 1
-        self.shard.give_producer_id(self.last_producer_id)
+        self.shard.add_producer_id(self.last_producer_id)
 
-    def carry_out(self, decision: Decision[Any]) -> ErrorCode | None:
+    def carry_out(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
         """Do what a driver does; the error that the caller would hear of."""
         tokens = [effect.token for effect in decision.effects if isinstance(effect, WhenCommitted)]
         for effect in decision.effects:
@@ -153,15 +153,15 @@ class World:
                     heapq.heappush(self.queue, (self.now_ms + delay_ms, self.order, timer))
                 case WriteMarkers():
                     self.unsent.append(effect)
-                case TakeProducerId():
-                    self.give_producer_id()
+                case AllocateProducerId():
+                    self.add_producer_id()
         error = None
         if decision.records and self.log_refuses is not None:
             error = client_error(self.log_refuses)
         elif decision.records:
             self._append(decision.records)
-        if decision.then is not None:
-            self.carry_out(self.shard.resume(decision.then, error, self.now()))
+        if decision.continuation is not None:
+            self.carry_out(self.shard.resume(decision.continuation, error, self.now()))
         if error is None:
             self.awaited += tokens
         self.go_on()
@@ -210,10 +210,10 @@ class World:
         for offset, record in enumerate(records, first_offset):
             value = None if record.value is None else encode_value(record.value, record.version)
             self.log.append((encode_key(record.key), value))
-            self.shard.replay(record.key, record.value, Place(offset))
+            self.shard.replay(record.key, record.value, ReplayContext(offset))
             self.on_record(CoordinatorRecord(record.key, record.value))
         load(self.twin, self.log[first_offset:], first_offset)
-        live, twin = self.shard.ledger, self.twin.ledger
+        live, twin = self.shard.store, self.twin.store
         # A shard that loads the log knows all that the one which wrote it must not forget.
         assert {name: stored(known) for name, known in live.transactions.items()} == {
             name: stored(known) for name, known in twin.transactions.items()

@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.controller.decide_configs import decide_alter_configs
+from runnel.controller.config_changes import decide_alter_configs
 from runnel.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

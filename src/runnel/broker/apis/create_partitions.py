@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.topic_creation import chance
-from runnel.controller.decide_topics import decide_create_partitions
+from runnel.controller.topic_changes import decide_create_partitions
 from runnel.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

@@ -16,9 +16,11 @@ async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTop
 
     v4 defaults by -1 · v5 flexible, the new topic's settings · v7 topic ids
     """
-    config_reply = partial(topic_config_reply, ctx.broker.metadata.settings) if ctx.api_version >= 5 else None
+    describe_configs = (
+        partial(topic_config_reply, ctx.broker.metadata.settings) if ctx.api_version >= 5 else None
+    )
     try:
-        return await create(ctx.broker, request, config_reply)
+        return await create(ctx.broker, request, describe_configs)
     except ApiError as error:
         return CreateTopicsResponse(
             topics=[

@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.controller.decide_topics import decide_delete_topics
+from runnel.controller.topic_changes import decide_delete_topics
 from runnel.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 from runnel.model.errors import ApiError, ErrorCode
 

@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.controller.decide_configs import decide_incremental_alter_configs
+from runnel.controller.config_changes import decide_incremental_alter_configs
 from runnel.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,

@@ -5,7 +5,7 @@ from typing import Any
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.transactions import told_as
-from runnel.coordinator.txn.init import init_refused
+from runnel.coordinator.txn.init import init_producer_id_error
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.model.errors import ErrorCode
 
@@ -20,13 +20,13 @@ def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Any:
     """
     shows_id, shows_epoch = request.producer_id != -1, request.producer_epoch != -1
     if request.transactional_id == "" or shows_id != shows_epoch:
-        return init_refused(ErrorCode.INVALID_REQUEST)
+        return init_producer_id_error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
         return _idempotent(ctx)
     return ctx.broker.transactions.decide(
         request.transactional_id,
         lambda driver: driver.shard.init_producer_id(request, driver.now()),
-        lambda error: init_refused(told_as(error, ctx.api_version, _FENCED_FROM)),
+        lambda error: init_producer_id_error(told_as(error, ctx.api_version, _FENCED_FROM)),
     )
 
 

@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.deferred import Deferred
-from runnel.coordinator.group.replies import join_refused
+from runnel.coordinator.group.responses import join_group_error
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
@@ -18,6 +18,6 @@ def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupResponse | D
         request.group_id,
         ctx,
         lambda driver, caller: driver.shard.join(request, caller, driver.now()),
-        lambda error: join_refused(error, request.member_id),
+        lambda error: join_group_error(error, request.member_id),
     )
     return answer

@@ -4,7 +4,7 @@ from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
 from runnel.broker.runtime.deferred import Deferred
-from runnel.coordinator.contract import Decision
+from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
 _MANY_FROM = 3
@@ -21,10 +21,10 @@ def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse 
     if is_single:
         request.members = [MemberIdentity(member_id=request.member_id)]
 
-    def decide(driver: GroupDriver) -> Decision[LeaveGroupResponse]:
+    def decide(driver: GroupDriver) -> CoordinatorResult[LeaveGroupResponse]:
         decision = driver.shard.leave(request, driver.now())
-        if is_single and decision.reply is not None:
-            decision.reply.error_code = decision.reply.members[0].error_code
+        if is_single and decision.response is not None:
+            decision.response.error_code = decision.response.members[0].error_code
         return decision
 
     answer: LeaveGroupResponse | Deferred = ctx.broker.groups.ask(

@@ -5,7 +5,7 @@ from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
 from runnel.broker.runtime.deferred import Deferred
 from runnel.controller.image import MetadataImage
-from runnel.coordinator.contract import Decision
+from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -28,10 +28,10 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
     image = ctx.broker.metadata.image
     refused = [_split(topic, image, ctx.api_version) for topic in request.topics]
 
-    def decide(driver: GroupDriver) -> Decision[OffsetCommitResponse]:
+    def decide(driver: GroupDriver) -> CoordinatorResult[OffsetCommitResponse]:
         decision = driver.shard.commit(request, ctx.api_version, driver.now())
-        if decision.reply is not None:
-            _merge(decision.reply, refused)
+        if decision.response is not None:
+            _merge(decision.response, refused)
         return decision
 
     def refuse(error: ErrorCode) -> OffsetCommitResponse:

@@ -5,7 +5,7 @@ from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
 from runnel.broker.runtime.deferred import Deferred
 from runnel.controller.image import MetadataImage
-from runnel.coordinator.contract import Decision
+from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -21,10 +21,10 @@ def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDeleteRes
     image = ctx.broker.metadata.image
     refused = [_split(topic, image) for topic in request.topics]
 
-    def decide(driver: GroupDriver) -> Decision[OffsetDeleteResponse]:
+    def decide(driver: GroupDriver) -> CoordinatorResult[OffsetDeleteResponse]:
         decision = driver.shard.delete_offsets(request)
-        if decision.reply is not None:
-            for topic, answers in zip(decision.reply.topics, refused, strict=True):
+        if decision.response is not None:
+            for topic, answers in zip(decision.response.topics, refused, strict=True):
                 topic.partitions += answers
         return decision
 

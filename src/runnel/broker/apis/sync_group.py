@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.deferred import Deferred
-from runnel.coordinator.group.replies import sync_refused
+from runnel.coordinator.group.responses import sync_group_error
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
@@ -17,6 +17,6 @@ def sync_group(request: SyncGroupRequest, ctx: Context) -> SyncGroupResponse | D
         request.group_id,
         ctx,
         lambda driver, caller: driver.shard.sync(request, caller, driver.now()),
-        sync_refused,
+        sync_group_error,
     )
     return answer

@@ -8,7 +8,7 @@ from runnel.broker.runtime.coordinators import GroupDriver
 from runnel.broker.runtime.deferred import Deferred, chain
 from runnel.broker.runtime.partition import Partition
 from runnel.controller.image import MetadataImage
-from runnel.coordinator.contract import Decision
+from runnel.coordinator.contract import CoordinatorResult
 from runnel.log.producers import Guard
 from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -67,13 +67,13 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffse
             return refuse(error)
         return ctx.broker.groups.ask(request.group_id, decide, refuse)
 
-    def decide(current: GroupDriver) -> Decision[TxnOffsetCommitResponse]:
+    def decide(current: GroupDriver) -> CoordinatorResult[TxnOffsetCommitResponse]:
         _check_guard(current.partition, identity, guard)
         decision = current.shard.commit_in_transaction(
             request, ctx.api_version, lambda name: ids.get(name, NO_ID), current.now()
         )
-        if decision.reply is not None:
-            _merged(decision.reply, refused)
+        if decision.response is not None:
+            _merged(decision.response, refused)
         return decision
 
     errors: Any = {}

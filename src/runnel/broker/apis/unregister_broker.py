@@ -2,8 +2,8 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.controller.decision import Decision
 from runnel.controller.image import MetadataImage
+from runnel.controller.result import ControllerResult
 from runnel.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import UnregisterBrokerRecord
@@ -13,7 +13,7 @@ from runnel.schemas.metadata import UnregisterBrokerRecord
 async def unregister_broker(request: UnregisterBrokerRequest, ctx: Context) -> UnregisterBrokerResponse:
     """A broker that is alive would only register again, and this one would lose its partitions."""
 
-    def decide(image: MetadataImage) -> Decision[UnregisterBrokerResponse]:
+    def decide(image: MetadataImage) -> ControllerResult[UnregisterBrokerResponse]:
         broker = image.brokers.get(request.broker_id)
         if broker is None:
             raise ApiError(
@@ -23,6 +23,6 @@ async def unregister_broker(request: UnregisterBrokerRequest, ctx: Context) -> U
         if not broker.is_fenced:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker {broker.id} is alive; stop it first.")
         record = UnregisterBrokerRecord(broker.id, broker.epoch)
-        return Decision([record], UnregisterBrokerResponse(error_message=None))
+        return ControllerResult([record], UnregisterBrokerResponse(error_message=None))
 
     return await ctx.broker.metadata.change(decide)

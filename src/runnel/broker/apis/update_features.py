@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.controller.decide_features import decide_update_features
+from runnel.controller.feature_changes import decide_update_features
 from runnel.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 

@@ -10,8 +10,8 @@ from runnel.broker.runtime.shard_driver import Refuse, ShardDriver
 from runnel.broker.runtime.shards import Shards
 from runnel.controller.settings import Settings
 from runnel.controller.values import CONSUMER_OFFSETS
-from runnel.coordinator.contract import Decision
-from runnel.coordinator.group.caller import NOT_PARKED, Caller
+from runnel.coordinator.contract import CoordinatorResult
+from runnel.coordinator.group.context import NOT_PARKED, RequestContext
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.coordinator.group.shard import GroupShard
 from runnel.model.errors import ApiError
@@ -44,7 +44,7 @@ class Coordinators(Shards[GroupShard]):
         self,
         group_id: str,
         context: "Context",
-        decide: Callable[[GroupDriver, Caller], Decision[Any]],
+        decide: Callable[[GroupDriver, RequestContext], CoordinatorResult[Any]],
         refuse: Refuse,
     ) -> Any:
         """The same for a request that the shard may keep waiting."""
@@ -60,15 +60,15 @@ class Coordinators(Shards[GroupShard]):
             return refuse(error.error)
         return driver.decide(decision, refuse, waiter)
 
-    def caller(self, context: "Context", waiter: int = NOT_PARKED) -> Caller:
+    def caller(self, context: "Context", waiter: int = NOT_PARKED) -> RequestContext:
         """Who asks, and under which number it waits."""
-        return Caller(
+        return RequestContext(
             client_id=context.client_id or "",
             # As Java prints an address without a host name, which is what tools show.
             client_host=f"/{context.client_host}",
             api_version=context.api_version,
             waiter=waiter,
-            unique=str(UUID(bytes=self._broker.entropy.id_bytes())),
+            uuid=str(UUID(bytes=self._broker.entropy.id_bytes())),
         )
 
     def topics_deleted(self, names: Collection[str]) -> None:
@@ -78,7 +78,7 @@ class Coordinators(Shards[GroupShard]):
             self._deleted_topics.update(names)
         for driver in self._drivers.values():
             if driver.is_loaded:
-                driver.run(driver.shard.forget_topics(names))
+                driver.run(driver.shard.topics_deleted(names))
 
     def transaction_ended(self, index: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """The end of a transaction was appended to this partition: the offsets in it count, or never did."""
@@ -102,7 +102,7 @@ class Coordinators(Shards[GroupShard]):
         driver.loaded()
         # A topic may have its name back already; what was committed in it since is not among this.
         gone = self._deleted_topics - self._broker.metadata.image.topics.keys()
-        driver.run(driver.shard.forget_topics(gone))
+        driver.run(driver.shard.topics_deleted(gone))
 
 
 def group_settings(settings: Settings) -> GroupSettings:

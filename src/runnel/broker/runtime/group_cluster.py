@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from runnel.broker.runtime.patterns import compiled
 from runnel.controller.values import ConfigResource
-from runnel.coordinator.group.consumer.cluster import BadPattern, KnownTopic
+from runnel.coordinator.group.consumer.cluster import InvalidPattern, TopicMetadata
 from runnel.model.configs import ResourceType
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ class GroupCluster:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._topics: dict[str, KnownTopic] = {}
+        self._topics: dict[str, TopicMetadata] = {}
         self._topics_version = -1
         self._names: list[str] = []
         self._matches: dict[str, tuple[str, ...]] = {}
@@ -26,7 +26,7 @@ class GroupCluster:
     def version(self) -> int:
         return self._broker.metadata.image.version
 
-    def topic(self, name: str) -> KnownTopic | None:
+    def topic(self, name: str) -> TopicMetadata | None:
         image = self._broker.metadata.image
         if image.version != self._topics_version:
             self._topics.clear()
@@ -35,7 +35,7 @@ class GroupCluster:
         if known is None and name in image.topics:
             topic = image.topics[name]
             racks = {node_id: broker.rack for node_id, broker in image.brokers.items()}
-            known = self._topics[name] = KnownTopic(
+            known = self._topics[name] = TopicMetadata(
                 topic.name,
                 topic.id,
                 tuple(
@@ -59,7 +59,7 @@ class GroupCluster:
             try:
                 expression = compiled(pattern)
             except ValueError as error:
-                raise BadPattern(f"the pattern {pattern} cannot be read: {error}") from error
+                raise InvalidPattern(f"the pattern {pattern} cannot be read: {error}") from error
             matches = tuple(name for name in names if expression.fullmatch(name))
             self._matches[pattern] = matches
         return matches

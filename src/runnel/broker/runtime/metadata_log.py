@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record, iterate_records
-from runnel.controller.decision import Decision
 from runnel.controller.image import BadMetadata, MetadataImage
+from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import records_of
 from runnel.controller.values import CLUSTER_METADATA, Topic
@@ -116,9 +116,9 @@ class MetadataLog:
 
     async def submit(self, records: list[MetadataRecord]) -> None:
         """Add records; returns when they are durable, in the image and applied."""
-        await self.change(lambda _: Decision(records, None))
+        await self.change(lambda _: ControllerResult(records, None))
 
-    async def change(self, decide: Callable[[MetadataImage], Decision[Reply]]) -> Reply:
+    async def change(self, decide: Callable[[MetadataImage], ControllerResult[Reply]]) -> Reply:
         """Decide against the newest image and carry it out; the reply comes when the decision is durable.
 
         Raises what `decide` raises, and KAFKA_STORAGE_ERROR if the disk would not take the records.
@@ -133,9 +133,9 @@ class MetadataLog:
             # The answer may rest on a change that is not durable yet: it must not be known before that is.
             pending = self._pending[-1]
         else:
-            return decision.reply
+            return decision.response
         await asyncio.shield(pending.done)
-        return decision.reply
+        return decision.response
 
     async def close(self) -> None:
         """Let what is under way finish."""

@@ -3,8 +3,8 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from runnel.controller.decision import Decision
 from runnel.controller.image import MetadataImage
+from runnel.controller.result import ControllerResult
 from runnel.schemas.metadata import ProducerIdsRecord
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ProducerIds:
             self._refill = None
         self._next_id, self._end_id = first_id, first_id + BLOCK_SIZE
 
-    def _decide(self, image: MetadataImage) -> Decision[int]:
+    def _decide(self, image: MetadataImage) -> ControllerResult[int]:
         first_id = image.next_producer_id
         record = ProducerIdsRecord(broker_id=self._broker.node_id, next_producer_id=first_id + BLOCK_SIZE)
-        return Decision([record], first_id)
+        return ControllerResult([record], first_id)

@@ -19,15 +19,15 @@ from runnel.batch.records import Record
 from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
 from runnel.coordinator.contract import (
-    Answer,
     CancelTimer,
-    Decision,
+    CoordinatorResult,
     Moment,
     NewRecord,
-    Order,
-    Place,
+    ReplayContext,
+    Respond,
     SetTimer,
     Shard,
+    ShardEffect,
     Timer,
     WhenCommitted,
     client_error,
@@ -119,7 +119,7 @@ class ShardDriver(Generic[AnyShard]):
         timers: Timers,
         commit_timeout_ms: int,
         compression: int,
-        carry_out_order: Callable[[Order], None] | None = None,
+        run_shard_effect: Callable[[ShardEffect], None] | None = None,
     ) -> None:
         self.shard = shard
         self.partition = partition
@@ -128,7 +128,7 @@ class ShardDriver(Generic[AnyShard]):
         self._timers = timers
         self._commit_timeout_ms = commit_timeout_ms
         self._compression = compression
-        self._carry_out_order = carry_out_order
+        self._run_shard_effect = run_shard_effect
         self._end_offset = partition.log.end_offset
         """Behind the last record that the shard has seen."""
         self._running: dict[Timer, TimerHandle] = {}
@@ -153,7 +153,7 @@ class ShardDriver(Generic[AnyShard]):
         """Serve no longer: whoever waits is told, and no timer runs on."""
         self.is_loaded = False
         for effect in self.shard.unloaded().effects:
-            if isinstance(effect, Answer) and effect.waiter in self._parked:
+            if isinstance(effect, Respond) and effect.waiter in self._parked:
                 self._parked.pop(effect.waiter)[0].complete(effect.response)
         for deferred, refuse in self._parked.values():
             deferred.complete(refuse(ErrorCode.NOT_COORDINATOR))
@@ -172,17 +172,17 @@ class ShardDriver(Generic[AnyShard]):
         """The request with this number was refused on the spot."""
         self._parked.pop(waiter, None)
 
-    def decide(self, decision: Decision[Any], refuse: Refuse, waiter: int | None = None) -> Any:
+    def decide(self, decision: CoordinatorResult[Any], refuse: Refuse, waiter: int | None = None) -> Any:
         """Carry a decision out; the response, or a Deferred that will be it."""
         deferred = self._parked[waiter][0] if waiter is not None else None
         error = self._carry_out(decision)
-        if decision.reply is None and deferred is not None:
+        if decision.response is None and deferred is not None:
             return deferred
         if waiter is not None:
             self.unpark(waiter)
         if error is not None:
             return refuse(client_error(error))
-        return self.hold(decision.reply, refuse)
+        return self.hold(decision.response, refuse)
 
     def hold(self, reply: Any, refuse: Refuse) -> Any:
         """A reply as soon as all that the shard knows is committed: mostly at once."""
@@ -192,7 +192,7 @@ class ShardDriver(Generic[AnyShard]):
         self._hold(deferred, reply, refuse)
         return deferred
 
-    def run(self, decision: Decision[None]) -> None:
+    def run(self, decision: CoordinatorResult[None]) -> None:
         """Carry out a decision that nobody waits for."""
         self._carry_out(decision)
 
@@ -208,7 +208,7 @@ class ShardDriver(Generic[AnyShard]):
         self._end_offset = end_offset
         self.shard.replay_end(producer_id, producer_epoch, is_commit)
 
-    def _carry_out(self, decision: Decision[Any]) -> ErrorCode | None:
+    def _carry_out(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
         awaited: list[Any] = []
         for effect in decision.effects:
             match effect:
@@ -216,35 +216,35 @@ class ShardDriver(Generic[AnyShard]):
                     self._set_timer(timer, delay_ms)
                 case CancelTimer(timer):
                     self._cancel_timer(timer)
-                case Answer(waiter, response):
+                case Respond(waiter, response):
                     self._answer(waiter, response)
                 case WhenCommitted(token):
                     awaited.append(token)
-                case Order():
-                    assert self._carry_out_order is not None, f"nobody carries out {effect}"
-                    self._carry_out_order(effect)
+                case ShardEffect():
+                    assert self._run_shard_effect is not None, f"nobody carries out {effect}"
+                    self._run_shard_effect(effect)
         error = self._append(decision) if decision.records else None
-        if decision.then is not None:
+        if decision.continuation is not None:
             seen = None if error is None else client_error(error)
-            self._carry_out(self.shard.resume(decision.then, seen, self.now()))
+            self._carry_out(self.shard.resume(decision.continuation, seen, self.now()))
         if error is None:
             for token in awaited:
                 self._await(token)
         return error
 
-    def _append(self, decision: Decision[Any]) -> ErrorCode | None:
+    def _append(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
         if self.is_ahead:
             # What was decided rests on records that are gone.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         now_ms = self._clock.now_ms()
-        producer_id, producer_epoch = decision.stamp or (NO_PRODUCER, -1)
+        producer_id, producer_epoch = decision.producer or (NO_PRODUCER, -1)
         for records in _batches(decision):
             batch = build_batch(
                 (_record(record, now_ms) for record in records),
                 compression=self._compression,
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
-                transactional=decision.stamp is not None,
+                transactional=decision.producer is not None,
             )
             try:
                 staged = self.partition.append_now(batch)
@@ -252,7 +252,9 @@ class ShardDriver(Generic[AnyShard]):
                 return error.error
             self._end_offset = staged.last_offset + 1
             for offset, record in enumerate(records, staged.base_offset):
-                self.shard.replay(record.key, record.value, Place(offset, producer_id, producer_epoch))
+                self.shard.replay(
+                    record.key, record.value, ReplayContext(offset, producer_id, producer_epoch)
+                )
         return None
 
     def _answer(self, waiter: int, response: Any) -> None:
@@ -301,7 +303,7 @@ class ShardDriver(Generic[AnyShard]):
             self._carry_out(self.shard.fired(timer, self.now()))
 
 
-def _batches(decision: Decision[Any]) -> Iterator[list[NewRecord]]:
+def _batches(decision: CoordinatorResult[Any]) -> Iterator[list[NewRecord]]:
     if decision.is_atomic:
         yield decision.records
         return

@@ -11,7 +11,7 @@ from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import NO_PRODUCER, BatchHeader, crc_is_valid, read_header
 from runnel.batch.records import iterate_records
 from runnel.broker.runtime.shard_driver import ShardDriver
-from runnel.coordinator.contract import Place
+from runnel.coordinator.contract import ReplayContext
 from runnel.model.errors import ApiError
 from runnel.ports.clock import TimerHandle, Timers
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
@@ -106,7 +106,7 @@ def _replay(driver: ShardDriver[Any], header: BatchHeader, batch: memoryview) ->
         _replay_sound(driver, header, batch)
     except (CorruptBatch, MalformedMessage) as damage:
         where = f"the batch at {header.base_offset} is damaged: {damage}"
-        if not driver.shard.can_skip_damage:
+        if not driver.shard.can_skip_corrupt_batches:
             raise CorruptBatch(where) from damage
         log.error("%s: %s; it is skipped", driver.partition.name, where)
 
@@ -126,9 +126,9 @@ def _replay_sound(driver: ShardDriver[Any], header: BatchHeader, batch: memoryvi
             continue
         record = read_record(shard.record_types, stored.key, stored.value)
         if isinstance(record, CoordinatorRecord):
-            place = Place(stored.offset, producer_id, producer_epoch)
+            place = ReplayContext(stored.offset, producer_id, producer_epoch)
             shard.replay(record.key, record.value, place)
-        elif record.version is not None and not shard.can_skip_damage:
+        elif record.version is not None and not shard.can_skip_corrupt_batches:
             raise CorruptBatch(f"its record at {stored.offset} is of another release: {record}")
         else:
             name = driver.partition.name

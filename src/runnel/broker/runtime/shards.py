@@ -14,7 +14,7 @@ from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver
 from runnel.broker.runtime.shard_loading import ShardLoading
-from runnel.coordinator.contract import Decision
+from runnel.coordinator.contract import CoordinatorResult
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 
@@ -70,7 +70,9 @@ class Shards(ABC, Generic[AnyShard]):
             raise _loading(self.topic)
         return driver
 
-    def ask(self, name: str, decide: Callable[[ShardDriver[AnyShard]], Decision[Any]], refuse: Refuse) -> Any:
+    def ask(
+        self, name: str, decide: Callable[[ShardDriver[AnyShard]], CoordinatorResult[Any]], refuse: Refuse
+    ) -> Any:
         """Have the shard of a name decide: the response, or a Deferred that will be it."""
         try:
             driver = self.driver_of(name)

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from runnel.controller.decide_topics import Chance, ConfigReply, decide_create_topics
-from runnel.controller.decision import Decision
 from runnel.controller.image import MetadataImage
 from runnel.controller.internal_topics import automatic_topic
+from runnel.controller.result import ControllerResult
+from runnel.controller.topic_changes import DescribeTopicConfigs, Randomness, decide_create_topics
 from runnel.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from runnel.model.errors import ApiError, ErrorCode
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
 
 
-def chance(broker: "Broker") -> Chance:
+def chance(broker: "Broker") -> Randomness:
     """What is random about new topics."""
     topic_ids = (broker.entropy.id_bytes() for _ in repeat(None))
-    return Chance(topic_ids, broker.entropy.below(max(1, len(broker.metadata.image.brokers))))
+    return Randomness(topic_ids, broker.entropy.below(max(1, len(broker.metadata.image.brokers))))
 
 
 async def create_topics(
-    broker: "Broker", request: CreateTopicsRequest, config_reply: ConfigReply | None = None
+    broker: "Broker", request: CreateTopicsRequest, describe_configs: DescribeTopicConfigs | None = None
 ) -> CreateTopicsResponse:
     """Create topics; they can be used when this returns."""
     settings = broker.metadata.settings
     return await broker.metadata.change(
-        lambda image: decide_create_topics(image, settings, request, chance(broker), config_reply)
+        lambda image: decide_create_topics(image, settings, request, chance(broker), describe_configs)
     )
 
 
@@ -36,7 +36,7 @@ async def create_missing_topics(broker: "Broker", names: Iterable[str]) -> dict[
     settings = broker.metadata.settings
     wanted = list(dict.fromkeys(names))
 
-    def decide(image: MetadataImage) -> Decision[CreateTopicsResponse]:
+    def decide(image: MetadataImage) -> ControllerResult[CreateTopicsResponse]:
         topics = [automatic_topic(image, settings, name) for name in wanted]
         return decide_create_topics(image, settings, CreateTopicsRequest(topics), chance(broker))
 

@@ -13,12 +13,12 @@ from runnel.broker.runtime.shards import Shards
 from runnel.broker.runtime.txn_markers import Marker, send_markers
 from runnel.controller.features import TRANSACTION_VERSION
 from runnel.controller.values import TRANSACTION_STATE
-from runnel.coordinator.contract import Decision, Order, client_error
-from runnel.coordinator.txn.expiry import TakeProducerId
-from runnel.coordinator.txn.ledger import NeedsProducerId
+from runnel.coordinator.contract import CoordinatorResult, ShardEffect, client_error
+from runnel.coordinator.txn.expiry import AllocateProducerId
 from runnel.coordinator.txn.markers import WriteMarkers
-from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM, TransactionSettings
+from runnel.coordinator.txn.settings import TRANSACTION_V2, TransactionSettings
 from runnel.coordinator.txn.shard import TransactionShard
+from runnel.coordinator.txn.store import ProducerIdRequired
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.ports.clock import TimerHandle
@@ -91,28 +91,28 @@ class Transactions(Shards[TransactionShard]):
     def decide(
         self,
         transactional_id: str,
-        decide: Callable[[TransactionDriver], Decision[Any]],
+        decide: Callable[[TransactionDriver], CoordinatorResult[Any]],
         refuse: Refuse,
     ) -> Any:
         """Have a shard decide what may take a new producer id: the response, a Deferred, or a coroutine."""
         try:
             return self.ask(transactional_id, decide, refuse)
-        except NeedsProducerId:
+        except ProducerIdRequired:
             return self._decide_with_producer_id(transactional_id, decide, refuse)
 
     async def _decide_with_producer_id(
         self,
         transactional_id: str,
-        decide: Callable[[TransactionDriver], Decision[Any]],
+        decide: Callable[[TransactionDriver], CoordinatorResult[Any]],
         refuse: Refuse,
     ) -> Any:
         while True:
             try:
                 producer_id = await self._broker.producer_ids.take()
                 # The shard may be another one by now.
-                self.driver_of(transactional_id).shard.give_producer_id(producer_id)
+                self.driver_of(transactional_id).shard.add_producer_id(producer_id)
                 return await settled(self.ask(transactional_id, decide, refuse))
-            except NeedsProducerId:
+            except ProducerIdRequired:
                 # Somebody else was faster.
                 continue
             except ApiError as error:
@@ -131,10 +131,10 @@ class Transactions(Shards[TransactionShard]):
         With `adds`, they become part of it (KIP-890); otherwise they must be already.
         """
         if adds:
-            return self.add(transactional_id, producer_id, producer_epoch, partitions, BUMPS_EPOCH_FROM)
+            return self.add(transactional_id, producer_id, producer_epoch, partitions, TRANSACTION_V2)
 
-        def decide(driver: TransactionDriver) -> Decision[Errors]:
-            return Decision(
+        def decide(driver: TransactionDriver) -> CoordinatorResult[Errors]:
+            return CoordinatorResult(
                 driver.shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
             )
 
@@ -150,7 +150,7 @@ class Transactions(Shards[TransactionShard]):
     ) -> Any:
         """Make partitions part of a transaction: a dict of errors, or a Deferred of one."""
 
-        def decide(driver: TransactionDriver) -> Decision[Errors]:
+        def decide(driver: TransactionDriver) -> CoordinatorResult[Errors]:
             return driver.shard.add_partitions(
                 transactional_id, producer_id, producer_epoch, partitions, client_version, driver.now()
             )
@@ -161,7 +161,7 @@ class Transactions(Shards[TransactionShard]):
         self,
         transactional_id: str,
         partitions: Collection[TopicPartition],
-        decide: Callable[[TransactionDriver], Decision[Errors]],
+        decide: Callable[[TransactionDriver], CoordinatorResult[Errors]],
     ) -> Any:
         def refuse(error: ErrorCode) -> Errors:
             return dict.fromkeys(partitions, error)
@@ -182,11 +182,11 @@ class Transactions(Shards[TransactionShard]):
         )
         return driver
 
-    def _carry_out(self, driver: TransactionDriver, order: Order) -> None:
+    def _carry_out(self, driver: TransactionDriver, order: ShardEffect) -> None:
         match order:
             case WriteMarkers():
                 self._write_markers(driver, order)
-            case TakeProducerId():
+            case AllocateProducerId():
                 task = asyncio.get_running_loop().create_task(self._give_producer_id(driver))
                 # The loop itself keeps only weak references to tasks.
                 self._tasks.add(task)
@@ -216,7 +216,7 @@ class Transactions(Shards[TransactionShard]):
         except ApiError as error:
             log.warning("no producer id for %s: %s", driver.partition.name, error)
         else:
-            driver.shard.give_producer_id(producer_id)
+            driver.shard.add_producer_id(producer_id)
 
 
 def told_as(error: ErrorCode, api_version: int, fenced_from: int) -> ErrorCode:

@@ -12,7 +12,7 @@ An offset that an open transaction may still change does not expire, nor does it
 
 from collections.abc import Collection, Iterable, Mapping
 
-from runnel.coordinator.contract import Decision, Moment, NewRecord
+from runnel.coordinator.contract import CoordinatorResult, Moment, NewRecord
 from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.consumer.records import consumer_group_tombstones
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Group, GroupState
@@ -26,7 +26,7 @@ from runnel.model.errors import ErrorCode
 
 def expire(
     groups: Iterable[Group], store: OffsetStore, settings: GroupSettings, now: Moment
-) -> Decision[None]:
+) -> CoordinatorResult[None]:
     """Remove everything of these groups whose time has come."""
     records: list[NewRecord] = []
     for group in groups:
@@ -36,7 +36,7 @@ def expire(
         is_bare = len(expired) == sum(map(len, offsets.committed.values())) and not offsets.pending
         if is_bare and group.state is GroupState.EMPTY and not group.pending:
             records.append(group_tombstone(group.id))
-    return Decision(records=records, is_atomic=False)
+    return CoordinatorResult(records=records, is_atomic=False)
 
 
 def expired_of_consumers(
@@ -65,7 +65,7 @@ def delete_groups(
     consumers: Mapping[str, ConsumerGroup],
     store: OffsetStore,
     group_ids: Collection[str],
-) -> Decision[list[DeletableGroupResult]]:
+) -> CoordinatorResult[list[DeletableGroupResult]]:
     """Remove groups that have no members, with their offsets; the group itself goes last."""
     results: list[DeletableGroupResult] = []
     records: list[NewRecord] = []
@@ -88,10 +88,10 @@ def delete_groups(
             else:
                 records.append(group_tombstone(group_id))
         results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
-    return Decision(results, records=records, is_atomic=False)
+    return CoordinatorResult(results, records=records, is_atomic=False)
 
 
-def forget_topics(store: OffsetStore, topics: Collection[str]) -> Decision[None]:
+def topics_deleted(store: OffsetStore, topics: Collection[str]) -> CoordinatorResult[None]:
     """These topics are gone, and with them all that was committed in them, or is about to be."""
     records = [
         offset_tombstone(group_id, topic, partition)
@@ -99,7 +99,7 @@ def forget_topics(store: OffsetStore, topics: Collection[str]) -> Decision[None]
         for topic in topics
         for partition in offsets.partitions_of(topic)
     ]
-    return Decision(records=records, is_atomic=False)
+    return CoordinatorResult(records=records, is_atomic=False)
 
 
 def _expired(group: Group, offsets: GroupOffsets, settings: GroupSettings, now_ms: int) -> list[NewRecord]:

@@ -29,7 +29,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-_COMES_FROM = {
+_VALID_PREVIOUS_STATES = {
     GroupState.EMPTY: {GroupState.PREPARING},
     GroupState.PREPARING: {GroupState.STABLE, GroupState.COMPLETING, GroupState.EMPTY},
     GroupState.COMPLETING: {GroupState.PREPARING},
@@ -75,9 +75,9 @@ class Group:
     """Members that wait for the leader's assignment, and the number of their parked request."""
     unsynced: set[str] = field(default_factory=set)
     """Members of this generation that have not asked for their assignment."""
-    supporters: dict[str, int] = field(default_factory=dict)
+    protocol_counts: dict[str, int] = field(default_factory=dict)
     """Protocol → how many members know it."""
-    grew: bool = False
+    new_member_added: bool = False
     """A member came during the initial delay, which is a reason to wait for more."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
@@ -95,7 +95,7 @@ class Group:
 
     @property
     def can_rebalance(self) -> bool:
-        return self.state in _COMES_FROM[GroupState.PREPARING]
+        return self.state in _VALID_PREVIOUS_STATES[GroupState.PREPARING]
 
     @property
     def has_all_joined(self) -> bool:
@@ -107,7 +107,9 @@ class Group:
 
     def enter(self, state: GroupState, now_ms: int) -> None:
         """Go to another state, at this time of the wall clock."""
-        assert self.state in _COMES_FROM[state], f"group {self.id} cannot go from {self.state} to {state}"
+        assert self.state in _VALID_PREVIOUS_STATES[state], (
+            f"group {self.id} cannot go from {self.state} to {state}"
+        )
         self.previous_state = self.state
         self.state = state
         self.state_since_ms = now_ms
@@ -117,7 +119,7 @@ class Group:
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(
-            self.supporters.get(name, 0) == len(self.members) for name, _ in protocols
+            self.protocol_counts.get(name, 0) == len(self.members) for name, _ in protocols
         )
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
@@ -219,8 +221,8 @@ class Group:
 
     def _count(self, protocols: Protocols, change: int) -> None:
         for name, _ in protocols:
-            count = self.supporters.get(name, 0) + change
+            count = self.protocol_counts.get(name, 0) + change
             if count:
-                self.supporters[name] = count
+                self.protocol_counts[name] = count
             else:
-                self.supporters.pop(name, None)
+                self.protocol_counts.pop(name, None)

@@ -9,18 +9,18 @@
 
 from dataclasses import dataclass
 
-from runnel.coordinator.contract import Decision, Moment
-from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.contract import CoordinatorResult, Moment
+from runnel.coordinator.group.context import RequestContext
 from runnel.coordinator.group.group import Group, GroupState
 from runnel.coordinator.group.member import Member, Protocols
-from runnel.coordinator.group.rebalance import maybe_complete, rebalance_or_complete, touch
-from runnel.coordinator.group.replies import join_accepted, join_refused
+from runnel.coordinator.group.rebalance import extend_session, maybe_complete, rebalance_or_complete
+from runnel.coordinator.group.responses import join_group_error, join_group_response
 from runnel.coordinator.group.settings import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupSettings
-from runnel.coordinator.group.static import return_static_member
+from runnel.coordinator.group.static import replace_static_member
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from runnel.model.errors import ApiError, ErrorCode
 
-JoinDecision = Decision[JoinGroupResponse]
+JoinResult = CoordinatorResult[JoinGroupResponse]
 
 _MEMBER_ID_REQUIRED_FROM = 4
 
@@ -34,14 +34,18 @@ class Joining:
     request: JoinGroupRequest
     protocols: Protocols
     rebalance_timeout_ms: int
-    caller: Caller
+    context: RequestContext
     now: Moment
-    decision: JoinDecision
+    result: JoinResult
 
 
 def join(
-    groups: dict[str, Group], settings: GroupSettings, request: JoinGroupRequest, caller: Caller, now: Moment
-) -> JoinDecision:
+    groups: dict[str, Group],
+    settings: GroupSettings,
+    request: JoinGroupRequest,
+    context: RequestContext,
+    now: Moment,
+) -> JoinResult:
     """Decide on a JoinGroup."""
     member_id = request.member_id
     if not request.group_id:
@@ -55,10 +59,10 @@ def join(
         if member_id:
             return _refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         group = Group(request.group_id, state_since_ms=now.wall_ms)
-    elif not _has_room(group, settings, member_id):
-        return _turn_away(group, member_id, now)
+    elif not _accepts_member(group, settings, member_id):
+        return _reject_group_full(group, member_id, now)
     # The request's bytes belong to the network; a group outlives them.
-    protocols = tuple((wish.name, bytes(wish.metadata)) for wish in request.protocols)
+    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if not group.supports(request.protocol_type, protocols):
         return _refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     groups[group.id] = group
@@ -66,14 +70,16 @@ def join(
     rebalance_timeout_ms = request.rebalance_timeout_ms
     if rebalance_timeout_ms < 0:
         rebalance_timeout_ms = request.session_timeout_ms
-    joining = Joining(group, settings, request, protocols, rebalance_timeout_ms, caller, now, Decision())
+    joining = Joining(
+        group, settings, request, protocols, rebalance_timeout_ms, context, now, CoordinatorResult()
+    )
     if not member_id:
         _join_without_id(joining)
     elif member_id in group.pending:
         _add(joining, member_id)
     else:
         _rejoin(joining)
-    return joining.decision
+    return joining.result
 
 
 def check_session_timeout(request: JoinGroupRequest, settings: GroupSettings) -> None:
@@ -82,11 +88,11 @@ def check_session_timeout(request: JoinGroupRequest, settings: GroupSettings) ->
         raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT, "the session timeout is out of bounds")
 
 
-def _refuse(error: ErrorCode, member_id: str) -> JoinDecision:
-    return Decision(join_refused(error, member_id))
+def _refuse(error: ErrorCode, member_id: str) -> JoinResult:
+    return CoordinatorResult(join_group_error(error, member_id))
 
 
-def _has_room(group: Group, settings: GroupSettings, member_id: str) -> bool:
+def _accepts_member(group: Group, settings: GroupSettings, member_id: str) -> bool:
     if group.state is GroupState.EMPTY:
         return True
     if group.state is GroupState.PREPARING:
@@ -95,34 +101,34 @@ def _has_room(group: Group, settings: GroupSettings, member_id: str) -> bool:
     return member_id in group.members or len(group.members) < settings.members_max
 
 
-def _turn_away(group: Group, member_id: str, now: Moment) -> JoinDecision:
-    decision = _refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+def _reject_group_full(group: Group, member_id: str, now: Moment) -> JoinResult:
+    result = _refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     if member_id in group.members or member_id in group.pending:
         group.remove(member_id)
-        decision.cancel_timer(group.session_timer(member_id))
-        maybe_complete(group, now, decision)
-    return decision
+        result.cancel_timer(group.session_timer(member_id))
+        maybe_complete(group, now, result)
+    return result
 
 
 def _join_without_id(joining: Joining) -> None:
-    group, request, caller = joining.group, joining.request, joining.caller
+    group, request, context = joining.group, joining.request, joining.context
     instance_id = request.group_instance_id
-    new_id = f"{caller.client_id if instance_id is None else instance_id}-{caller.unique}"
+    new_id = f"{context.client_id if instance_id is None else instance_id}-{context.uuid}"
     if instance_id is not None and instance_id in group.static_members:
         former = group.members[group.static_members[instance_id]]
-        return_static_member(
+        replace_static_member(
             group,
             _new_member(joining, new_id, former.client_id, former.client_host),
             former,
             joining.settings,
-            caller,
+            context,
             joining.now,
-            joining.decision,
+            joining.result,
         )
-    elif instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
+    elif instance_id is None and context.api_version >= _MEMBER_ID_REQUIRED_FROM:
         group.pending.add(new_id)
-        joining.decision.set_timer(group.session_timer(new_id), request.session_timeout_ms)
-        joining.decision.reply = join_refused(ErrorCode.MEMBER_ID_REQUIRED, new_id)
+        joining.result.set_timer(group.session_timer(new_id), request.session_timeout_ms)
+        joining.result.response = join_group_error(ErrorCode.MEMBER_ID_REQUIRED, new_id)
     else:
         _add(joining, new_id)
 
@@ -140,15 +146,15 @@ def _new_member(joining: Joining, member_id: str, client_id: str, client_host: s
 
 
 def _add(joining: Joining, member_id: str) -> None:
-    group, caller, now = joining.group, joining.caller, joining.now
-    member = _new_member(joining, member_id, caller.client_id, caller.client_host)
+    group, context, now = joining.group, joining.context, joining.now
+    member = _new_member(joining, member_id, context.client_id, context.client_host)
     member.is_new = True
     if group.state is GroupState.PREPARING and group.previous_state is GroupState.EMPTY:
-        group.grew = True
+        group.new_member_added = True
     group.add(member, joining.request.protocol_type)
-    group.joining[member_id] = caller.waiter
-    touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS, now, joining.decision)
-    rebalance_or_complete(group, joining.settings, now, joining.decision)
+    group.joining[member_id] = context.waiter
+    extend_session(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS, now, joining.result)
+    rebalance_or_complete(group, joining.settings, now, joining.result)
 
 
 def _rejoin(joining: Joining) -> None:
@@ -156,16 +162,16 @@ def _rejoin(joining: Joining) -> None:
     try:
         member = group.check_member(request.member_id, request.group_instance_id)
     except ApiError as error:
-        joining.decision.reply = join_refused(error.error, request.member_id)
+        joining.result.response = join_group_error(error.error, request.member_id)
         return
     is_unchanged = member.protocols == joining.protocols
     if group.state is GroupState.EMPTY:
-        joining.decision.reply = join_refused(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+        joining.result.response = join_group_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     elif is_unchanged and group.state is GroupState.COMPLETING:
         # It may have missed the answer to its join, so it hears the same again.
-        joining.decision.reply = join_accepted(group, member.id)
+        joining.result.response = join_group_response(group, member.id)
     elif is_unchanged and group.state is GroupState.STABLE and member.id != group.leader:
-        joining.decision.reply = join_accepted(group, member.id)
+        joining.result.response = join_group_response(group, member.id)
     else:
         # A leader that joins again wants a rebalance: it saw a change elsewhere, such as new partitions.
         _update(joining, member)
@@ -178,6 +184,6 @@ def _update(joining: Joining, member: Member) -> None:
     member.rebalance_timeout_ms = joining.rebalance_timeout_ms
     forgotten = group.joining.get(member.id)
     if forgotten is not None:
-        joining.decision.answer(forgotten, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
-    group.joining[member.id] = joining.caller.waiter
-    rebalance_or_complete(group, joining.settings, joining.now, joining.decision)
+        joining.result.respond(forgotten, join_group_error(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+    group.joining[member.id] = joining.context.waiter
+    rebalance_or_complete(group, joining.settings, joining.now, joining.result)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.contract import CoordinatorResult, Moment
 from runnel.coordinator.group.group import Group, GroupState
 from runnel.coordinator.group.rebalance import maybe_complete, rebalance_or_complete, remove_member
 from runnel.coordinator.group.settings import GroupSettings
@@ -12,33 +12,35 @@ from runnel.model.errors import ApiError, ErrorCode
 
 def leave(
     groups: dict[str, Group], settings: GroupSettings, request: LeaveGroupRequest, now: Moment
-) -> Decision[LeaveGroupResponse]:
+) -> CoordinatorResult[LeaveGroupResponse]:
     """Decide on a LeaveGroup whose members all stand in `members`. Raises ApiError."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     group = groups.get(request.group_id)
-    decision = Decision[LeaveGroupResponse]()
-    answers = [_go(group, identity, decision) for identity in request.members]
+    result = CoordinatorResult[LeaveGroupResponse]()
+    answers = [_leave_one(group, identity, result) for identity in request.members]
     has_changed = any(answer.error_code == 0 for answer in answers)
     if group is not None and has_changed:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING):
-            rebalance_or_complete(group, settings, now, decision)
+            rebalance_or_complete(group, settings, now, result)
         else:
-            maybe_complete(group, now, decision)
-    decision.reply = LeaveGroupResponse(members=answers)
-    return decision
+            maybe_complete(group, now, result)
+    result.response = LeaveGroupResponse(members=answers)
+    return result
 
 
-def _go(group: Group | None, identity: MemberIdentity, decision: Decision[Any]) -> MemberResponse:
+def _leave_one(
+    group: Group | None, identity: MemberIdentity, result: CoordinatorResult[Any]
+) -> MemberResponse:
     answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
     try:
-        _remove(group, identity, decision)
+        _remove(group, identity, result)
     except ApiError as error:
         answer.error_code = error.code
     return answer
 
 
-def _remove(group: Group | None, identity: MemberIdentity, decision: Decision[Any]) -> None:
+def _remove(group: Group | None, identity: MemberIdentity, result: CoordinatorResult[Any]) -> None:
     unknown = ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{identity.member_id} is not in the group")
     if group is None:
         raise unknown
@@ -48,9 +50,9 @@ def _remove(group: Group | None, identity: MemberIdentity, decision: Decision[An
         member_id = group.static_members.get(identity.group_instance_id or "", "")
         if not member_id:
             raise unknown
-        remove_member(group, group.members[member_id], decision)
+        remove_member(group, group.members[member_id], result)
     elif member_id in group.pending:
         group.remove(member_id)
-        decision.cancel_timer(group.session_timer(member_id))
+        result.cancel_timer(group.session_timer(member_id))
     else:
-        remove_member(group, group.check_member(member_id, identity.group_instance_id), decision)
+        remove_member(group, group.check_member(member_id, identity.group_instance_id), result)

@@ -33,7 +33,7 @@ class Member:
     def is_static(self) -> bool:
         return self.instance_id is not None
 
-    def heard(self, now_ms: int) -> None:
+    def record_heartbeat(self, now_ms: int) -> None:
         """A sign of life at this time of the steady clock; it never brings the deadline closer."""
         deadline_ms = now_ms + self.session_timeout_ms
         if deadline_ms > self.deadline_ms:
@@ -47,18 +47,18 @@ class Member:
         return b""
 
 
-def select_protocol(wishes: Iterable[Protocols]) -> str | None:
+def select_protocol(preferences: Iterable[Protocols]) -> str | None:
     """The protocol that all members know and most of them want; None if they have none in common.
 
     Among equals, the one that was voted for first.
     """
-    ballots = [[name for name, _ in protocols] for protocols in wishes]
-    if not ballots:
+    rankings = [[name for name, _ in protocols] for protocols in preferences]
+    if not rankings:
         return None
-    common = set(ballots[0]).intersection(*ballots[1:])
+    common = set(rankings[0]).intersection(*rankings[1:])
     votes: dict[str, int] = {}
-    for ballot in ballots:
-        choice = next((name for name in ballot if name in common), None)
+    for ranking in rankings:
+        choice = next((name for name in ranking if name in common), None)
         if choice is not None:
             votes[choice] = votes.get(choice, 0) + 1
     return max(votes, key=votes.__getitem__, default=None)

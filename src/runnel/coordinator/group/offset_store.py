@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from runnel.batch.header import NO_PRODUCER
-from runnel.coordinator.contract import Place
+from runnel.coordinator.contract import ReplayContext
 
-Partition = tuple[str, int]
+TopicIdPartition = tuple[str, int]
 """A topic's name and the partition's index."""
 
 
@@ -43,7 +43,7 @@ class GroupOffsets:
 
     committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
     """Topic → partition → what counts."""
-    pending: dict[int, dict[Partition, CommittedOffset]] = field(default_factory=dict)
+    pending: dict[int, dict[TopicIdPartition, CommittedOffset]] = field(default_factory=dict)
     """Producer → partition → what will count if the producer's transaction commits."""
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
@@ -58,7 +58,7 @@ class GroupOffsets:
         """Could the end of an open transaction change this offset?"""
         return any((topic, partition) in changes for changes in self.pending.values())
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[TopicIdPartition]:
         """Every partition with an offset, committed or pending."""
         known = {(topic, partition): None for topic, partition, _ in self.all_committed()}
         for changes in self.pending.values():
@@ -122,16 +122,16 @@ class OffsetStore:
         return iter(self._by_group.items())
 
     def replay(
-        self, group_id: str, topic: str, partition: int, committed: CommittedOffset, place: Place
+        self, group_id: str, topic: str, partition: int, committed: CommittedOffset, context: ReplayContext
     ) -> None:
         """The log holds a commit there."""
         offsets = self._by_group.setdefault(group_id, GroupOffsets())
-        committed.record_offset = place.offset
-        if place.producer_id == NO_PRODUCER:
+        committed.record_offset = context.offset
+        if context.producer_id == NO_PRODUCER:
             offsets.put(topic, partition, committed)
         else:
-            offsets.pending.setdefault(place.producer_id, {})[topic, partition] = committed
-            self._in_transaction.setdefault(place.producer_id, set()).add(group_id)
+            offsets.pending.setdefault(context.producer_id, {})[topic, partition] = committed
+            self._in_transaction.setdefault(context.producer_id, set()).add(group_id)
 
     def replay_tombstone(self, group_id: str, topic: str, partition: int) -> None:
         """The log says that this offset is forgotten."""

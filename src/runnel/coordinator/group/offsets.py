@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from runnel.coordinator.contract import Decision, Moment, ProducerStamp
-from runnel.coordinator.group.consumer.cluster import Partition
+from runnel.coordinator.contract import CoordinatorResult, Moment, ProducerIdAndEpoch
+from runnel.coordinator.group.consumer.cluster import TopicIdPartition
 from runnel.coordinator.group.consumer.commits import check_commit
 from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Committer, Group, GroupState
@@ -53,7 +53,7 @@ def commit(
     request: OffsetCommitRequest,
     api_version: int,
     now: Moment,
-) -> Decision[OffsetCommitResponse]:
+) -> CoordinatorResult[OffsetCommitResponse]:
     """Decide on an OffsetCommit whose topics exist and carry both name and id. Raises ApiError."""
     group = groups.get(request.group_id)
     committer = Committer(
@@ -61,7 +61,7 @@ def commit(
     )
     if request.group_id in consumers:
         partitions = (
-            Partition(topic.topic_id, partition.partition_index)
+            TopicIdPartition(topic.topic_id, partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
         )
@@ -71,22 +71,22 @@ def commit(
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING):
         member = group.members.get(request.member_id)
         if member is not None:
-            member.heard(now.steady_ms)
+            member.record_heartbeat(now.steady_ms)
     expires_ms = -1 if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
-    decision = Decision[OffsetCommitResponse](OffsetCommitResponse())
-    assert decision.reply is not None
+    result = CoordinatorResult[OffsetCommitResponse](OffsetCommitResponse())
+    assert result.response is not None
     for topic in request.topics:
         answers = []
         for partition in topic.partitions:
             error = _check_metadata(partition, settings)
             if error is ErrorCode.NONE:
                 committed = _committed(partition, topic.topic_id, now.wall_ms, expires_ms)
-                decision.records.append(
+                result.records.append(
                     offset_record(request.group_id, topic.name, partition.partition_index, committed)
                 )
             answers.append(OffsetCommitResponsePartition(partition.partition_index, error.code))
-        decision.reply.topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, answers))
-    return decision
+        result.response.topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, answers))
+    return result
 
 
 def commit_in_transaction(
@@ -97,7 +97,7 @@ def commit_in_transaction(
     api_version: int,
     id_of: Callable[[str], bytes],
     now: Moment,
-) -> Decision[TxnOffsetCommitResponse]:
+) -> CoordinatorResult[TxnOffsetCommitResponse]:
     """Decide on a TxnOffsetCommit whose topics exist, and whose transaction is open. Raises ApiError."""
     committer = Committer(
         request.member_id,
@@ -108,17 +108,17 @@ def commit_in_transaction(
     )
     if request.group_id in consumers:
         partitions = (
-            Partition(id_of(topic.name), partition.partition_index)
+            TopicIdPartition(id_of(topic.name), partition.partition_index)
             for topic in request.topics
             for partition in topic.partitions
         )
         check_commit(consumers[request.group_id], committer, partitions)
     else:
         _check_commit(groups.get(request.group_id), request.group_id, committer)
-    decision = Decision[TxnOffsetCommitResponse](
-        TxnOffsetCommitResponse(), stamp=ProducerStamp(request.producer_id, request.producer_epoch)
+    result = CoordinatorResult[TxnOffsetCommitResponse](
+        TxnOffsetCommitResponse(), producer=ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     )
-    assert decision.reply is not None
+    assert result.response is not None
     for topic in request.topics:
         topic_id = id_of(topic.name)
         answers = []
@@ -126,12 +126,12 @@ def commit_in_transaction(
             error = _check_metadata(partition, settings)
             if error is ErrorCode.NONE:
                 committed = _committed(partition, topic_id, now.wall_ms, expires_ms=-1)
-                decision.records.append(
+                result.records.append(
                     offset_record(request.group_id, topic.name, partition.partition_index, committed)
                 )
             answers.append(TxnOffsetCommitResponsePartition(partition.partition_index, error.code))
-        decision.reply.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
-    return decision
+        result.response.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+    return result
 
 
 def fetch(
@@ -158,18 +158,18 @@ def delete(
     consumers: Mapping[str, ConsumerGroup],
     store: OffsetStore,
     request: OffsetDeleteRequest,
-) -> Decision[OffsetDeleteResponse]:
+) -> CoordinatorResult[OffsetDeleteResponse]:
     """Forget offsets of topics that nobody in the group reads. Raises ApiError."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     is_read = _reading(groups, consumers, request.group_id)
-    decision = Decision[OffsetDeleteResponse](OffsetDeleteResponse())
-    assert decision.reply is not None
+    result = CoordinatorResult[OffsetDeleteResponse](OffsetDeleteResponse())
+    assert result.response is not None
     offsets = store.of(request.group_id)
     for topic in request.topics:
-        answer = _delete_topic(request.group_id, offsets, topic, is_read(topic.name), decision)
-        decision.reply.topics.append(answer)
-    return decision
+        answer = _delete_topic(request.group_id, offsets, topic, is_read(topic.name), result)
+        result.response.topics.append(answer)
+    return result
 
 
 def _reading(
@@ -286,7 +286,7 @@ def _delete_topic(
     offsets: GroupOffsets,
     topic: OffsetDeleteRequestTopic,
     is_read: bool,
-    decision: Decision[OffsetDeleteResponse],
+    result: CoordinatorResult[OffsetDeleteResponse],
 ) -> OffsetDeleteResponseTopic:
     known = () if is_read else offsets.partitions_of(topic.name)
     error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
@@ -294,6 +294,6 @@ def _delete_topic(
     for partition in topic.partitions:
         index = partition.partition_index
         if index in known:
-            decision.records.append(offset_tombstone(group_id, topic.name, index))
+            result.records.append(offset_tombstone(group_id, topic.name, index))
         answers.append(OffsetDeleteResponsePartition(index, error.code))
     return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)

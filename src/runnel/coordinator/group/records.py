@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from runnel.coordinator.contract import NewRecord, Place
+from runnel.coordinator.contract import NewRecord, ReplayContext
 from runnel.coordinator.group.group import Group, GroupState
 from runnel.coordinator.group.member import Member
 from runnel.coordinator.group.offset_store import CommittedOffset, OffsetStore
@@ -110,13 +110,13 @@ def replay_group(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMe
     group.leader = value.leader
     known, group.members = group.members, {}
     group.static_members = {}
-    group.supporters = {}
+    group.protocol_counts = {}
     for stored in value.members:
         group.add(_member(known.get(stored.member_id), stored, value.protocol), group.protocol_type)
 
 
 def replay_offset(
-    offsets: OffsetStore, key: OffsetCommitKey, value: OffsetCommitValue | None, place: Place
+    offsets: OffsetStore, key: OffsetCommitKey, value: OffsetCommitValue | None, context: ReplayContext
 ) -> None:
     """Remember how far a group has come."""
     if value is None:
@@ -130,7 +130,7 @@ def replay_offset(
         value.expire_timestamp,
         value.topic_id,
     )
-    offsets.replay(key.group, key.topic, key.partition, committed, place)
+    offsets.replay(key.group, key.topic, key.partition, committed, context)
 
 
 def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:

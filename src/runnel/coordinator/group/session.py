@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment
+from runnel.coordinator.contract import CoordinatorResult, Moment
 from runnel.coordinator.group.group import Group, GroupState
 from runnel.coordinator.group.member import NEVER_MS, Member
 from runnel.coordinator.group.rebalance import complete, rebalance_or_complete, remove_member
@@ -23,41 +23,41 @@ def heartbeat(groups: dict[str, Group], request: HeartbeatRequest, now_ms: int) 
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
-    member.heard(now_ms)
+    member.record_heartbeat(now_ms)
     if group.state is GroupState.PREPARING:
         return ErrorCode.REBALANCE_IN_PROGRESS
     return ErrorCode.NONE
 
 
 def session_timer_fired(
-    group: Group, member_id: str, settings: GroupSettings, now: Moment, decision: Decision[Any]
+    group: Group, member_id: str, settings: GroupSettings, now: Moment, result: CoordinatorResult[Any]
 ) -> None:
     """Look whether a member, or somebody who was given an id, has been silent for too long."""
     if member_id in group.pending:
         group.remove(member_id)
-        _complete_if_last_missing(group, now, decision)
+        _complete_if_last_missing(group, now, result)
         return
     member = group.members.get(member_id)
     if member is None:
         return
     if member.deadline_ms > now.steady_ms:
         member.timer_ms = member.deadline_ms
-        decision.set_timer(group.session_timer(member_id), member.deadline_ms - now.steady_ms)
+        result.set_timer(group.session_timer(member_id), member.deadline_ms - now.steady_ms)
     elif _is_waiting(group, member):
         # It waits for us, so its silence proves nothing; its session begins again with the answer.
         member.deadline_ms = member.timer_ms = NEVER_MS
     else:
-        remove_member(group, member, decision)
+        remove_member(group, member, result)
         if group.state is GroupState.PREPARING:
-            _complete_if_last_missing(group, now, decision)
+            _complete_if_last_missing(group, now, result)
         else:
-            rebalance_or_complete(group, settings, now, decision)
+            rebalance_or_complete(group, settings, now, result)
 
 
 def _is_waiting(group: Group, member: Member) -> bool:
     return not member.is_new and (member.id in group.joining or member.id in group.syncing)
 
 
-def _complete_if_last_missing(group: Group, now: Moment, decision: Decision[Any]) -> None:
+def _complete_if_last_missing(group: Group, now: Moment, result: CoordinatorResult[Any]) -> None:
     if group.state is GroupState.PREPARING and group.has_all_joined:
-        complete(group, now, decision)
+        complete(group, now, result)

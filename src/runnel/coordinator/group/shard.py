@@ -3,25 +3,31 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment, Place, Timer
+from runnel.coordinator.contract import CoordinatorResult, Moment, ReplayContext, Timer
 from runnel.coordinator.group import describe, expiry, offsets
-from runnel.coordinator.group.caller import Caller
 from runnel.coordinator.group.consumer.cluster import Cluster
 from runnel.coordinator.group.consumer.commits import check_fetch
-from runnel.coordinator.group.consumer.depart import MembersRemoved, members_removed
-from runnel.coordinator.group.consumer.groups import ConsumerGroups, MadeWay
+from runnel.coordinator.group.consumer.groups import ConsumerGroups, EmptyGroupDeleted
+from runnel.coordinator.group.consumer.leave import MembersRemoved, members_removed
 from runnel.coordinator.group.consumer.migrate import Downgraded, Upgraded, downgraded, upgraded
 from runnel.coordinator.group.consumer.records import CONSUMER_KEYS, CONSUMER_RECORD_TYPES
+from runnel.coordinator.group.context import RequestContext
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.join import check_session_timeout, join
 from runnel.coordinator.group.leave import leave
 from runnel.coordinator.group.offset_store import OffsetStore
-from runnel.coordinator.group.rebalance import GroupEmptied, emptied, join_timer_fired, prepare, touch
+from runnel.coordinator.group.rebalance import (
+    GroupEmptied,
+    emptied,
+    extend_session,
+    join_timer_fired,
+    prepare,
+)
 from runnel.coordinator.group.records import RECORD_TYPES, replay_group, replay_offset
-from runnel.coordinator.group.replies import join_refused, sync_refused
+from runnel.coordinator.group.responses import join_group_error, sync_group_error
 from runnel.coordinator.group.session import heartbeat, session_timer_fired
 from runnel.coordinator.group.settings import GroupSettings
-from runnel.coordinator.group.static import StaticReturned, static_returned
+from runnel.coordinator.group.static import StaticMemberReplaced, static_member_replaced
 from runnel.coordinator.group.sync import Assigned, assigned, sync, sync_timer_fired
 from runnel.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
 from runnel.messages.consumer_group_heartbeat import (
@@ -52,7 +58,7 @@ GROUPS_PER_EXPIRY = 100
 class GroupShard:
     """The door to a set of groups; each request has its own file."""
 
-    can_skip_damage = True
+    can_skip_corrupt_batches = True
     record_types = RECORD_TYPES | CONSUMER_RECORD_TYPES
 
     def __init__(self, settings: GroupSettings, cluster: Cluster) -> None:
@@ -64,19 +70,23 @@ class GroupShard:
         self._unexamined: list[str] = []
         """Groups that the expiry under way has not looked at yet."""
 
-    def join(self, request: JoinGroupRequest, caller: Caller, now: Moment) -> Decision[JoinGroupResponse]:
+    def join(
+        self, request: JoinGroupRequest, context: RequestContext, now: Moment
+    ) -> CoordinatorResult[JoinGroupResponse]:
         if request.group_id not in self.consumers.by_id:
-            return join(self.groups, self.settings, request, caller, now)
+            return join(self.groups, self.settings, request, context, now)
         try:
             check_session_timeout(request, self.settings)
-            return self.consumers.join(request, caller, self.settings, now)
+            return self.consumers.join(request, context, self.settings, now)
         except ApiError as error:
-            return Decision(join_refused(error.error, request.member_id))
+            return CoordinatorResult(join_group_error(error.error, request.member_id))
 
-    def sync(self, request: SyncGroupRequest, caller: Caller, now: Moment) -> Decision[SyncGroupResponse]:
+    def sync(
+        self, request: SyncGroupRequest, context: RequestContext, now: Moment
+    ) -> CoordinatorResult[SyncGroupResponse]:
         if request.group_id in self.consumers.by_id:
             return self.consumers.sync(request)
-        return sync(self.groups, request, caller, now)
+        return sync(self.groups, request, context, now)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> ErrorCode:
         return heartbeat(self.groups, request, now_ms)
@@ -85,27 +95,27 @@ class GroupShard:
         """Do heartbeats of classic members in this group go to `heartbeat_in_consumer_group`?"""
         return group_id in self.consumers.by_id
 
-    def heartbeat_in_consumer_group(self, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
+    def heartbeat_in_consumer_group(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatResponse]:
         return self.consumers.classic_heartbeat(request)
 
-    def leave(self, request: LeaveGroupRequest, now: Moment) -> Decision[LeaveGroupResponse]:
+    def leave(self, request: LeaveGroupRequest, now: Moment) -> CoordinatorResult[LeaveGroupResponse]:
         if request.group_id in self.consumers.by_id:
             return self.consumers.leave(request, self.settings, now)
         return leave(self.groups, self.settings, request, now)
 
     def consumer_heartbeat(
-        self, request: ConsumerGroupHeartbeatRequest, caller: Caller, now: Moment
-    ) -> Decision[ConsumerGroupHeartbeatResponse]:
-        return self.consumers.heartbeat(request, caller, self.settings, now)
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now: Moment
+    ) -> CoordinatorResult[ConsumerGroupHeartbeatResponse]:
+        return self.consumers.heartbeat(request, context, self.settings, now)
 
     def commit(
         self, request: OffsetCommitRequest, api_version: int, now: Moment
-    ) -> Decision[OffsetCommitResponse]:
+    ) -> CoordinatorResult[OffsetCommitResponse]:
         return offsets.commit(self.groups, self.consumers.by_id, self.settings, request, api_version, now)
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, api_version: int, id_of: Callable[[str], bytes], now: Moment
-    ) -> Decision[TxnOffsetCommitResponse]:
+    ) -> CoordinatorResult[TxnOffsetCommitResponse]:
         return offsets.commit_in_transaction(
             self.groups, self.consumers.by_id, self.settings, request, api_version, id_of, now
         )
@@ -121,14 +131,14 @@ class GroupShard:
                 return OffsetFetchResponseGroup(request.group_id, error_code=error.code)
         return offsets.fetch(self.offsets, request, id_of, require_stable)
 
-    def delete_offsets(self, request: OffsetDeleteRequest) -> Decision[OffsetDeleteResponse]:
+    def delete_offsets(self, request: OffsetDeleteRequest) -> CoordinatorResult[OffsetDeleteResponse]:
         return offsets.delete(self.groups, self.consumers.by_id, self.offsets, request)
 
-    def delete_groups(self, group_ids: Collection[str]) -> Decision[list[DeletableGroupResult]]:
+    def delete_groups(self, group_ids: Collection[str]) -> CoordinatorResult[list[DeletableGroupResult]]:
         return expiry.delete_groups(self.groups, self.consumers.by_id, self.offsets, group_ids)
 
-    def forget_topics(self, topics: Collection[str]) -> Decision[None]:
-        return expiry.forget_topics(self.offsets, topics)
+    def topics_deleted(self, topics: Collection[str]) -> CoordinatorResult[None]:
+        return expiry.topics_deleted(self.offsets, topics)
 
     def describe(self, group_id: str, api_version: int) -> DescribedGroup:
         return describe.describe(self.groups, self.consumers, group_id, api_version)
@@ -139,11 +149,11 @@ class GroupShard:
     def list_groups(self, states: Collection[str], types: Collection[str]) -> list[ListedGroup]:
         return describe.list_groups(self.groups, self.consumers, states, types)
 
-    def replay(self, key: Data, value: Data | None, place: Place) -> None:
+    def replay(self, key: Data, value: Data | None, context: ReplayContext) -> None:
         """The log holds this record there: the only way durable state changes, besides `replay_end`."""
         match key, value:
             case OffsetCommitKey(), OffsetCommitValue() | None:
-                replay_offset(self.offsets, key, value, place)
+                replay_offset(self.offsets, key, value, context)
                 self._keep_offsets(key.group)
             case GroupMetadataKey(), GroupMetadataValue() | None:
                 replay_group(self.groups, key, value)
@@ -163,62 +173,68 @@ class GroupShard:
         """The log holds the end of this producer's transaction."""
         self.offsets.replay_end(producer_id, is_commit)
 
-    def committed(self, token: Any, now: Moment) -> Decision[None]:
+    def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
         """Groups wait for nothing but their answers, which the driver holds back."""
         raise TypeError(f"{type(token).__name__} is nothing that groups wait for")
 
-    def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
+    def resume(self, continuation: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
         """The log took the records of a decision, or refused them."""
-        group = self.groups.get(then.group_id)
-        match then:
+        group = self.groups.get(continuation.group_id)
+        match continuation:
             case Assigned():
-                return assigned(group, then, error, now)
-            case StaticReturned():
-                return static_returned(group, then, error, now)
+                return assigned(group, continuation, error, now)
+            case StaticMemberReplaced():
+                return static_member_replaced(group, continuation, error, now)
             case GroupEmptied():
                 return emptied(group, error)
             case MembersRemoved():
-                return members_removed(self.consumers.by_id.get(then.group_id), then, error)
+                return members_removed(self.consumers.by_id.get(continuation.group_id), continuation, error)
             case Upgraded():
-                return upgraded(then, error)
+                return upgraded(continuation, error)
             case Downgraded():
-                return downgraded(group, then, error, self.settings, now)
-            case MadeWay():
-                return self._join_where_there_is_way(then, error, now)
+                return downgraded(group, continuation, error, self.settings, now)
+            case EmptyGroupDeleted():
+                return self._join_classic_group(continuation, error, now)
             case _:
-                raise TypeError(f"{type(then).__name__} is nothing that groups wait for")
+                raise TypeError(f"{type(continuation).__name__} is nothing that groups wait for")
 
-    def _join_where_there_is_way(self, then: MadeWay, error: ErrorCode | None, now: Moment) -> Decision[None]:
-        waiter, decision = then.caller.waiter, Decision[None]()
+    def _join_classic_group(
+        self, continuation: EmptyGroupDeleted, error: ErrorCode | None, now: Moment
+    ) -> CoordinatorResult[None]:
+        waiter, result = continuation.context.waiter, CoordinatorResult[None]()
         if error is not None:
-            decision.answer(waiter, join_refused(error, then.request.member_id))
-            return decision
-        joined = join(self.groups, self.settings, then.request, then.caller, now)
-        decision.effects, decision.records, decision.then = joined.effects, joined.records, joined.then
-        if joined.reply is not None:
-            decision.answer(waiter, joined.reply)
-        return decision
+            result.respond(waiter, join_group_error(error, continuation.request.member_id))
+            return result
+        joined = join(self.groups, self.settings, continuation.request, continuation.context, now)
+        result.effects, result.records, result.continuation = (
+            joined.effects,
+            joined.records,
+            joined.continuation,
+        )
+        if joined.response is not None:
+            result.respond(waiter, joined.response)
+        return result
 
-    def fired(self, timer: Timer, now: Moment) -> Decision[None]:
+    def fired(self, timer: Timer, now: Moment) -> CoordinatorResult[None]:
         """A timer that was set has run out."""
         if timer.kind == _EXPIRY.kind:
             return self._expire(now)
         if timer.subject in self.consumers.by_id:
             return self.consumers.fired(timer, self.settings, now)
-        decision = Decision[None]()
+        result = CoordinatorResult[None]()
         group = self.groups.get(timer.subject)
         if group is None:
-            return decision
+            return result
         match timer.kind:
             case "session":
-                session_timer_fired(group, timer.part, self.settings, now, decision)
+                session_timer_fired(group, timer.part, self.settings, now, result)
             case "join":
-                join_timer_fired(group, self.settings, now, decision)
+                join_timer_fired(group, self.settings, now, result)
             case "sync":
-                sync_timer_fired(group, self.settings, now, decision)
-        return decision
+                sync_timer_fired(group, self.settings, now, result)
+        return result
 
-    def _expire(self, now: Moment) -> Decision[None]:
+    def _expire(self, now: Moment) -> CoordinatorResult[None]:
         if not self._unexamined:
             self._unexamined = [*self.groups, *self.consumers.by_id]
         examined, self._unexamined = (
@@ -226,35 +242,35 @@ class GroupShard:
             self._unexamined[GROUPS_PER_EXPIRY:],
         )
         known = [self.groups[group_id] for group_id in examined if group_id in self.groups]
-        decision = expiry.expire(known, self.offsets, self.settings, now)
+        result = expiry.expire(known, self.offsets, self.settings, now)
         by_id = self.consumers.by_id
         consumer_groups = [by_id[group_id] for group_id in examined if group_id in by_id]
-        decision.records += expiry.expired_of_consumers(consumer_groups, self.offsets, self.settings, now)
-        decision.set_timer(_EXPIRY, 0 if self._unexamined else self.settings.offsets_check_interval_ms)
-        return decision
+        result.records += expiry.expired_of_consumers(consumer_groups, self.offsets, self.settings, now)
+        result.set_timer(_EXPIRY, 0 if self._unexamined else self.settings.offsets_check_interval_ms)
+        return result
 
-    def loaded(self, now: Moment) -> Decision[None]:
+    def loaded(self, now: Moment) -> CoordinatorResult[None]:
         """Every member that the log knows gets one session to show that it is alive."""
-        decision = Decision[None]()
-        decision.set_timer(_EXPIRY, self.settings.offsets_check_interval_ms)
+        result = CoordinatorResult[None]()
+        result.set_timer(_EXPIRY, self.settings.offsets_check_interval_ms)
         for group in self.groups.values():
             for member in group.members.values():
-                touch(group, member, member.session_timeout_ms, now, decision)
+                extend_session(group, member, member.session_timeout_ms, now, result)
             if len(group.members) > self.settings.members_max:
                 # The limit was lowered: everyone joins again, and the last to come find the group full.
-                prepare(group, self.settings, now, decision)
-        self.consumers.loaded(decision)
-        return decision
+                prepare(group, self.settings, now, result)
+        self.consumers.loaded(result)
+        return result
 
-    def unloaded(self) -> Decision[None]:
+    def unloaded(self) -> CoordinatorResult[None]:
         """Another node takes over: whoever waits is sent there."""
-        decision = Decision[None]()
+        result = CoordinatorResult[None]()
         for group in self.groups.values():
             for member_id, waiter in group.joining.items():
-                decision.answer(waiter, join_refused(ErrorCode.NOT_COORDINATOR, member_id))
+                result.respond(waiter, join_group_error(ErrorCode.NOT_COORDINATOR, member_id))
             for waiter in group.syncing.values():
-                decision.answer(waiter, sync_refused(ErrorCode.NOT_COORDINATOR))
+                result.respond(waiter, sync_group_error(ErrorCode.NOT_COORDINATOR))
         self.groups.clear()
         self.consumers.by_id.clear()
         self.offsets.clear()
-        return decision
+        return result

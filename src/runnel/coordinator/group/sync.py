@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment
-from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.contract import CoordinatorResult, Moment
+from runnel.coordinator.group.context import RequestContext
 from runnel.coordinator.group.group import Group, GroupState
-from runnel.coordinator.group.rebalance import prepare, remove_member, touch
+from runnel.coordinator.group.rebalance import extend_session, prepare, remove_member
 from runnel.coordinator.group.records import stable_record
-from runnel.coordinator.group.replies import sync_accepted, sync_refused
+from runnel.coordinator.group.responses import sync_group_error, sync_group_response
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from runnel.model.errors import ApiError, ErrorCode
@@ -25,10 +25,10 @@ class Assigned:
 
 
 def sync(
-    groups: dict[str, Group], request: SyncGroupRequest, caller: Caller, now: Moment
-) -> Decision[SyncGroupResponse]:
+    groups: dict[str, Group], request: SyncGroupRequest, context: RequestContext, now: Moment
+) -> CoordinatorResult[SyncGroupResponse]:
     """Decide on a SyncGroup. Raises ApiError."""
-    group = _check(groups, request, caller)
+    group = _check(groups, request, context)
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
@@ -37,57 +37,61 @@ def sync(
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} runs {group.protocol}")
     if group.state is GroupState.PREPARING:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} is rebalancing")
-    decision = Decision[SyncGroupResponse]()
+    result = CoordinatorResult[SyncGroupResponse]()
     group.unsynced.discard(member.id)
     if not group.unsynced:
-        decision.cancel_timer(group.sync_timer)
+        result.cancel_timer(group.sync_timer)
     if group.state is GroupState.STABLE:
-        decision.reply = sync_accepted(group, member)
-        return decision
+        result.response = sync_group_response(group, member)
+        return result
     forgotten = group.syncing.get(member.id)
     if forgotten is not None:
-        decision.answer(forgotten, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
-    group.syncing[member.id] = caller.waiter
+        result.respond(forgotten, sync_group_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    group.syncing[member.id] = context.waiter
     if member.id == group.leader:
         assignments = {given.member_id: bytes(given.assignment) for given in request.assignments}
         members = group.members.values()
-        decision.records.append(stable_record(group, group.leader, members, assignments, now.wall_ms))
-        decision.then = Assigned(group.id, member.id)
-    return decision
+        result.records.append(stable_record(group, group.leader, members, assignments, now.wall_ms))
+        result.continuation = Assigned(group.id, member.id)
+    return result
 
 
-def assigned(group: Group | None, then: Assigned, error: ErrorCode | None, now: Moment) -> Decision[None]:
+def assigned(
+    group: Group | None, continuation: Assigned, error: ErrorCode | None, now: Moment
+) -> CoordinatorResult[None]:
     """The log has the assignment: everyone who waits gets theirs. If not, only the leader learns of it."""
-    decision = Decision[None]()
+    result = CoordinatorResult[None]()
     if group is None:
-        return decision
+        return result
     if error is not None:
         # Nothing has changed: the leader can hand it in again, or its session will end the generation.
-        decision.answer(group.syncing.pop(then.leader), sync_refused(error))
-        return decision
+        result.respond(group.syncing.pop(continuation.leader), sync_group_error(error))
+        return result
     for member_id, waiter in group.syncing.items():
         member = group.members[member_id]
-        decision.answer(waiter, sync_accepted(group, member))
+        result.respond(waiter, sync_group_response(group, member))
         # Sessions that ended during the wait were overlooked, so they all begin again here.
-        touch(group, member, member.session_timeout_ms, now, decision)
+        extend_session(group, member, member.session_timeout_ms, now, result)
     group.syncing.clear()
-    return decision
+    return result
 
 
-def sync_timer_fired(group: Group, settings: GroupSettings, now: Moment, decision: Decision[Any]) -> None:
+def sync_timer_fired(
+    group: Group, settings: GroupSettings, now: Moment, result: CoordinatorResult[Any]
+) -> None:
     """Members that never asked for their assignment hold work that nobody does: they go."""
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced:
         return
     for member_id in sorted(group.unsynced):
-        remove_member(group, group.members[member_id], decision)
-    prepare(group, settings, now, decision)
+        remove_member(group, group.members[member_id], result)
+    prepare(group, settings, now, result)
 
 
-def _check(groups: dict[str, Group], request: SyncGroupRequest, caller: Caller) -> Group:
+def _check(groups: dict[str, Group], request: SyncGroupRequest, context: RequestContext) -> Group:
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
     has_protocol = request.protocol_type is not None and request.protocol_name is not None
-    if caller.api_version >= _PROTOCOL_REQUIRED_FROM and not has_protocol:
+    if context.api_version >= _PROTOCOL_REQUIRED_FROM and not has_protocol:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the request names no protocol")
     group = groups.get(request.group_id)
     if group is None or group.state is GroupState.EMPTY:

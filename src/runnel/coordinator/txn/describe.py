@@ -3,18 +3,18 @@
 from collections.abc import Callable, Collection
 from itertools import groupby
 
-from runnel.coordinator.txn.ledger import Ledger
+from runnel.coordinator.txn.store import TransactionStore
 from runnel.coordinator.txn.transaction import TransactionState
 from runnel.messages import describe_transactions, list_transactions
 from runnel.messages.describe_transactions import TopicData
 from runnel.model.errors import ErrorCode
 
-STATES = {state.shown: state for state in TransactionState}
+STATES = {state.display_name: state for state in TransactionState}
 
 
-def describe(ledger: Ledger, transactional_id: str) -> describe_transactions.TransactionState:
+def describe(store: TransactionStore, transactional_id: str) -> describe_transactions.TransactionState:
     """Everything about one transactional id."""
-    known = ledger.transactions.get(transactional_id)
+    known = store.transactions.get(transactional_id)
     if known is None:
         return describe_transactions.TransactionState(
             error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.code, transactional_id=transactional_id
@@ -22,7 +22,7 @@ def describe(ledger: Ledger, transactional_id: str) -> describe_transactions.Tra
     by_topic = groupby(sorted(known.partitions), key=lambda partition: partition.topic)
     return describe_transactions.TransactionState(
         transactional_id=transactional_id,
-        transaction_state=known.state.shown,
+        transaction_state=known.state.display_name,
         transaction_timeout_ms=known.timeout_ms,
         transaction_start_time_ms=known.started_ms,
         producer_id=known.producer_id,
@@ -32,7 +32,7 @@ def describe(ledger: Ledger, transactional_id: str) -> describe_transactions.Tra
 
 
 def list_all(
-    ledger: Ledger,
+    store: TransactionStore,
     states: Collection[TransactionState] | None,
     producer_ids: Collection[int],
     open_min_ms: int,
@@ -41,8 +41,8 @@ def list_all(
 ) -> list[list_transactions.TransactionState]:
     """The transactional ids that pass all filters; empty ones pass everything, but no state passes none."""
     return [
-        list_transactions.TransactionState(known.id, known.producer_id, known.state.shown)
-        for known in ledger.transactions.values()
+        list_transactions.TransactionState(known.id, known.producer_id, known.state.display_name)
+        for known in store.transactions.values()
         if (states is None or known.state in states)
         and (not producer_ids or known.producer_id in producer_ids)
         and (open_min_ms < 0 or now_ms - known.started_ms > open_min_ms)

@@ -3,51 +3,51 @@
 from collections.abc import Iterable
 from itertools import islice
 
-from runnel.coordinator.contract import Decision, Moment, Order
-from runnel.coordinator.txn.ending import fence
-from runnel.coordinator.txn.ledger import Ledger, NeedsProducerId
+from runnel.coordinator.contract import CoordinatorResult, Moment, ShardEffect
+from runnel.coordinator.txn.end_txn import fence
 from runnel.coordinator.txn.markers import prepared_token
 from runnel.coordinator.txn.records import transaction_tombstone
-from runnel.coordinator.txn.transaction import AT_REST
+from runnel.coordinator.txn.store import ProducerIdRequired, TransactionStore
+from runnel.coordinator.txn.transaction import IDLE
 
 ABORTS_MAX = 100
 """How many transactions are aborted before requests get their turn."""
 
 
-class TakeProducerId(Order):
+class AllocateProducerId(ShardEffect):
     """Give the shard a producer id: it will need one without being asked."""
 
     __slots__ = ()
 
 
-def abort_late(ledger: Ledger, now: Moment) -> tuple[Decision[None], bool]:
+def abort_timed_out(store: TransactionStore, now: Moment) -> tuple[CoordinatorResult[None], bool]:
     """Abort transactions whose time is up; whether there may be more of them."""
-    decision = Decision[None](is_atomic=False)
+    result = CoordinatorResult[None](is_atomic=False)
     late = (
         transaction
-        for transaction in map(ledger.transactions.__getitem__, list(ledger.ongoing))
+        for transaction in map(store.transactions.__getitem__, list(store.ongoing))
         if transaction.started_ms + transaction.timeout_ms < now.wall_ms
     )
     for transaction in islice(late, ABORTS_MAX):
         try:
-            fence(ledger, transaction, now, decision)
-        except NeedsProducerId:
-            decision.order(TakeProducerId())
-    for name in ledger.prepared:
+            fence(store, transaction, now, result)
+        except ProducerIdRequired:
+            result.add_effect(AllocateProducerId())
+    for name in store.prepared:
         # The wait for its commit may have ended with a sync that failed.
-        if name not in ledger.markings:
-            decision.when_committed(prepared_token(ledger.transactions[name]))
-    return decision, len(decision.records) == ABORTS_MAX
+        if name not in store.pending_markers:
+            result.when_committed(prepared_token(store.transactions[name]))
+    return result, len(result.records) == ABORTS_MAX
 
 
-def expire(ledger: Ledger, names: Iterable[str], now: Moment) -> Decision[None]:
+def expire(store: TransactionStore, names: Iterable[str], now: Moment) -> CoordinatorResult[None]:
     """Forget ids that were not used for long."""
-    used_min_ms = now.wall_ms - ledger.settings.expiration_ms
-    decision = Decision[None](is_atomic=False)
+    used_min_ms = now.wall_ms - store.settings.expiration_ms
+    result = CoordinatorResult[None](is_atomic=False)
     for name in names:
-        transaction = ledger.transactions.get(name)
-        if transaction is None or transaction.state not in AT_REST:
+        transaction = store.transactions.get(name)
+        if transaction is None or transaction.state not in IDLE:
             continue
         if transaction.updated_ms <= used_min_ms:
-            decision.records.append(transaction_tombstone(name))
-    return decision
+            result.records.append(transaction_tombstone(name))
+    return result

@@ -11,12 +11,12 @@ answer that was lost is given again to whoever shows the epoch before it (KIP-36
 
 from dataclasses import dataclass, replace
 
-from runnel.coordinator.contract import Decision, Moment
-from runnel.coordinator.txn.ending import fence
-from runnel.coordinator.txn.ledger import Ledger
+from runnel.coordinator.contract import CoordinatorResult, Moment
+from runnel.coordinator.txn.end_txn import fence
 from runnel.coordinator.txn.records import transaction_record
+from runnel.coordinator.txn.store import TransactionStore
 from runnel.coordinator.txn.transaction import (
-    EPOCH_OF_CLIENTS_MAX,
+    CLIENT_EPOCH_MAX,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
@@ -26,7 +26,7 @@ from runnel.coordinator.txn.transaction import (
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.model.errors import ApiError, ErrorCode
 
-InitDecision = Decision[InitProducerIdResponse]
+InitResult = CoordinatorResult[InitProducerIdResponse]
 
 
 @dataclass(slots=True)
@@ -37,35 +37,35 @@ class Initialized:
     last_epoch: int
 
 
-def init_refused(error: ErrorCode) -> InitProducerIdResponse:
+def init_producer_id_error(error: ErrorCode) -> InitProducerIdResponse:
     # Epoch 0 beside an error would be a valid epoch.
     return InitProducerIdResponse(error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
 
-def init_producer_id(ledger: Ledger, request: InitProducerIdRequest, now: Moment) -> InitDecision:
+def init_producer_id(store: TransactionStore, request: InitProducerIdRequest, now: Moment) -> InitResult:
     """Decide on an InitProducerId with a transactional id. NeedsProducerId if it takes a new one."""
     name = request.transactional_id or ""
-    if not 0 < request.transaction_timeout_ms <= ledger.settings.timeout_max_ms:
+    if not 0 < request.transaction_timeout_ms <= store.settings.timeout_max_ms:
         raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-    known = ledger.transactions.get(name)
+    known = store.transactions.get(name)
     if known is None:
         new = Transaction(
             id=name,
-            producer_id=ledger.take_producer_id(),
+            producer_id=store.take_producer_id(),
             epoch=0,
             timeout_ms=request.transaction_timeout_ms,
             state=TransactionState.EMPTY,
             updated_ms=now.wall_ms,
         )
-        return _initialized(ledger, new, NO_EPOCH)
+        return _initialized(store, new, NO_EPOCH)
     if known.state in PREPARED:
         raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} is being ended")
     _check_identity(known, request)
     if known.state is TransactionState.ONGOING:
-        decision: InitDecision = Decision(init_refused(ErrorCode.CONCURRENT_TRANSACTIONS))
-        fence(ledger, known, now, decision)
-        return decision
-    fresh = replace(
+        result: InitResult = CoordinatorResult(init_producer_id_error(ErrorCode.CONCURRENT_TRANSACTIONS))
+        fence(store, known, now, result)
+        return result
+    updated = replace(
         known,
         timeout_ms=request.transaction_timeout_ms,
         state=TransactionState.EMPTY,
@@ -75,14 +75,14 @@ def init_producer_id(ledger: Ledger, request: InitProducerIdRequest, now: Moment
         previous_producer_id=known.producer_id,
         client_version=0,
     )
-    return _bump(ledger, known, fresh, request)
+    return _bump(store, known, updated, request)
 
 
 def _check_identity(known: Transaction, request: InitProducerIdRequest) -> None:
     if request.producer_id == NO_PRODUCER_ID:
         return
     is_rotated = (
-        request.producer_id == known.previous_producer_id and request.producer_epoch >= EPOCH_OF_CLIENTS_MAX
+        request.producer_id == known.previous_producer_id and request.producer_epoch >= CLIENT_EPOCH_MAX
     )
     if request.producer_id != known.producer_id and not is_rotated:
         raise _fenced(known, request)
@@ -92,28 +92,28 @@ def _check_identity(known: Transaction, request: InitProducerIdRequest) -> None:
 
 
 def _bump(
-    ledger: Ledger, known: Transaction, fresh: Transaction, request: InitProducerIdRequest
-) -> InitDecision:
-    shows_itself = request.producer_id != NO_PRODUCER_ID
+    store: TransactionStore, known: Transaction, updated: Transaction, request: InitProducerIdRequest
+) -> InitResult:
+    has_producer_id = request.producer_id != NO_PRODUCER_ID
     is_current = request.producer_id == known.producer_id and request.producer_epoch == known.epoch
-    if shows_itself and not is_current:
+    if has_producer_id and not is_current:
         if request.producer_epoch != known.last_epoch:
             raise _fenced(known, request)
         # Said before, and lost on the way.
-        fresh.previous_producer_id = known.previous_producer_id
-        return _initialized(ledger, fresh, known.last_epoch)
-    last_epoch = known.epoch if shows_itself else NO_EPOCH
+        updated.previous_producer_id = known.previous_producer_id
+        return _initialized(store, updated, known.last_epoch)
+    last_epoch = known.epoch if has_producer_id else NO_EPOCH
     if known.is_exhausted:
-        fresh.producer_id, fresh.epoch = ledger.take_producer_id(), 0
+        updated.producer_id, updated.epoch = store.take_producer_id(), 0
     else:
-        fresh.epoch = known.epoch + 1
-    return _initialized(ledger, fresh, last_epoch)
+        updated.epoch = known.epoch + 1
+    return _initialized(store, updated, last_epoch)
 
 
-def _initialized(ledger: Ledger, fresh: Transaction, last_epoch: int) -> InitDecision:
-    reply = InitProducerIdResponse(producer_id=fresh.producer_id, producer_epoch=fresh.epoch)
-    record = transaction_record(fresh, ledger.settings.transaction_version)
-    return Decision(reply, records=[record], then=Initialized(fresh.id, last_epoch))
+def _initialized(store: TransactionStore, updated: Transaction, last_epoch: int) -> InitResult:
+    response = InitProducerIdResponse(producer_id=updated.producer_id, producer_epoch=updated.epoch)
+    record = transaction_record(updated, store.settings.transaction_version)
+    return CoordinatorResult(response, records=[record], continuation=Initialized(updated.id, last_epoch))
 
 
 def _fenced(known: Transaction, request: InitProducerIdRequest) -> ApiError:

@@ -6,11 +6,11 @@ Prepared ──committed──▶ WriteMarkers ──one by one──▶ marked 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from runnel.coordinator.contract import Decision, Moment, Order, Timer
-from runnel.coordinator.txn.ending import Prepared
-from runnel.coordinator.txn.ledger import Ledger, Marking
+from runnel.coordinator.contract import CoordinatorResult, Moment, ShardEffect, Timer
+from runnel.coordinator.txn.end_txn import Prepared
 from runnel.coordinator.txn.records import transaction_record
 from runnel.coordinator.txn.settings import RETRY_MS
+from runnel.coordinator.txn.store import PendingMarkers, TransactionStore
 from runnel.coordinator.txn.transaction import (
     NO_PRODUCER_ID,
     PREPARED,
@@ -22,7 +22,7 @@ from runnel.model.ids import TopicPartition
 
 
 @dataclass(slots=True)
-class WriteMarkers(Order):
+class WriteMarkers(ShardEffect):
     """Write the end of a transaction into these partitions, until each has it or is gone."""
 
     ended: Prepared
@@ -54,65 +54,67 @@ def prepared_token(transaction: Transaction) -> Prepared:
     return Prepared(transaction.id, transaction.producer_id, transaction.epoch)
 
 
-def write_markers(ledger: Ledger, ended: Prepared, now: Moment) -> Decision[None]:
+def write_markers(store: TransactionStore, ended: Prepared, now: Moment) -> CoordinatorResult[None]:
     """The end of a transaction is committed: nothing but its markers is left to do."""
-    transaction = _still_prepared(ledger, ended)
-    if transaction is None or transaction.id in ledger.markings:
-        return Decision()
-    ledger.markings[transaction.id] = Marking(set(transaction.partitions))
+    transaction = _still_prepared(store, ended)
+    if transaction is None or transaction.id in store.pending_markers:
+        return CoordinatorResult()
+    store.pending_markers[transaction.id] = PendingMarkers(set(transaction.partitions))
     if not transaction.partitions:
-        return _complete(ledger, transaction, now)
-    return _ordered(transaction, transaction.partitions)
+        return _complete(store, transaction, now)
+    return _write_markers(transaction, transaction.partitions)
 
 
 def marked(
-    ledger: Ledger, ended: Prepared, partition: TopicPartition, error: ErrorCode, now: Moment
-) -> Decision[None]:
+    store: TransactionStore, ended: Prepared, partition: TopicPartition, error: ErrorCode, now: Moment
+) -> CoordinatorResult[None]:
     """A partition has its marker, or will never need one; or it could not be written."""
-    transaction = _still_prepared(ledger, ended)
-    marking = ledger.markings.get(ended.transactional_id)
-    if transaction is None or marking is None or partition not in marking.under_way:
-        return Decision()
+    transaction = _still_prepared(store, ended)
+    pending = store.pending_markers.get(ended.transactional_id)
+    if transaction is None or pending is None or partition not in pending.in_flight:
+        return CoordinatorResult()
     if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
         # Another coordinator has this transaction now, and will complete it.
-        return Decision()
-    marking.under_way.remove(partition)
+        return CoordinatorResult()
+    pending.in_flight.remove(partition)
     if error not in _MARKED:
-        marking.failed.add(partition)
-        decision = Decision[None]()
-        decision.set_timer(_retry(transaction.id), RETRY_MS)
-        return decision
-    return _complete(ledger, transaction, now) if marking.is_done else Decision()
+        pending.failed.add(partition)
+        result = CoordinatorResult[None]()
+        result.set_timer(_retry(transaction.id), RETRY_MS)
+        return result
+    return _complete(store, transaction, now) if pending.is_done else CoordinatorResult()
 
 
-def completed(completion: Completed, error: ErrorCode | None) -> Decision[None]:
+def completed(completion: Completed, error: ErrorCode | None) -> CoordinatorResult[None]:
     """The log has taken the completion; if not, it is offered again, as the id is of no use before."""
-    decision = Decision[None]()
+    result = CoordinatorResult[None]()
     if error is not None:
-        decision.set_timer(_retry(completion.transactional_id), RETRY_MS)
-    return decision
+        result.set_timer(_retry(completion.transactional_id), RETRY_MS)
+    return result
 
 
-def write_again(ledger: Ledger, transactional_id: str, now: Moment) -> Decision[None]:
+def retry_markers(store: TransactionStore, transactional_id: str, now: Moment) -> CoordinatorResult[None]:
     """Try once more what failed: markers, or to say that all are written."""
-    marking = ledger.markings.get(transactional_id)
-    if marking is None:
-        return Decision()
-    transaction = ledger.transactions[transactional_id]
-    if marking.is_done:
-        return _complete(ledger, transaction, now)
-    failed, marking.failed = marking.failed, set()
-    marking.under_way |= failed
-    return _ordered(transaction, failed) if failed else Decision()
+    pending = store.pending_markers.get(transactional_id)
+    if pending is None:
+        return CoordinatorResult()
+    transaction = store.transactions[transactional_id]
+    if pending.is_done:
+        return _complete(store, transaction, now)
+    failed, pending.failed = pending.failed, set()
+    pending.in_flight |= failed
+    return _write_markers(transaction, failed) if failed else CoordinatorResult()
 
 
 def _retry(transactional_id: str) -> Timer:
     return Timer("markers", transactional_id)
 
 
-def _ordered(transaction: Transaction, partitions: Collection[TopicPartition]) -> Decision[None]:
-    decision = Decision[None]()
-    decision.order(
+def _write_markers(
+    transaction: Transaction, partitions: Collection[TopicPartition]
+) -> CoordinatorResult[None]:
+    result = CoordinatorResult[None]()
+    result.add_effect(
         WriteMarkers(
             prepared_token(transaction),
             transaction.is_committing,
@@ -120,10 +122,10 @@ def _ordered(transaction: Transaction, partitions: Collection[TopicPartition]) -
             tuple(sorted(partitions)),
         )
     )
-    return decision
+    return result
 
 
-def _complete(ledger: Ledger, transaction: Transaction, now: Moment) -> Decision[None]:
+def _complete(store: TransactionStore, transaction: Transaction, now: Moment) -> CoordinatorResult[None]:
     is_commit = transaction.is_committing
     done = replace(
         transaction,
@@ -135,12 +137,12 @@ def _complete(ledger: Ledger, transaction: Transaction, now: Moment) -> Decision
     )
     if transaction.next_producer_id != NO_PRODUCER_ID:
         done.producer_id, done.epoch = transaction.next_producer_id, 0
-    record = transaction_record(done, ledger.settings.transaction_version)
-    return Decision(records=[record], then=Completed(transaction.id))
+    record = transaction_record(done, store.settings.transaction_version)
+    return CoordinatorResult(records=[record], continuation=Completed(transaction.id))
 
 
-def _still_prepared(ledger: Ledger, ended: Prepared) -> Transaction | None:
-    transaction = ledger.transactions.get(ended.transactional_id)
+def _still_prepared(store: TransactionStore, ended: Prepared) -> Transaction | None:
+    transaction = store.transactions.get(ended.transactional_id)
     if transaction is None or transaction.state not in PREPARED or prepared_token(transaction) != ended:
         return None
     return transaction

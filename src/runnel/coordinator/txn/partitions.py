@@ -3,35 +3,35 @@
 from collections.abc import Collection
 from dataclasses import replace
 
-from runnel.coordinator.contract import Decision, Moment
-from runnel.coordinator.txn.ledger import Ledger
+from runnel.coordinator.contract import CoordinatorResult, Moment
 from runnel.coordinator.txn.records import transaction_record
+from runnel.coordinator.txn.store import TransactionStore
 from runnel.coordinator.txn.transaction import PREPARED, Transaction, TransactionState
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 
-AddDecision = Decision[dict[TopicPartition, ErrorCode]]
+AddResult = CoordinatorResult[dict[TopicPartition, ErrorCode]]
 
 
 def add_partitions(
-    ledger: Ledger,
+    store: TransactionStore,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
     partitions: Collection[TopicPartition],
     client_version: int,
     now: Moment,
-) -> AddDecision:
+) -> AddResult:
     """Make partitions part of the open transaction, or of a new one. Raises ApiError."""
-    known = ledger.transactions.get(transactional_id)
+    known = store.transactions.get(transactional_id)
     if known is not None and known.state in PREPARED:
         # Asked before who asks: it may have been told already of the producer id that will take over.
-        raise _being_ended(known)
-    known = _held(ledger, transactional_id, producer_id, producer_epoch)
-    reply = dict.fromkeys(partitions, ErrorCode.NONE)
+        raise _concurrent_transactions(known)
+    known = _check_producer(store, transactional_id, producer_id, producer_epoch)
+    response = dict.fromkeys(partitions, ErrorCode.NONE)
     is_ongoing = known.state is TransactionState.ONGOING
     if is_ongoing and known.partitions.issuperset(partitions):
-        return Decision(reply)
+        return CoordinatorResult(response)
     grown = replace(
         known,
         state=TransactionState.ONGOING,
@@ -40,26 +40,30 @@ def add_partitions(
         updated_ms=now.wall_ms,
         client_version=client_version,
     )
-    return Decision(reply, records=[transaction_record(grown, ledger.settings.transaction_version)])
+    return CoordinatorResult(
+        response, records=[transaction_record(grown, store.settings.transaction_version)]
+    )
 
 
 def verify_partitions(
-    ledger: Ledger,
+    store: TransactionStore,
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
     """Tell for each partition whether this producer's transaction knows it. Raises ApiError."""
-    known = _held(ledger, transactional_id, producer_id, producer_epoch)
+    known = _check_producer(store, transactional_id, producer_id, producer_epoch)
     return {
         partition: ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for partition in partitions
     }
 
 
-def _held(ledger: Ledger, transactional_id: str, producer_id: int, producer_epoch: int) -> Transaction:
-    known = ledger.transactions.get(transactional_id)
+def _check_producer(
+    store: TransactionStore, transactional_id: str, producer_id: int, producer_epoch: int
+) -> Transaction:
+    known = store.transactions.get(transactional_id)
     if known is None or known.producer_id != producer_id:
         raise ApiError(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer {producer_id} does not hold {transactional_id}"
@@ -70,9 +74,9 @@ def _held(ledger: Ledger, transactional_id: str, producer_id: int, producer_epoc
             f"{transactional_id} is at epoch {known.epoch}, not at {producer_epoch}",
         )
     if known.state in PREPARED:
-        raise _being_ended(known)
+        raise _concurrent_transactions(known)
     return known
 
 
-def _being_ended(known: Transaction) -> ApiError:
+def _concurrent_transactions(known: Transaction) -> ApiError:
     return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")

@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from runnel.coordinator.contract import NewRecord
-from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
+from runnel.coordinator.txn.settings import TRANSACTION_V2
 from runnel.coordinator.txn.transaction import (
     NO_EPOCH,
     PREPARED,
@@ -27,7 +27,7 @@ def transaction_record(transaction: Transaction, transaction_version: int) -> Ne
         transaction_start_timestamp_ms=transaction.started_ms,
     )
     key = TransactionLogKey(transactional_id=transaction.id)
-    if transaction_version == 0 and transaction.client_version < BUMPS_EPOCH_FROM:
+    if transaction_version == 0 and transaction.client_version < TRANSACTION_V2:
         return NewRecord(key, value, 0)
     value.previous_producer_id = transaction.previous_producer_id
     value.next_producer_id = transaction.next_producer_id
@@ -74,7 +74,7 @@ def _last_epoch(known: Transaction, transaction: Transaction) -> int:
         # Whether the answer may be asked for again is known to whoever decided, and told afterwards.
         return NO_EPOCH
     if transaction.state in PREPARED and transaction.epoch != known.epoch:
-        return known.epoch if transaction.client_version >= BUMPS_EPOCH_FROM else NO_EPOCH
+        return known.epoch if transaction.client_version >= TRANSACTION_V2 else NO_EPOCH
     return known.last_epoch
 
 

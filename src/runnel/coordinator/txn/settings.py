@@ -5,7 +5,7 @@ from dataclasses import dataclass
 RETRY_MS = 1000
 """When the log would not take the end of a transaction, it is offered again after this pause."""
 
-BUMPS_EPOCH_FROM = 2
+TRANSACTION_V2 = 2
 """The `transaction.version` since which every transaction has an epoch of its own (KIP-890)."""
 
 

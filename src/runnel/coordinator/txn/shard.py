@@ -3,15 +3,15 @@
 from collections.abc import Callable, Collection
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment, Place, Timer
+from runnel.coordinator.contract import CoordinatorResult, Moment, ReplayContext, Timer
 from runnel.coordinator.txn import describe, expiry, markers
-from runnel.coordinator.txn.ending import Prepared, end
+from runnel.coordinator.txn.end_txn import Prepared, end
 from runnel.coordinator.txn.init import Initialized, init_producer_id
-from runnel.coordinator.txn.ledger import Ledger
 from runnel.coordinator.txn.markers import Completed
-from runnel.coordinator.txn.partitions import AddDecision, add_partitions, verify_partitions
+from runnel.coordinator.txn.partitions import AddResult, add_partitions, verify_partitions
 from runnel.coordinator.txn.records import read_transaction
 from runnel.coordinator.txn.settings import RETRY_MS, TransactionSettings
+from runnel.coordinator.txn.store import TransactionStore
 from runnel.coordinator.txn.transaction import TransactionState
 from runnel.messages import describe_transactions, list_transactions
 from runnel.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -33,21 +33,21 @@ class TransactionShard:
 
     record_types = TRANSACTION_RECORDS
     # A lost record may say that a transaction was committed, which must not be aborted now.
-    can_skip_damage = False
+    can_skip_corrupt_batches = False
 
     def __init__(self, settings: TransactionSettings) -> None:
-        self.ledger = Ledger(settings)
+        self.store = TransactionStore(settings)
         self._unexamined: list[str] = []
         """Ids that the expiry under way has not looked at yet."""
 
-    def give_producer_id(self, producer_id: int) -> None:
+    def add_producer_id(self, producer_id: int) -> None:
         """An id that nobody has had, for whenever the shard needs one."""
-        self.ledger.spare_producer_ids.append(producer_id)
+        self.store.spare_producer_ids.append(producer_id)
 
     def init_producer_id(
         self, request: InitProducerIdRequest, now: Moment
-    ) -> Decision[InitProducerIdResponse]:
-        return init_producer_id(self.ledger, request, now)
+    ) -> CoordinatorResult[InitProducerIdResponse]:
+        return init_producer_id(self.store, request, now)
 
     def add_partitions(
         self,
@@ -57,9 +57,9 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         client_version: int,
         now: Moment,
-    ) -> AddDecision:
+    ) -> AddResult:
         return add_partitions(
-            self.ledger, transactional_id, producer_id, producer_epoch, partitions, client_version, now
+            self.store, transactional_id, producer_id, producer_epoch, partitions, client_version, now
         )
 
     def verify_partitions(
@@ -69,18 +69,18 @@ class TransactionShard:
         producer_epoch: int,
         partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode]:
-        return verify_partitions(self.ledger, transactional_id, producer_id, producer_epoch, partitions)
+        return verify_partitions(self.store, transactional_id, producer_id, producer_epoch, partitions)
 
-    def end(self, request: EndTxnRequest, api_version: int, now: Moment) -> Decision[EndTxnResponse]:
-        return end(self.ledger, request, api_version, now)
+    def end(self, request: EndTxnRequest, api_version: int, now: Moment) -> CoordinatorResult[EndTxnResponse]:
+        return end(self.store, request, api_version, now)
 
     def marked(
         self, ended: Prepared, partition: TopicPartition, error: ErrorCode, now: Moment
-    ) -> Decision[None]:
-        return markers.marked(self.ledger, ended, partition, error, now)
+    ) -> CoordinatorResult[None]:
+        return markers.marked(self.store, ended, partition, error, now)
 
     def describe(self, transactional_id: str) -> describe_transactions.TransactionState:
-        return describe.describe(self.ledger, transactional_id)
+        return describe.describe(self.store, transactional_id)
 
     def list_transactions(
         self,
@@ -90,74 +90,74 @@ class TransactionShard:
         matches: Callable[[str], object] | None,
         now_ms: int,
     ) -> list[list_transactions.TransactionState]:
-        return describe.list_all(self.ledger, states, producer_ids, open_min_ms, matches, now_ms)
+        return describe.list_all(self.store, states, producer_ids, open_min_ms, matches, now_ms)
 
-    def replay(self, key: Data, value: Data | None, place: Place) -> None:
+    def replay(self, key: Data, value: Data | None, context: ReplayContext) -> None:
         """The log holds this record: the only way durable state changes."""
         match key, value:
             case TransactionLogKey(), TransactionLogValue():
-                known = self.ledger.transactions.get(key.transactional_id)
-                self.ledger.put(read_transaction(known, key, value))
+                known = self.store.transactions.get(key.transactional_id)
+                self.store.put(read_transaction(known, key, value))
             case TransactionLogKey(), None:
-                self.ledger.remove(key.transactional_id)
+                self.store.remove(key.transactional_id)
             case _:
                 raise TypeError(f"{type(key).__name__} is no record of transactions")
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """The state of transactions is itself not written in transactions."""
 
-    def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> Decision[None]:
+    def resume(self, continuation: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
         """The log took the records of a decision, or refused them."""
-        match then:
+        match continuation:
             case Initialized(transactional_id, last_epoch):
                 if error is None:
-                    self.ledger.transactions[transactional_id].last_epoch = last_epoch
-                return Decision()
+                    self.store.transactions[transactional_id].last_epoch = last_epoch
+                return CoordinatorResult()
             case Completed():
-                return markers.completed(then, error)
+                return markers.completed(continuation, error)
             case _:
-                raise TypeError(f"{type(then).__name__} is nothing that transactions wait for")
+                raise TypeError(f"{type(continuation).__name__} is nothing that transactions wait for")
 
-    def committed(self, token: Any, now: Moment) -> Decision[None]:
+    def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
         """The end of a transaction is committed."""
         match token:
             case Prepared():
-                return markers.write_markers(self.ledger, token, now)
+                return markers.write_markers(self.store, token, now)
             case _:
                 raise TypeError(f"{type(token).__name__} is nothing that transactions wait for")
 
-    def fired(self, timer: Timer, now: Moment) -> Decision[None]:
+    def fired(self, timer: Timer, now: Moment) -> CoordinatorResult[None]:
         """A timer that was set has run out."""
         match timer.kind:
             case "abort":
-                decision, has_more = expiry.abort_late(self.ledger, now)
-                decision.set_timer(_ABORT, RETRY_MS if has_more else self.ledger.settings.abort_interval_ms)
-                return decision
+                result, has_more = expiry.abort_timed_out(self.store, now)
+                result.set_timer(_ABORT, RETRY_MS if has_more else self.store.settings.abort_interval_ms)
+                return result
             case "expire":
                 return self._expire(now)
             case "markers":
-                return markers.write_again(self.ledger, timer.subject, now)
+                return markers.retry_markers(self.store, timer.subject, now)
             case _:
                 raise ValueError(f"transactions have no timer {timer.kind}")
 
-    def _expire(self, now: Moment) -> Decision[None]:
+    def _expire(self, now: Moment) -> CoordinatorResult[None]:
         if not self._unexamined:
-            self._unexamined = list(self.ledger.transactions)
+            self._unexamined = list(self.store.transactions)
         examined, self._unexamined = self._unexamined[:IDS_PER_EXPIRY], self._unexamined[IDS_PER_EXPIRY:]
-        decision = expiry.expire(self.ledger, examined, now)
-        decision.set_timer(_EXPIRE, 0 if self._unexamined else self.ledger.settings.expire_interval_ms)
-        return decision
+        result = expiry.expire(self.store, examined, now)
+        result.set_timer(_EXPIRE, 0 if self._unexamined else self.store.settings.expire_interval_ms)
+        return result
 
-    def loaded(self, now: Moment) -> Decision[None]:
+    def loaded(self, now: Moment) -> CoordinatorResult[None]:
         """Take up the clock, and the markers that the coordinator before may not have written."""
-        decision = Decision[None]()
-        decision.set_timer(_ABORT, self.ledger.settings.abort_interval_ms)
-        decision.set_timer(_EXPIRE, self.ledger.settings.expire_interval_ms)
-        for name in self.ledger.prepared:
-            decision.when_committed(markers.prepared_token(self.ledger.transactions[name]))
-        return decision
+        result = CoordinatorResult[None]()
+        result.set_timer(_ABORT, self.store.settings.abort_interval_ms)
+        result.set_timer(_EXPIRE, self.store.settings.expire_interval_ms)
+        for name in self.store.prepared:
+            result.when_committed(markers.prepared_token(self.store.transactions[name]))
+        return result
 
-    def unloaded(self) -> Decision[None]:
+    def unloaded(self) -> CoordinatorResult[None]:
         """Another node takes over; nobody waits here but for the log."""
-        self.ledger = Ledger(self.ledger.settings)
-        return Decision()
+        self.store = TransactionStore(self.store.settings)
+        return CoordinatorResult()

@@ -16,7 +16,7 @@ from runnel.model.ids import TopicPartition
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 2**15 - 1
-EPOCH_OF_CLIENTS_MAX = EPOCH_MAX - 1
+CLIENT_EPOCH_MAX = EPOCH_MAX - 1
 """The last epoch that a client is given, so that there is always one left to fence it with."""
 
 
@@ -33,15 +33,13 @@ class TransactionState(IntEnum):
     PREPARE_EPOCH_FENCE = 7
 
     @property
-    def shown(self) -> str:
+    def display_name(self) -> str:
         """Kafka's name for it."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 PREPARED = frozenset({TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT})
-AT_REST = frozenset(
-    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
-)
+IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT})
 
 
 @dataclass(slots=True)
@@ -68,7 +66,7 @@ class Transaction:
     @property
     def is_exhausted(self) -> bool:
         """No client can be given a higher epoch."""
-        return self.epoch >= EPOCH_OF_CLIENTS_MAX
+        return self.epoch >= CLIENT_EPOCH_MAX
 
     @property
     def is_committing(self) -> bool:

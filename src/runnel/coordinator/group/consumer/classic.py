@@ -6,17 +6,22 @@ tell it the next step. It never leads: the coordinator assigns.
 
 from dataclasses import replace
 
-from runnel.coordinator.contract import Decision
-from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.contract import CoordinatorResult
 from runnel.coordinator.group.consumer.cluster import Cluster
 from runnel.coordinator.group.consumer.draft import Draft
 from runnel.coordinator.group.consumer.embedded import assignment_for, owned_in, subscription_in
 from runnel.coordinator.group.consumer.group import ConsumerGroup
-from runnel.coordinator.group.consumer.heartbeat import check_room, replace_static
-from runnel.coordinator.group.consumer.member import ClassicFace, ConsumerMember, MemberState
-from runnel.coordinator.group.consumer.step import assign_when_due, follow_metadata, say, take_step
+from runnel.coordinator.group.consumer.heartbeat import check_group_size, replace_static
+from runnel.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember, MemberState
+from runnel.coordinator.group.consumer.step import (
+    maybe_assign,
+    maybe_bump_epoch,
+    reconcile_member,
+    update_member,
+)
+from runnel.coordinator.group.context import RequestContext
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL
-from runnel.coordinator.group.replies import join_refused
+from runnel.coordinator.group.responses import join_group_error
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -27,25 +32,25 @@ from runnel.model.errors import ApiError, ErrorCode
 _MEMBER_ID_REQUIRED_FROM = 4
 
 
-def join_as_classic(
+def classic_join(
     group: ConsumerGroup,
     draft: Draft,
     settings: GroupSettings,
     request: JoinGroupRequest,
-    caller: Caller,
-    decision: Decision[JoinGroupResponse],
+    context: RequestContext,
+    result: CoordinatorResult[JoinGroupResponse],
 ) -> ConsumerMember | None:
     """Decide on a JoinGroup in the group of the draft: the member, or None if it only got its id.
 
     Whether the group becomes a classic one by this, and what is answered, is for the caller. Raises ApiError.
     """
     is_new = not request.member_id
-    member_id = request.member_id or f"{request.group_instance_id or caller.client_id}-{caller.unique}"
-    check_room(draft.group, member_id, settings)
-    protocols = tuple((wish.name, bytes(wish.metadata)) for wish in request.protocols)
+    member_id = request.member_id or f"{request.group_instance_id or context.client_id}-{context.uuid}"
+    check_group_size(draft.group, member_id, settings)
+    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     _check_protocols(draft.group, request.protocol_type, [name for name, _ in protocols])
-    if is_new and request.group_instance_id is None and caller.api_version >= _MEMBER_ID_REQUIRED_FROM:
-        decision.reply = join_refused(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    if is_new and request.group_instance_id is None and context.api_version >= _MEMBER_ID_REQUIRED_FROM:
+        result.response = join_group_error(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         return None
     subscription = subscription_in(protocols[0][1])
     former = _find(draft, request.group_instance_id, member_id, is_new=is_new)
@@ -56,27 +61,29 @@ def join_as_classic(
         former,
         instance_id=request.group_instance_id or former.instance_id,
         rack=subscription.rack_id or former.rack,
-        client_id=caller.client_id,
-        client_host=caller.client_host,
+        client_id=context.client_id,
+        client_host=context.client_host,
         topics=frozenset(subscription.topics),
         rebalance_timeout_ms=rebalance_timeout_ms,
-        classic=ClassicFace(request.session_timeout_ms, protocols),
+        classic=ClassicMetadata(request.session_timeout_ms, protocols),
     )
-    has_changed = say(draft, former, member)
-    follow_metadata(draft, group.checked_version, has_changed=has_changed)
+    has_changed = update_member(draft, former, member)
+    maybe_bump_epoch(draft, group.checked_version, has_changed=has_changed)
     # At once: a member that is given an old target would be told to join again, and again.
-    assign_when_due(draft, settings, at_once=True)
-    return take_step(draft, member_id, owned_in(subscription, draft.cluster), decision)
+    maybe_assign(draft, settings, at_once=True)
+    return reconcile_member(draft, member_id, owned_in(subscription, draft.cluster), result)
 
 
-def joined(group: ConsumerGroup, member: ConsumerMember, decision: Decision[JoinGroupResponse]) -> None:
+def joined(
+    group: ConsumerGroup, member: ConsumerMember, result: CoordinatorResult[JoinGroupResponse]
+) -> None:
     """Answer a join, and give the member the time that it has until it must ask for its assignment."""
     assert member.classic is not None, "only classic members join this way"
     group.rejoining.discard(member.id)
-    decision.cancel_timer(group.rejoin_timer(member.id))
-    decision.set_timer(group.session_timer(member.id), member.classic.session_timeout_ms)
-    decision.set_timer(group.resync_timer(member.id), member.rebalance_timeout_ms)
-    decision.reply = JoinGroupResponse(
+    result.cancel_timer(group.rejoin_timer(member.id))
+    result.set_timer(group.session_timer(member.id), member.classic.session_timeout_ms)
+    result.set_timer(group.resync_timer(member.id), member.rebalance_timeout_ms)
+    result.response = JoinGroupResponse(
         generation_id=member.epoch,
         protocol_type=CONSUMER_PROTOCOL,
         protocol_name=member.classic.protocols[0][0],
@@ -84,61 +91,63 @@ def joined(group: ConsumerGroup, member: ConsumerMember, decision: Decision[Join
     )
 
 
-def sync_as_classic(
+def classic_sync(
     group: ConsumerGroup, cluster: Cluster, request: SyncGroupRequest
-) -> Decision[SyncGroupResponse]:
+) -> CoordinatorResult[SyncGroupResponse]:
     """Decide on a SyncGroup: what the member has. Raises ApiError."""
-    member, face = _classic_member(group, request.member_id, request.group_instance_id)
+    member, classic = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    name, metadata = face.protocols[0]
+    name, metadata = classic.protocols[0]
     is_same_type = request.protocol_type in (None, CONSUMER_PROTOCOL)
     if not is_same_type or request.protocol_name not in (None, name):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"member {member.id} joined by {name}")
-    decision = Decision[SyncGroupResponse]()
+    result = CoordinatorResult[SyncGroupResponse]()
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        decision.reply = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS.code)
-        _await_rejoin(group, member, decision)
-        return decision
-    decision.cancel_timer(group.resync_timer(member.id))
-    decision.set_timer(group.session_timer(member.id), face.session_timeout_ms)
-    decision.reply = SyncGroupResponse(
+        result.response = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS.code)
+        _await_rejoin(group, member, result)
+        return result
+    result.cancel_timer(group.resync_timer(member.id))
+    result.set_timer(group.session_timer(member.id), classic.session_timeout_ms)
+    result.response = SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
         assignment=assignment_for(metadata, member.assigned, cluster),
     )
-    return decision
+    return result
 
 
-def beat_as_classic(group: ConsumerGroup, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
+def classic_heartbeat(
+    group: ConsumerGroup, request: HeartbeatRequest
+) -> CoordinatorResult[HeartbeatResponse]:
     """Decide on a Heartbeat: whether the member has to join again to take its next step. Raises ApiError."""
-    member, face = _classic_member(group, request.member_id, request.group_instance_id)
+    member, classic = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
-    decision = Decision[HeartbeatResponse](HeartbeatResponse())
-    assert decision.reply is not None
-    decision.set_timer(group.session_timer(member.id), face.session_timeout_ms)
+    result = CoordinatorResult[HeartbeatResponse](HeartbeatResponse())
+    assert result.response is not None
+    result.set_timer(group.session_timer(member.id), classic.session_timeout_ms)
     if (
         member.epoch < group.epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
-        or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
+        or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_release(group, member))
     ):
-        decision.reply.error_code = ErrorCode.REBALANCE_IN_PROGRESS.code
-        _await_rejoin(group, member, decision)
-    return decision
+        result.response.error_code = ErrorCode.REBALANCE_IN_PROGRESS.code
+        _await_rejoin(group, member, result)
+    return result
 
 
 def leaving(group: ConsumerGroup, request: LeaveGroupRequest) -> tuple[list[MemberResponse], list[str]]:
     """Answers to a LeaveGroup, one for each, and the ids of those who go, whichever protocol they speak."""
     answers: list[MemberResponse] = []
-    gone: list[str] = []
+    removed: list[str] = []
     for identity in request.members:
         answer = MemberResponse(identity.member_id, identity.group_instance_id)
         try:
             answer.member_id = _leaving_member(group, identity)
-            gone.append(answer.member_id)
+            removed.append(answer.member_id)
         except ApiError as error:
             answer.error_code = error.code
         answers.append(answer)
-    return answers, list(dict.fromkeys(gone))
+    return answers, list(dict.fromkeys(removed))
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> str:
@@ -173,7 +182,7 @@ def _check_protocols(group: ConsumerGroup, protocol_type: str, names: list[str])
 
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None
-) -> tuple[ConsumerMember, ClassicFace]:
+) -> tuple[ConsumerMember, ClassicMetadata]:
     member = group.check_member(member_id, instance_id)
     if member.classic is None:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.id} is no member by the classic protocol")
@@ -188,15 +197,15 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 def _await_rejoin(
     group: ConsumerGroup,
     member: ConsumerMember,
-    decision: Decision[HeartbeatResponse] | Decision[SyncGroupResponse],
+    result: CoordinatorResult[HeartbeatResponse] | CoordinatorResult[SyncGroupResponse],
 ) -> None:
     """The member was told to join again; if it is told so more than once, its time runs from the first."""
     if member.id not in group.rejoining:
         group.rejoining.add(member.id)
-        decision.set_timer(group.rejoin_timer(member.id), member.rebalance_timeout_ms)
+        result.set_timer(group.rejoin_timer(member.id), member.rebalance_timeout_ms)
 
 
-def _waits_for_others(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def _waits_for_release(group: ConsumerGroup, member: ConsumerMember) -> bool:
     return any(
         partition not in member.assigned and group.owners.get(partition, member.id) != member.id
         for partition in group.target_of(member.id)

@@ -6,20 +6,20 @@ from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 
-class Partition(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """One partition, by the id of its topic: a topic that is made anew under an old name is another one."""
 
     topic_id: bytes
     number: int
 
 
-Partitions = frozenset[Partition]
+Partitions = frozenset[TopicIdPartition]
 
-NOTHING: Partitions = frozenset()
+NO_PARTITIONS: Partitions = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopic:
+class TopicMetadata:
     """A topic as assignors see it."""
 
     name: str
@@ -40,7 +40,7 @@ class Cluster(Protocol):
         """Equal versions say that nothing has changed."""
         ...
 
-    def topic(self, name: str) -> KnownTopic | None: ...
+    def topic(self, name: str) -> TopicMetadata | None: ...
 
     def name_of(self, topic_id: bytes) -> str | None: ...
 
@@ -53,11 +53,11 @@ class Cluster(Protocol):
         ...
 
 
-class BadPattern(ValueError):
+class InvalidPattern(ValueError):
     """Not a regular expression that can be used."""
 
 
-def metadata_hash(topics: Iterable[KnownTopic]) -> int:
+def metadata_hash(topics: Iterable[TopicMetadata]) -> int:
     """A number that changes when topics come, go, grow or move between racks; 0 if there are none."""
     digest = blake2b(digest_size=8)
     is_empty = True

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from runnel.coordinator.group.consumer.cluster import Partition
+from runnel.coordinator.group.consumer.cluster import TopicIdPartition
 from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.consumer.member import ConsumerMember
 from runnel.coordinator.group.group import Committer
@@ -11,7 +11,7 @@ from runnel.model.errors import ApiError, ErrorCode
 _MEMBER_EPOCHS_FROM = 9
 
 
-def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterable[Partition]) -> None:
+def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterable[TopicIdPartition]) -> None:
     """May this one commit offsets of these partitions? Raises ApiError.
 
     A member that moved on to another epoch may still commit what it had before and has not given up since.
@@ -35,7 +35,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterabl
     if epoch > member.epoch:
         raise stale
     for partition in partitions:
-        given = member.epoch_of(partition)
+        given = member.assignment_epoch_of(partition)
         if given is None or epoch < given:
             raise stale
 

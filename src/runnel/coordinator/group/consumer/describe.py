@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from runnel.coordinator.group.consumer.cluster import Cluster, Partition
+from runnel.coordinator.group.consumer.cluster import Cluster, TopicIdPartition
 from runnel.coordinator.group.consumer.draft import preferred_assignor
 from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.consumer.member import ConsumerMember
@@ -41,7 +41,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, cluster: Cluster) -> M
     )
 
 
-def _assignment(partitions: Iterable[Partition], cluster: Cluster) -> Assignment:
+def _assignment(partitions: Iterable[TopicIdPartition], cluster: Cluster) -> Assignment:
     """Partitions under the names of their topics; a topic that is gone has none, and is left out."""
     return Assignment(
         [

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from runnel.coordinator.contract import Moment, NewRecord
-from runnel.coordinator.group.consumer.assignor import Assignor, Question, Subscriber
-from runnel.coordinator.group.consumer.cluster import Cluster, KnownTopic, metadata_hash
-from runnel.coordinator.group.consumer.group import ConsumerGroup, Resolved
+from runnel.coordinator.group.consumer.assignor import Assignor, GroupSpec, Subscriber
+from runnel.coordinator.group.consumer.cluster import Cluster, TopicMetadata, metadata_hash
+from runnel.coordinator.group.consumer.group import ConsumerGroup, ResolvedPattern
 from runnel.coordinator.group.consumer.member import ConsumerMember
 from runnel.coordinator.group.consumer.ranges import assign_ranges
 from runnel.coordinator.group.consumer.records import (
@@ -43,20 +43,20 @@ class Draft:
             self.records.append(record)
             replay_consumer_record(self.group, record.key, record.value)
 
-    def put_said(self, member: ConsumerMember) -> None:
+    def write_member(self, member: ConsumerMember) -> None:
         """A member is new, or says something new of itself."""
         self.write(member_record(self.group.id, member))
 
-    def put_current(self, member: ConsumerMember) -> None:
+    def write_current_assignment(self, member: ConsumerMember) -> None:
         """A member has taken a step."""
         self.write(current_record(self.group.id, member))
 
     def remove(self, member_id: str) -> None:
         """A member is gone, and with it a pattern that nobody else has."""
         self.write(*member_tombstones(self.group.id, member_id))
-        self.forget_patterns()
+        self.remove_unused_patterns()
 
-    def forget_patterns(self) -> None:
+    def remove_unused_patterns(self) -> None:
         """Patterns that no member has any more go."""
         used = {member.pattern for member in self.group.members.values()}
         for pattern in [pattern for pattern in self.group.patterns if pattern not in used]:
@@ -69,47 +69,47 @@ class Draft:
             topics = self.cluster.matching(pattern)
             known = self.group.patterns.get(pattern)
             if known is None or known.topics != topics:
-                resolved = Resolved(topics, self.cluster.version, self.now.wall_ms)
+                resolved = ResolvedPattern(topics, self.cluster.version, self.now.wall_ms)
                 self.write(pattern_record(self.group.id, pattern, resolved))
 
-    def follow_topics(self, *, has_changed: bool) -> None:
+    def bump_epoch_if_changed(self, *, has_changed: bool) -> None:
         """Begin a new epoch if members or subscriptions changed, or the subscribed topics did."""
         present = metadata_hash(self.subscribed_topics())
         if has_changed or present != self.group.metadata_hash:
             self.write(epoch_record(self.group.id, self.group.epoch + 1, present))
 
-    def subscribed_topics(self) -> list[KnownTopic]:
+    def subscribed_topics(self) -> list[TopicMetadata]:
         """The subscribed topics that exist."""
         return self._existing(self.group.subscribed_topics())
 
     def assign(self, default_assignor: str) -> None:
         """Compute the target of the present epoch, and write down for whom it changed."""
         topics = {topic.id: topic for topic in self.subscribed_topics()}
-        wanted: dict[frozenset[str], frozenset[bytes]] = {}
-        subscribers = [self._subscriber(member, wanted) for member in self.group.members.values()]
+        subscribed: dict[frozenset[str], frozenset[bytes]] = {}
+        subscribers = [self._subscriber(member, subscribed) for member in self.group.members.values()]
         name = preferred_assignor(self.group) or default_assignor
-        target = ASSIGNORS[name](Question(subscribers, topics))
+        target = ASSIGNORS[name](GroupSpec(subscribers, topics))
         for member_id, partitions in target.items():
             if self.group.target.get(member_id) != partitions:
                 self.write(target_record(self.group.id, member_id, partitions))
         self.write(target_epoch_record(self.group.id, self.group.epoch, self.now.wall_ms))
 
     def _subscriber(
-        self, member: ConsumerMember, wanted: dict[frozenset[str], frozenset[bytes]]
+        self, member: ConsumerMember, subscribed: dict[frozenset[str], frozenset[bytes]]
     ) -> Subscriber:
         names = self.group.topics_of(member)
-        if names not in wanted:
+        if names not in subscribed:
             # Mostly all members want the same.
-            wanted[names] = frozenset(topic.id for topic in self._existing(names))
+            subscribed[names] = frozenset(topic.id for topic in self._existing(names))
         return Subscriber(
             id=member.id,
             instance_id=member.instance_id,
             rack=member.rack,
-            topics=wanted[names],
+            topics=subscribed[names],
             has=self.group.target_of(member.id),
         )
 
-    def _existing(self, names: Iterable[str]) -> list[KnownTopic]:
+    def _existing(self, names: Iterable[str]) -> list[TopicMetadata]:
         known = (self.cluster.topic(name) for name in names)
         return [topic for topic in known if topic is not None]
 

@@ -6,7 +6,7 @@ They name topics where the coordinator has ids. A name that stands for no topic 
 from collections.abc import Iterable, Sequence
 from struct import Struct
 
-from runnel.coordinator.group.consumer.cluster import NOTHING, Cluster, Partition, Partitions
+from runnel.coordinator.group.consumer.cluster import NO_PARTITIONS, Cluster, Partitions, TopicIdPartition
 from runnel.coordinator.group.consumer.records import by_topic
 from runnel.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -38,14 +38,14 @@ def owned_in(subscription: ConsumerProtocolSubscription, cluster: Cluster) -> Pa
 def partitions_in(assignment: bytes, cluster: Cluster) -> Partitions:
     """What a classic leader assigned."""
     if not assignment:
-        return NOTHING
+        return NO_PARTITIONS
     try:
         return _partitions(read_assignment(assignment).assigned_partitions, cluster)
     except MalformedMessage as bad:
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"not a consumer's assignment: {bad}") from bad
 
 
-def assignment_for(metadata: bytes, partitions: Iterable[Partition], cluster: Cluster) -> bytes:
+def assignment_for(metadata: bytes, partitions: Iterable[TopicIdPartition], cluster: Cluster) -> bytes:
     """What a classic member gets, in the version of the protocol that it spoke itself."""
     topics = [
         TopicPartition(name, numbers)
@@ -60,5 +60,8 @@ def assignment_for(metadata: bytes, partitions: Iterable[Partition], cluster: Cl
 def _partitions(topics: Sequence[TopicPartition], cluster: Cluster) -> Partitions:
     known = [(cluster.topic(owned.topic), owned.partitions) for owned in topics]
     return frozenset(
-        Partition(topic.id, number) for topic, numbers in known if topic is not None for number in numbers
+        TopicIdPartition(topic.id, number)
+        for topic, numbers in known
+        if topic is not None
+        for number in numbers
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from runnel.coordinator.contract import Timer
-from runnel.coordinator.group.consumer.cluster import NOTHING, Partition, Partitions
+from runnel.coordinator.group.consumer.cluster import NO_PARTITIONS, Partitions, TopicIdPartition
 from runnel.coordinator.group.consumer.member import ConsumerMember
 from runnel.model.errors import ApiError, ErrorCode
 
@@ -33,7 +33,7 @@ class ConsumerGroupState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedPattern:
     """The topics that a regular expression matched, and when that was."""
 
     topics: tuple[str, ...]
@@ -58,9 +58,9 @@ class ConsumerGroup:
     """Instance id → the member that holds it."""
     target: dict[str, Partitions] = field(default_factory=dict)
     """Member → what it shall have in the end."""
-    owners: dict[Partition, str] = field(default_factory=dict)
+    owners: dict[TopicIdPartition, str] = field(default_factory=dict)
     """Who has a partition, or has not given it up yet."""
-    patterns: dict[str, Resolved] = field(default_factory=dict)
+    patterns: dict[str, ResolvedPattern] = field(default_factory=dict)
 
     checked_version: int = -1
     """Soft: the metadata that was last looked at for changes."""
@@ -73,7 +73,7 @@ class ConsumerGroup:
             return ConsumerGroupState.EMPTY
         if self.epoch > self.assignment_epoch:
             return ConsumerGroupState.ASSIGNING
-        if all(member.is_settled_in(self.assignment_epoch) for member in self.members.values()):
+        if all(member.is_stable_at(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
@@ -138,7 +138,7 @@ class ConsumerGroup:
         return frozenset(topics.union(*(member.topics for member in self.members.values())))
 
     def target_of(self, member_id: str) -> Partitions:
-        return self.target.get(member_id, NOTHING)
+        return self.target.get(member_id, NO_PARTITIONS)
 
     def put(self, member: ConsumerMember) -> None:
         """Replay: this is the member from now on."""

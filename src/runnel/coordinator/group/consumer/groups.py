@@ -3,24 +3,31 @@
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment, Timer
-from runnel.coordinator.group.caller import Caller
+from runnel.coordinator.contract import CoordinatorResult, Moment, Timer
 from runnel.coordinator.group.consumer.classic import (
-    beat_as_classic,
-    join_as_classic,
+    classic_heartbeat,
+    classic_join,
+    classic_sync,
     joined,
     leaving,
-    sync_as_classic,
 )
 from runnel.coordinator.group.consumer.cluster import Cluster
-from runnel.coordinator.group.consumer.depart import left, remove_members, stay_away
 from runnel.coordinator.group.consumer.draft import Draft
 from runnel.coordinator.group.consumer.group import ConsumerGroup
-from runnel.coordinator.group.consumer.heartbeat import Beat, HeartbeatDecision, answer, beat, is_quiet, touch
-from runnel.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, LEFT_EPOCH, MemberState
+from runnel.coordinator.group.consumer.heartbeat import (
+    Heartbeat,
+    HeartbeatResult,
+    answer,
+    beat,
+    extend_session,
+    is_keepalive,
+)
+from runnel.coordinator.group.consumer.leave import leave_response, leave_static, remove_members
+from runnel.coordinator.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, MemberState
 from runnel.coordinator.group.consumer.migrate import can_downgrade, downgrade, upgrade
 from runnel.coordinator.group.consumer.records import consumer_group_tombstones, replay_consumer_record
 from runnel.coordinator.group.consumer.request import check_heartbeat
+from runnel.coordinator.group.context import RequestContext
 from runnel.coordinator.group.group import Group, GroupState
 from runnel.coordinator.group.records import group_tombstone
 from runnel.coordinator.group.settings import GroupSettings
@@ -35,12 +42,12 @@ from runnel.wire import Data
 
 
 @dataclass(slots=True)
-class MadeWay:
+class EmptyGroupDeleted:
     """Written: an empty consumer group is gone, and a classic one can have its id."""
 
     group_id: str
     request: JoinGroupRequest
-    caller: Caller
+    context: RequestContext
 
 
 class ConsumerGroups:
@@ -54,74 +61,74 @@ class ConsumerGroups:
     def heartbeat(
         self,
         request: ConsumerGroupHeartbeatRequest,
-        caller: Caller,
+        context: RequestContext,
         settings: GroupSettings,
         now: Moment,
-    ) -> HeartbeatDecision:
+    ) -> HeartbeatResult:
         """Decide on a ConsumerGroupHeartbeat. Raises ApiError."""
-        check_heartbeat(request, caller.api_version, settings)
-        decision = HeartbeatDecision()
-        if request.member_epoch in (LEFT_EPOCH, AWAY_EPOCH):
-            self._leave(request, settings, now, decision)
-            return decision
+        check_heartbeat(request, context.api_version, settings)
+        result = HeartbeatResult()
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
+            self._leave(request, settings, now, result)
+            return result
         group = self.by_id.get(request.group_id)
         version = self.cluster.version
-        if group is not None and is_quiet(group, request, caller, version):
-            touch(group, request.member_id, self.cluster, decision)
-            decision.reply = answer(
+        if group is not None and is_keepalive(group, request, context, version):
+            extend_session(group, request.member_id, self.cluster, result)
+            result.response = answer(
                 group, group.members[request.member_id], self.cluster, with_assignment=False
             )
-            return decision
+            return result
         if group is not None:
             draft = Draft(group.copy(), self.cluster, now)
             checked_version = group.checked_version
         else:
-            draft, checked_version = self._found(request, settings, now, decision), -1
-        beat(Beat(request, caller, settings, draft, decision, checked_version))
+            draft, checked_version = self._new_group(request, settings, now, result), -1
+        beat(Heartbeat(request, context, settings, draft, result, checked_version))
         if group is not None and draft.group.epoch == group.epoch:
             # Looked at, and nothing found that the log must know first.
             group.checked_version = version
-        return decision
+        return result
 
     def join(
-        self, request: JoinGroupRequest, caller: Caller, settings: GroupSettings, now: Moment
-    ) -> Decision[JoinGroupResponse]:
+        self, request: JoinGroupRequest, context: RequestContext, settings: GroupSettings, now: Moment
+    ) -> CoordinatorResult[JoinGroupResponse]:
         """Decide on a JoinGroup of a classic member in a consumer group. Raises ApiError."""
         group = self.by_id[request.group_id]
-        decision = Decision[JoinGroupResponse]()
+        result = CoordinatorResult[JoinGroupResponse]()
         if not group.members:
-            return self._make_way(group, request, caller, decision)
+            return self._delete_empty_group(group, request, context, result)
         draft = Draft(group.copy(), self.cluster, now)
-        member = join_as_classic(group, draft, settings, request, caller, decision)
+        member = classic_join(group, draft, settings, request, context, result)
         if member is None:
-            return decision
-        joined(group, member, decision)
+            return result
+        joined(group, member, result)
         replaced = group.static_members.get(request.group_instance_id or "", member.id)
         if replaced != member.id and can_downgrade(group, {replaced}, settings, is_replaced=True):
-            downgrade(group, draft, [], now, decision)
+            downgrade(group, draft, [], now, result)
         else:
-            decision.records += draft.records
-        return decision
+            result.records += draft.records
+        return result
 
-    def sync(self, request: SyncGroupRequest) -> Decision[SyncGroupResponse]:
+    def sync(self, request: SyncGroupRequest) -> CoordinatorResult[SyncGroupResponse]:
         """Decide on a SyncGroup of a classic member. Raises ApiError."""
-        return sync_as_classic(self.by_id[request.group_id], self.cluster, request)
+        return classic_sync(self.by_id[request.group_id], self.cluster, request)
 
-    def classic_heartbeat(self, request: HeartbeatRequest) -> Decision[HeartbeatResponse]:
+    def classic_heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatResponse]:
         """Decide on a Heartbeat of a classic member. Raises ApiError."""
-        return beat_as_classic(self.by_id[request.group_id], request)
+        return classic_heartbeat(self.by_id[request.group_id], request)
 
     def leave(
         self, request: LeaveGroupRequest, settings: GroupSettings, now: Moment
-    ) -> Decision[LeaveGroupResponse]:
+    ) -> CoordinatorResult[LeaveGroupResponse]:
         """Decide on a LeaveGroup, of classic members or by an administrator."""
         group = self.by_id[request.group_id]
-        answers, gone = leaving(group, request)
-        decision = Decision[LeaveGroupResponse](LeaveGroupResponse(members=answers))
-        if gone:
-            timers = [group.session_timer(member_id) for member_id in gone]
-            self._remove(group, timers, settings, now, decision)
-        return decision
+        answers, removed = leaving(group, request)
+        result = CoordinatorResult[LeaveGroupResponse](LeaveGroupResponse(members=answers))
+        if removed:
+            timers = [group.session_timer(member_id) for member_id in removed]
+            self._remove(group, timers, settings, now, result)
+        return result
 
     def get(self, group_id: str) -> ConsumerGroup:
         """A consumer group; GROUP_ID_NOT_FOUND if there is none, or it is a classic one."""
@@ -144,59 +151,59 @@ class ConsumerGroups:
             replay_consumer_record(self.by_id[group_id], key, value)
         return group_id
 
-    def loaded(self, decision: Decision[None]) -> None:
+    def loaded(self, result: CoordinatorResult[None]) -> None:
         """Every member that the log knows gets one session to show that it is alive."""
         for group in self.by_id.values():
             session_ms = self.cluster.group_setting(group.id, "consumer.session.timeout.ms")
             for member in group.members.values():
                 timeout_ms = session_ms if member.classic is None else member.classic.session_timeout_ms
-                decision.set_timer(group.session_timer(member.id), timeout_ms)
+                result.set_timer(group.session_timer(member.id), timeout_ms)
                 if member.state is MemberState.UNREVOKED_PARTITIONS and not member.is_classic:
-                    decision.set_timer(group.revocation_timer(member.id), member.rebalance_timeout_ms)
+                    result.set_timer(group.revocation_timer(member.id), member.rebalance_timeout_ms)
 
-    def fired(self, timer: Timer, settings: GroupSettings, now: Moment) -> Decision[None]:
+    def fired(self, timer: Timer, settings: GroupSettings, now: Moment) -> CoordinatorResult[None]:
         """A member did not do in time what it had to."""
-        decision = Decision[None]()
+        result = CoordinatorResult[None]()
         group = self.by_id.get(timer.subject)
         member = None if group is None else group.members.get(timer.part)
         if group is None or member is None:
-            return decision
+            return result
         is_late = timer.kind != "revocation" or member.state is MemberState.UNREVOKED_PARTITIONS
         if is_late:
-            self._remove(group, [timer], settings, now, decision)
-        return decision
+            self._remove(group, [timer], settings, now, result)
+        return result
 
-    def _make_way(
+    def _delete_empty_group(
         self,
         group: ConsumerGroup,
         request: JoinGroupRequest,
-        caller: Caller,
-        decision: Decision[JoinGroupResponse],
-    ) -> Decision[JoinGroupResponse]:
+        context: RequestContext,
+        result: CoordinatorResult[JoinGroupResponse],
+    ) -> CoordinatorResult[JoinGroupResponse]:
         """A consumer group without members gives its id to a classic group, once the log has forgotten it."""
         if request.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id} has no members")
-        decision.records += consumer_group_tombstones(group)
-        decision.then = MadeWay(group.id, request, caller)
-        return decision
+        result.records += consumer_group_tombstones(group)
+        result.continuation = EmptyGroupDeleted(group.id, request, context)
+        return result
 
-    def _found(
+    def _new_group(
         self,
         request: ConsumerGroupHeartbeatRequest,
         settings: GroupSettings,
         now: Moment,
-        decision: HeartbeatDecision,
+        result: HeartbeatResult,
     ) -> Draft:
         """A new consumer group for whoever joins first, in the place of a classic one if need be."""
         group_id = request.group_id
-        if request.member_epoch != JOINING_EPOCH:
+        if request.member_epoch != JOIN_EPOCH:
             self.get(group_id)
         draft = Draft(ConsumerGroup(group_id), self.cluster, now)
         classic = self._classic.get(group_id)
         if classic is not None and classic.state is GroupState.EMPTY:
             draft.records.append(group_tombstone(group_id))
         elif classic is not None:
-            upgrade(classic, draft, settings, decision)
+            upgrade(classic, draft, settings, result)
         return draft
 
     def _leave(
@@ -204,15 +211,15 @@ class ConsumerGroups:
         request: ConsumerGroupHeartbeatRequest,
         settings: GroupSettings,
         now: Moment,
-        decision: HeartbeatDecision,
+        result: HeartbeatResult,
     ) -> None:
         group = self.get(request.group_id)
         member = group.check_member(request.member_id, request.instance_id)
-        if request.member_epoch == AWAY_EPOCH:
-            stay_away(group, member, decision)
+        if request.member_epoch == LEAVE_STATIC_EPOCH:
+            leave_static(group, member, result)
         else:
-            self._remove(group, [group.session_timer(member.id)], settings, now, decision)
-            decision.reply = left(request)
+            self._remove(group, [group.session_timer(member.id)], settings, now, result)
+            result.response = leave_response(request)
 
     def _remove(
         self,
@@ -220,14 +227,14 @@ class ConsumerGroups:
         timers: list[Timer],
         settings: GroupSettings,
         now: Moment,
-        decision: Decision[Any],
+        result: CoordinatorResult[Any],
     ) -> None:
         """Take the members that these timers are of out of their group; the timers try again if they must."""
         draft = Draft(group.copy(), self.cluster, now)
-        gone = {timer.part for timer in timers}
-        if can_downgrade(group, gone, settings, is_replaced=False):
-            for member_id in gone:
+        removed = {timer.part for timer in timers}
+        if can_downgrade(group, removed, settings, is_replaced=False):
+            for member_id in removed:
                 draft.group.remove(member_id)
-            downgrade(group, draft, timers, now, decision)
+            downgrade(group, draft, timers, now, result)
         else:
-            remove_members(draft, timers, decision)
+            remove_members(draft, timers, result)

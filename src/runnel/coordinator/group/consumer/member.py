@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from runnel.coordinator.group.consumer.cluster import Partition, Partitions
+from runnel.coordinator.group.consumer.cluster import Partitions, TopicIdPartition
 from runnel.coordinator.group.member import Protocols
 
-JOINING_EPOCH = 0
-LEFT_EPOCH = -1
-AWAY_EPOCH = -2
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+LEAVE_STATIC_EPOCH = -2
 """A static member that left for a while: its place and its partitions are kept until its session ends."""
 
 
@@ -26,7 +26,7 @@ class MemberState(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicFace:
+class ClassicMetadata:
     """What is kept of a member that speaks the classic protocol in a consumer group."""
 
     session_timeout_ms: int
@@ -48,27 +48,27 @@ class ConsumerMember:
     """A regular expression that it subscribed to topics with; empty or None if it did not."""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
-    classic: ClassicFace | None = None
-    epoch: int = JOINING_EPOCH
-    previous_epoch: int = JOINING_EPOCH
+    classic: ClassicMetadata | None = None
+    epoch: int = JOIN_EPOCH
+    previous_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
-    assigned: Mapping[Partition, int] = field(default_factory=dict)
+    assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     """What it may read, and the epoch in which it was given each."""
-    revoking: Mapping[Partition, int] = field(default_factory=dict)
+    revoking: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     """What it was asked to give up, and has not yet."""
 
     @property
     def is_classic(self) -> bool:
         return self.classic is not None
 
-    def is_settled_in(self, epoch: int) -> bool:
+    def is_stable_at(self, epoch: int) -> bool:
         """Has it all that the target of this epoch wants it to have?"""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
-    def epoch_of(self, partition: Partition) -> int | None:
+    def assignment_epoch_of(self, partition: TopicIdPartition) -> int | None:
         """The epoch in which it was given a partition that it has, or has not given up yet."""
         epoch = self.assigned.get(partition)
         return self.revoking.get(partition) if epoch is None else epoch
 
-    def has_all(self, owned: Partitions) -> bool:
+    def owns_all(self, owned: Partitions) -> bool:
         return all(partition in self.assigned for partition in owned)

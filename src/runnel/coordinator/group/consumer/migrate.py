@@ -11,9 +11,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment, Timer
-from runnel.coordinator.group.consumer.cluster import Cluster, Partition, Partitions
-from runnel.coordinator.group.consumer.depart import cancel_timers
+from runnel.coordinator.contract import CoordinatorResult, Moment, Timer
+from runnel.coordinator.group.consumer.cluster import Cluster, Partitions, TopicIdPartition
 from runnel.coordinator.group.consumer.draft import Draft
 from runnel.coordinator.group.consumer.embedded import (
     assignment_for,
@@ -22,7 +21,8 @@ from runnel.coordinator.group.consumer.embedded import (
     subscription_in,
 )
 from runnel.coordinator.group.consumer.group import ConsumerGroup
-from runnel.coordinator.group.consumer.member import ClassicFace, ConsumerMember
+from runnel.coordinator.group.consumer.leave import cancel_timers
+from runnel.coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
 from runnel.coordinator.group.consumer.records import (
     consumer_group_tombstones,
     epoch_record,
@@ -31,9 +31,9 @@ from runnel.coordinator.group.consumer.records import (
 )
 from runnel.coordinator.group.group import CONSUMER_PROTOCOL, Group
 from runnel.coordinator.group.member import Member, Protocols, select_protocol
-from runnel.coordinator.group.rebalance import prepare, touch
+from runnel.coordinator.group.rebalance import extend_session, prepare
 from runnel.coordinator.group.records import group_tombstone, stable_record
-from runnel.coordinator.group.replies import join_refused, sync_refused
+from runnel.coordinator.group.responses import join_group_error, sync_group_error
 from runnel.coordinator.group.settings import WRITE_RETRY_MS, GroupSettings
 from runnel.model.errors import ApiError, ErrorCode
 
@@ -57,7 +57,7 @@ class Downgraded:
     """Timers of those who go. Without any, another took the place and nobody has to join again."""
 
 
-def upgrade(classic: Group, draft: Draft, settings: GroupSettings, decision: Decision[Any]) -> None:
+def upgrade(classic: Group, draft: Draft, settings: GroupSettings, result: CoordinatorResult[Any]) -> None:
     """Make the draft, of an empty consumer group, what a classic group is. Raises ApiError."""
     protocol = classic.protocol or select_protocol(member.protocols for member in classic.members.values())
     not_ours = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group.")
@@ -66,42 +66,42 @@ def upgrade(classic: Group, draft: Draft, settings: GroupSettings, decision: Dec
         raise not_ours
     draft.records.append(group_tombstone(classic.id))
     try:
-        had = _had(classic, protocol, draft.cluster)
+        owned_by_member = _owned_partitions(classic, protocol, draft.cluster)
     except ApiError as error:
         # It bears the name of the consumers' protocol and does not speak it.
         raise not_ours from error
     members = [
-        _as_consumer(member, classic.generation, protocol, had[member.id])
+        _as_consumer(member, classic.generation, protocol, owned_by_member[member.id])
         for member in classic.members.values()
     ]
     for converted in members:
-        draft.put_said(converted)
+        draft.write_member(converted)
     draft.write(epoch_record(classic.id, classic.generation, 0))
     for converted in members:
         draft.write(target_record(classic.id, converted.id, frozenset(converted.assigned)))
     draft.write(target_epoch_record(classic.id, classic.generation, 0))
     for converted in members:
-        draft.put_current(converted)
-    decision.then = Upgraded(classic.id, classic)
+        draft.write_current_assignment(converted)
+    result.continuation = Upgraded(classic.id, classic)
 
 
-def upgraded(then: Upgraded, error: ErrorCode | None) -> Decision[None]:
+def upgraded(continuation: Upgraded, error: ErrorCode | None) -> CoordinatorResult[None]:
     """The log has the consumer group: whoever waits in the classic one is told to join again, here."""
-    decision = Decision[None]()
+    result = CoordinatorResult[None]()
     if error is not None:
-        return decision
-    former = then.former
+        return result
+    former = continuation.former
     for member_id, waiter in former.joining.items():
-        decision.answer(waiter, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member_id))
+        result.respond(waiter, join_group_error(ErrorCode.REBALANCE_IN_PROGRESS, member_id))
     for waiter in former.syncing.values():
-        decision.answer(waiter, sync_refused(ErrorCode.REBALANCE_IN_PROGRESS))
-    decision.cancel_timer(former.join_timer)
-    decision.cancel_timer(former.sync_timer)
+        result.respond(waiter, sync_group_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    result.cancel_timer(former.join_timer)
+    result.cancel_timer(former.sync_timer)
     for member_id in former.pending:
-        decision.cancel_timer(former.session_timer(member_id))
+        result.cancel_timer(former.session_timer(member_id))
     for member in former.members.values():
-        decision.set_timer(former.session_timer(member.id), member.session_timeout_ms)
-    return decision
+        result.set_timer(former.session_timer(member.id), member.session_timeout_ms)
+    return result
 
 
 def can_downgrade(
@@ -119,14 +119,14 @@ def can_downgrade(
 
 
 def downgrade(
-    group: ConsumerGroup, draft: Draft, retry: list[Timer], now: Moment, decision: Decision[Any]
+    group: ConsumerGroup, draft: Draft, retry: list[Timer], now: Moment, result: CoordinatorResult[Any]
 ) -> None:
     """Make a classic group of the draft, all of whose members are classic ones.
 
     `group` is what the log knows; the draft may have another member in the place of one that left.
     """
-    faces = {member.id: _face(member).protocols for member in draft.group.members.values()}
-    protocol = select_protocol(faces.values())
+    protocols = {member.id: _classic_metadata(member).protocols for member in draft.group.members.values()}
+    protocol = select_protocol(protocols.values())
     assert protocol is not None, f"group {group.id} has members without a common protocol"
     classic = Group(group.id, generation=draft.group.epoch, protocol=protocol)
     assignments: dict[str, bytes] = {}
@@ -134,48 +134,52 @@ def downgrade(
         classic.add(_as_classic(member), CONSUMER_PROTOCOL)
         metadata = classic.members[member.id].metadata(protocol)
         assignments[member.id] = assignment_for(metadata, member.assigned, draft.cluster)
-    decision.records += consumer_group_tombstones(group)
-    decision.records.append(
+    result.records += consumer_group_tombstones(group)
+    result.records.append(
         stable_record(classic, classic.leader, classic.members.values(), assignments, now.wall_ms)
     )
-    decision.then = Downgraded(group.id, group, faces, retry)
+    result.continuation = Downgraded(group.id, group, protocols, retry)
 
 
 def downgraded(
-    classic: Group | None, then: Downgraded, error: ErrorCode | None, settings: GroupSettings, now: Moment
-) -> Decision[None]:
+    classic: Group | None,
+    continuation: Downgraded,
+    error: ErrorCode | None,
+    settings: GroupSettings,
+    now: Moment,
+) -> CoordinatorResult[None]:
     """The log has the classic group: its members have their sessions there, and join again."""
-    decision = Decision[None]()
+    result = CoordinatorResult[None]()
     if error is not None or classic is None:
-        for timer in then.retry:
-            decision.set_timer(timer, WRITE_RETRY_MS)
-        return decision
-    for member_id in then.former.members:
-        cancel_timers(then.former, member_id, decision)
+        for timer in continuation.retry:
+            result.set_timer(timer, WRITE_RETRY_MS)
+        return result
+    for member_id in continuation.former.members:
+        cancel_timers(continuation.former, member_id, result)
     for member in classic.members.values():
-        classic.set_protocols(member, then.protocols[member.id])
-        touch(classic, member, member.session_timeout_ms, now, decision)
-    if then.retry:
-        prepare(classic, settings, now, decision)
-    return decision
+        classic.set_protocols(member, continuation.protocols[member.id])
+        extend_session(classic, member, member.session_timeout_ms, now, result)
+    if continuation.retry:
+        prepare(classic, settings, now, result)
+    return result
 
 
-def _had(classic: Group, protocol: str, cluster: Cluster) -> dict[str, Partitions]:
+def _owned_partitions(classic: Group, protocol: str, cluster: Cluster) -> dict[str, Partitions]:
     """What each member has: what it was assigned, and what it had when it joined and nobody else was given.
 
     The latter it may have given up, or may be about to; until it says so, it must be asked to.
     """
-    taken = set[Partition]()
-    had: dict[str, Partitions] = {}
+    taken = set[TopicIdPartition]()
+    owned_by_member: dict[str, Partitions] = {}
     for member in classic.members.values():
         # A leader may have given a partition to two; in a consumer group that cannot be said.
-        had[member.id] = partitions_in(member.assignment, cluster) - taken
-        taken |= had[member.id]
+        owned_by_member[member.id] = partitions_in(member.assignment, cluster) - taken
+        taken |= owned_by_member[member.id]
     for member in classic.members.values():
         owned = owned_in(subscription_in(member.metadata(protocol)), cluster) - taken
-        had[member.id] |= owned
+        owned_by_member[member.id] |= owned
         taken |= owned
-    return had
+    return owned_by_member
 
 
 def _as_consumer(member: Member, generation: int, protocol: str, assigned: Partitions) -> ConsumerMember:
@@ -188,7 +192,7 @@ def _as_consumer(member: Member, generation: int, protocol: str, assigned: Parti
         client_host=member.client_host,
         topics=frozenset(subscription.topics),
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        classic=ClassicFace(member.session_timeout_ms, member.protocols),
+        classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
         epoch=generation,
         previous_epoch=generation,
         assigned=dict.fromkeys(assigned, generation),
@@ -196,18 +200,18 @@ def _as_consumer(member: Member, generation: int, protocol: str, assigned: Parti
 
 
 def _as_classic(member: ConsumerMember) -> Member:
-    face = _face(member)
+    classic = _classic_metadata(member)
     return Member(
         id=member.id,
         instance_id=member.instance_id,
         client_id=member.client_id,
         client_host=member.client_host,
-        session_timeout_ms=face.session_timeout_ms,
+        session_timeout_ms=classic.session_timeout_ms,
         rebalance_timeout_ms=member.rebalance_timeout_ms,
-        protocols=face.protocols,
+        protocols=classic.protocols,
     )
 
 
-def _face(member: ConsumerMember) -> ClassicFace:
+def _classic_metadata(member: ConsumerMember) -> ClassicMetadata:
     assert member.classic is not None, f"{member.id} does not speak the classic protocol"
     return member.classic

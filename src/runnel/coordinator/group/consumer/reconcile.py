@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from runnel.coordinator.group.consumer.cluster import Partition, Partitions
+from runnel.coordinator.group.consumer.cluster import Partitions, TopicIdPartition
 from runnel.coordinator.group.consumer.member import ConsumerMember, MemberState
 from runnel.model.errors import ApiError, ErrorCode
 
@@ -13,7 +13,7 @@ def reconcile(
     target: Partitions,
     target_epoch: int,
     owned: Partitions | None,
-    is_free: Callable[[Partition], bool],
+    is_free: Callable[[TopicIdPartition], bool],
 ) -> ConsumerMember:
     """The member after its next step; itself if there is none to take. Raises ApiError.
 
@@ -22,7 +22,7 @@ def reconcile(
     """
     epoch = member.epoch
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if _still_has(member.revoking, owned):
+        if _still_owns(member.revoking, owned):
             return member
         # What was revoked belongs to the epoch behind it: the next step is taken from the one after.
         epoch += 1
@@ -33,7 +33,7 @@ def reconcile(
         )
     kept = {partition: given for partition, given in member.assigned.items() if partition in target}
     revoking = {partition: given for partition, given in member.assigned.items() if partition not in target}
-    if revoking and _still_has(revoking, owned):
+    if revoking and _still_owns(revoking, owned):
         return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoking)
     missing = [partition for partition in target if partition not in kept]
     free = {partition: target_epoch for partition in missing if is_free(partition)}
@@ -41,7 +41,7 @@ def reconcile(
     return _moved(member, state, target_epoch, kept | free, {})
 
 
-def _still_has(revoking: Mapping[Partition, int], owned: Partitions | None) -> bool:
+def _still_owns(revoking: Mapping[TopicIdPartition, int], owned: Partitions | None) -> bool:
     return owned is None or any(partition in owned for partition in revoking)
 
 
@@ -49,8 +49,8 @@ def _moved(
     member: ConsumerMember,
     state: MemberState,
     epoch: int,
-    assigned: dict[Partition, int],
-    revoking: dict[Partition, int],
+    assigned: dict[TopicIdPartition, int],
+    revoking: dict[TopicIdPartition, int],
 ) -> ConsumerMember:
     previous = member.previous_epoch if epoch == member.epoch else member.epoch
     return replace(

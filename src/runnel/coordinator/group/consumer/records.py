@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from runnel.coordinator.contract import NewRecord
-from runnel.coordinator.group.consumer.cluster import Partition, Partitions
-from runnel.coordinator.group.consumer.group import NEVER_ASSIGNED, ConsumerGroup, Resolved
-from runnel.coordinator.group.consumer.member import LEFT_EPOCH, ClassicFace, ConsumerMember, MemberState
+from runnel.coordinator.group.consumer.cluster import Partitions, TopicIdPartition
+from runnel.coordinator.group.consumer.group import NEVER_ASSIGNED, ConsumerGroup, ResolvedPattern
+from runnel.coordinator.group.consumer.member import LEAVE_EPOCH, ClassicMetadata, ConsumerMember, MemberState
 from runnel.schemas.coordinator import record_types
 from runnel.schemas.group import (
     ClassicMemberMetadata,
@@ -51,7 +51,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> NewRecord:
 
 def member_record(group_id: str, member: ConsumerMember) -> NewRecord:
     """What a member said of itself."""
-    face = member.classic
+    classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack,
@@ -62,9 +62,10 @@ def member_record(group_id: str, member: ConsumerMember) -> NewRecord:
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         server_assignor=member.assignor,
         classic_member_metadata=None
-        if face is None
+        if classic is None
         else ClassicMemberMetadata(
-            face.session_timeout_ms, [ClassicProtocol(name, metadata) for name, metadata in face.protocols]
+            classic.session_timeout_ms,
+            [ClassicProtocol(name, metadata) for name, metadata in classic.protocols],
         ),
     )
     return NewRecord(ConsumerGroupMemberMetadataKey(group_id, member.id), value)
@@ -98,7 +99,7 @@ def target_epoch_record(group_id: str, epoch: int, now_ms: int) -> NewRecord:
     )
 
 
-def pattern_record(group_id: str, pattern: str, resolved: Resolved) -> NewRecord:
+def pattern_record(group_id: str, pattern: str, resolved: ResolvedPattern) -> NewRecord:
     return NewRecord(
         ConsumerGroupRegularExpressionKey(group_id, pattern),
         ConsumerGroupRegularExpressionValue(list(resolved.topics), resolved.version, resolved.resolved_ms),
@@ -134,7 +135,7 @@ def replay_consumer_record(group: ConsumerGroup, key: Data, value: Data | None) 
         replay(group, key, value)
 
 
-def by_topic(partitions: Iterable[Partition]) -> dict[bytes, list[int]]:
+def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
     """Partitions in order, topic by topic."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(partitions):
@@ -179,7 +180,7 @@ def _replay_current(
             )
         )
     elif member is not None:
-        group.put(replace(member, epoch=LEFT_EPOCH, previous_epoch=LEFT_EPOCH, assigned={}, revoking={}))
+        group.put(replace(member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned={}, revoking={}))
 
 
 def _replay_target(
@@ -191,7 +192,7 @@ def _replay_target(
         group.target.pop(key.member_id, None)
     else:
         group.target[key.member_id] = frozenset(
-            Partition(bytes(topic.topic_id), number)
+            TopicIdPartition(bytes(topic.topic_id), number)
             for topic in value.topic_partitions
             for number in topic.partitions
         )
@@ -214,11 +215,13 @@ def _replay_pattern(
     if value is None:
         group.patterns.pop(key.regular_expression, None)
     else:
-        group.patterns[key.regular_expression] = Resolved(tuple(value.topics), value.version, value.timestamp)
+        group.patterns[key.regular_expression] = ResolvedPattern(
+            tuple(value.topics), value.version, value.timestamp
+        )
 
 
 def _said(group: ConsumerGroup, member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
-    face = value.classic_member_metadata
+    classic = value.classic_member_metadata
     return replace(
         group.members.get(member_id) or ConsumerMember(member_id),
         instance_id=value.instance_id,
@@ -230,30 +233,32 @@ def _said(group: ConsumerGroup, member_id: str, value: ConsumerGroupMemberMetada
         rebalance_timeout_ms=value.rebalance_timeout_ms,
         assignor=value.server_assignor,
         classic=None
-        if face is None
-        else ClassicFace(
-            face.session_timeout_ms,
-            tuple((protocol.name, bytes(protocol.metadata)) for protocol in face.supported_protocols),
+        if classic is None
+        else ClassicMetadata(
+            classic.session_timeout_ms,
+            tuple((protocol.name, bytes(protocol.metadata)) for protocol in classic.supported_protocols),
         ),
     )
 
 
-def _with_epochs(partitions: Mapping[Partition, int]) -> list[TopicPartitions]:
+def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[TopicPartitions]:
     return [
-        TopicPartitions(topic_id, numbers, [partitions[Partition(topic_id, number)] for number in numbers])
+        TopicPartitions(
+            topic_id, numbers, [partitions[TopicIdPartition(topic_id, number)] for number in numbers]
+        )
         for topic_id, numbers in by_topic(partitions).items()
     ]
 
 
-def _read_epochs(topics: Iterable[TopicPartitions], member_epoch: int) -> dict[Partition, int]:
+def _read_epochs(topics: Iterable[TopicPartitions], member_epoch: int) -> dict[TopicIdPartition, int]:
     """Releases before 4.3 did not tell the epochs: then it is the member's own."""
-    partitions: dict[Partition, int] = {}
+    partitions: dict[TopicIdPartition, int] = {}
     for topic in topics:
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
             epochs = [member_epoch] * len(topic.partitions)
         for index, epoch in zip(topic.partitions, epochs, strict=True):
-            partitions[Partition(bytes(topic.topic_id), index)] = epoch
+            partitions[TopicIdPartition(bytes(topic.topic_id), index)] = epoch
     return partitions
 
 

@@ -1,7 +1,7 @@
 """What a ConsumerGroupHeartbeat must be like before anybody looks at the group."""
 
 from runnel.coordinator.group.consumer.draft import ASSIGNORS
-from runnel.coordinator.group.consumer.member import AWAY_EPOCH, JOINING_EPOCH, LEFT_EPOCH
+from runnel.coordinator.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from runnel.coordinator.group.settings import GroupSettings
 from runnel.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from runnel.model.errors import ApiError, ErrorCode
@@ -14,7 +14,7 @@ def check_heartbeat(
 ) -> None:
     """Raises ApiError, in Kafka's order."""
     epoch = request.member_epoch
-    if not request.member_id and (api_version >= _OWN_MEMBER_ID_FROM or epoch > 0 or epoch == LEFT_EPOCH):
+    if not request.member_id and (api_version >= _OWN_MEMBER_ID_FROM or epoch > 0 or epoch == LEAVE_EPOCH):
         raise _invalid("a member needs an id")
     if not request.group_id:
         raise _invalid("a group needs a name")
@@ -22,11 +22,11 @@ def check_heartbeat(
         raise _invalid("an instance id, if there is one, has at least one character")
     if request.rack_id == "":
         raise _invalid("a rack, if there is one, has at least one character")
-    if epoch == JOINING_EPOCH:
+    if epoch == JOIN_EPOCH:
         _check_joining(request)
-    elif epoch == AWAY_EPOCH and request.instance_id is None:
+    elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
         raise _invalid("only a static member can go away for a while, and this one has no instance id")
-    elif epoch < AWAY_EPOCH:
+    elif epoch < LEAVE_STATIC_EPOCH:
         raise _invalid(f"there is no member epoch {epoch}")
     assignor = request.server_assignor
     if assignor is not None and (assignor not in ASSIGNORS or assignor not in settings.consumer_assignors):

@@ -9,134 +9,143 @@ long as that makes the shares more alike.
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from runnel.coordinator.group.consumer.assignor import Question, Subscriber
-from runnel.coordinator.group.consumer.cluster import Partition, Partitions
+from runnel.coordinator.group.consumer.assignor import GroupSpec, Subscriber
+from runnel.coordinator.group.consumer.cluster import Partitions, TopicIdPartition
 
 
-def assign_uniformly(question: Question) -> dict[str, Partitions]:
+def assign_uniformly(spec: GroupSpec) -> dict[str, Partitions]:
     """Assign so that the numbers of partitions are as alike as can be, with the fewest moves."""
-    wanted = question.wanted()
-    shares = _valid_shares(question, wanted)
-    if question.is_uniform:
-        _cut_to_fair_shares(question, shares, len(wanted))
-    held = set[Partition]().union(*shares.values())
-    _give_out(question, shares, [partition for partition in wanted if partition not in held])
-    if not question.is_uniform:
-        _level(question, shares)
-    return {member_id: frozenset(share) for member_id, share in shares.items()}
+    subscribed = spec.subscribed()
+    assignments = _retained(spec, subscribed)
+    if spec.is_uniform:
+        _trim_to_quota(spec, assignments, len(subscribed))
+    held = set[TopicIdPartition]().union(*assignments.values())
+    _assign_remaining(spec, assignments, [partition for partition in subscribed if partition not in held])
+    if not spec.is_uniform:
+        _balance(spec, assignments)
+    return {member_id: frozenset(assigned) for member_id, assigned in assignments.items()}
 
 
-def _valid_shares(question: Question, wanted: Iterable[Partition]) -> dict[str, set[Partition]]:
+def _retained(spec: GroupSpec, subscribed: Iterable[TopicIdPartition]) -> dict[str, set[TopicIdPartition]]:
     """What members have, as far as it exists and they still want it."""
-    taken = set[Partition]()
-    existing = set(wanted)
-    shares: dict[str, set[Partition]] = {}
-    for subscriber in question.subscribers:
-        share = {
+    taken = set[TopicIdPartition]()
+    existing = set(subscribed)
+    assignments: dict[str, set[TopicIdPartition]] = {}
+    for subscriber in spec.subscribers:
+        assigned = {
             partition
             for partition in subscriber.has
             if partition.topic_id in subscriber.topics and partition in existing and partition not in taken
         }
-        taken |= share
-        shares[subscriber.id] = share
-    return shares
+        taken |= assigned
+        assignments[subscriber.id] = assigned
+    return assignments
 
 
-def _cut_to_fair_shares(question: Question, shares: dict[str, set[Partition]], count: int) -> None:
-    if not shares:
+def _trim_to_quota(spec: GroupSpec, assignments: dict[str, set[TopicIdPartition]], count: int) -> None:
+    if not assignments:
         return
-    fair, larger = divmod(count, len(shares))
+    fair, larger = divmod(count, len(assignments))
     # Those who have most are the ones for whom a larger share saves a move.
-    for subscriber in sorted(question.subscribers, key=lambda subscriber: -len(shares[subscriber.id])):
-        share = shares[subscriber.id]
+    for subscriber in sorted(spec.subscribers, key=lambda subscriber: -len(assignments[subscriber.id])):
+        assigned = assignments[subscriber.id]
         limit = fair + (larger > 0)
-        if len(share) > fair:
+        if len(assigned) > fair:
             larger -= larger > 0
-        if len(share) > limit:
-            kept = sorted(share, key=lambda held: (not question.is_near(subscriber, held), held))
-            shares[subscriber.id] = set(kept[:limit])
+        if len(assigned) > limit:
+            kept = sorted(assigned, key=lambda held: (not spec.is_same_rack(subscriber, held), held))
+            assignments[subscriber.id] = set(kept[:limit])
 
 
-def _give_out(question: Question, shares: dict[str, set[Partition]], free: list[Partition]) -> None:
+def _assign_remaining(
+    spec: GroupSpec, assignments: dict[str, set[TopicIdPartition]], free: list[TopicIdPartition]
+) -> None:
     """Each free partition goes to a member that has least, near ones first."""
     if not free:
         return
-    near = [subscriber for subscriber in question.subscribers if subscriber.rack is not None]
+    near = [subscriber for subscriber in spec.subscribers if subscriber.rack is not None]
     rest = free
-    if near and question.is_uniform:
-        rest = _give_to_near(question, shares, near, free)
+    if near and spec.is_uniform:
+        rest = _assign_by_rack(spec, assignments, near, free)
     queues: dict[bytes, list[tuple[int, int]]] = {}
-    wanting = _wanting(question)
+    subscribers = _subscribers_by_topic(spec)
     # Partitions that few may have come first, so that the others can make up for them.
-    for partition in sorted(rest, key=lambda partition: len(wanting[partition.topic_id])):
-        members = wanting[partition.topic_id]
+    for partition in sorted(rest, key=lambda partition: len(subscribers[partition.topic_id])):
+        members = subscribers[partition.topic_id]
         queue = queues.get(partition.topic_id)
         if queue is None:
             queue = queues[partition.topic_id] = [
-                (len(shares[member.id]), place) for place, member in enumerate(members)
+                (len(assignments[member.id]), index) for index, member in enumerate(members)
             ]
             heapify(queue)
         while True:
-            size, place = heappop(queue)
-            member = members[place]
-            if size == len(shares[member.id]):
+            size, index = heappop(queue)
+            member = members[index]
+            if size == len(assignments[member.id]):
                 break
             # It got more by way of another topic since it stood here.
-            heappush(queue, (len(shares[member.id]), place))
-        shares[member.id].add(partition)
-        heappush(queue, (size + 1, place))
+            heappush(queue, (len(assignments[member.id]), index))
+        assignments[member.id].add(partition)
+        heappush(queue, (size + 1, index))
 
 
-def _give_to_near(
-    question: Question, shares: dict[str, set[Partition]], near: list[Subscriber], free: list[Partition]
-) -> list[Partition]:
+def _assign_by_rack(
+    spec: GroupSpec,
+    assignments: dict[str, set[TopicIdPartition]],
+    near: list[Subscriber],
+    free: list[TopicIdPartition],
+) -> list[TopicIdPartition]:
     """Give partitions to members in a rack that has them, up to fair shares; what is left over."""
-    fair = (sum(map(len, shares.values())) + len(free)) // len(shares)
+    fair = (sum(map(len, assignments.values())) + len(free)) // len(assignments)
     rest = []
     for partition in free:
         fitting = [
             subscriber
             for subscriber in near
-            if len(shares[subscriber.id]) < fair and question.is_near(subscriber, partition)
+            if len(assignments[subscriber.id]) < fair and spec.is_same_rack(subscriber, partition)
         ]
         if fitting:
-            shares[min(fitting, key=lambda subscriber: len(shares[subscriber.id])).id].add(partition)
+            assignments[min(fitting, key=lambda subscriber: len(assignments[subscriber.id])).id].add(
+                partition
+            )
         else:
             rest.append(partition)
     return rest
 
 
-def _wanting(question: Question) -> dict[bytes, list[Subscriber]]:
-    wanting: dict[bytes, list[Subscriber]] = {}
-    for subscriber in question.subscribers:
+def _subscribers_by_topic(spec: GroupSpec) -> dict[bytes, list[Subscriber]]:
+    subscribers: dict[bytes, list[Subscriber]] = {}
+    for subscriber in spec.subscribers:
         for topic_id in subscriber.topics:
-            wanting.setdefault(topic_id, []).append(subscriber)
-    return wanting
+            subscribers.setdefault(topic_id, []).append(subscriber)
+    return subscribers
 
 
-def _level(question: Question, shares: dict[str, set[Partition]]) -> None:
+def _balance(spec: GroupSpec, assignments: dict[str, set[TopicIdPartition]]) -> None:
     """Move partitions from larger shares to shares that are smaller by two or more, until none is."""
-    wanting = _wanting(question)
+    subscribers = _subscribers_by_topic(spec)
     has_moved = True
     while has_moved:
         has_moved = False
-        smallest = min(map(len, shares.values()))
-        for giver in sorted(question.subscribers, key=lambda subscriber: -len(shares[subscriber.id])):
-            if len(shares[giver.id]) > smallest + 1:
-                has_moved |= _give_away(giver, wanting, shares)
+        smallest = min(map(len, assignments.values()))
+        for source in sorted(spec.subscribers, key=lambda subscriber: -len(assignments[subscriber.id])):
+            if len(assignments[source.id]) > smallest + 1:
+                has_moved |= _move_from(source, subscribers, assignments)
 
 
-def _give_away(
-    giver: Subscriber, wanting: dict[bytes, list[Subscriber]], shares: dict[str, set[Partition]]
+def _move_from(
+    source: Subscriber,
+    subscribers: dict[bytes, list[Subscriber]],
+    assignments: dict[str, set[TopicIdPartition]],
 ) -> bool:
     """Let a member pass on what others need more; whether it did."""
-    share = shares[giver.id]
-    size_before = len(share)
-    for topic_id in sorted({partition.topic_id for partition in share}):
-        for partition in sorted(held for held in share if held.topic_id == topic_id):
-            taker = min(wanting[topic_id], key=lambda member: len(shares[member.id]))
-            if len(shares[taker.id]) + 1 >= len(share):
+    assigned = assignments[source.id]
+    size_before = len(assigned)
+    for topic_id in sorted({partition.topic_id for partition in assigned}):
+        for partition in sorted(held for held in assigned if held.topic_id == topic_id):
+            destination = min(subscribers[topic_id], key=lambda member: len(assignments[member.id]))
+            if len(assignments[destination.id]) + 1 >= len(assigned):
                 break
-            share.discard(partition)
-            shares[taker.id].add(partition)
-    return len(share) < size_before
+            assigned.discard(partition)
+            assignments[destination.id].add(partition)
+    return len(assigned) < size_before

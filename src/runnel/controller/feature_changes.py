@@ -1,8 +1,8 @@
 """Deciding at which level of a feature the cluster works."""
 
-from runnel.controller.decision import Decision, repeated_in
 from runnel.controller.features import METADATA_VERSION, SUPPORTED_FEATURES
 from runnel.controller.image import MetadataImage
+from runnel.controller.result import ControllerResult, duplicates_in
 from runnel.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -17,9 +17,9 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 def decide_update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, api_version: int
-) -> Decision[UpdateFeaturesResponse]:
+) -> ControllerResult[UpdateFeaturesResponse]:
     """Change levels, all of them or none: one that cannot be changed spoils the rest."""
-    if repeated_in(update.feature for update in request.feature_updates):
+    if duplicates_in(update.feature for update in request.feature_updates):
         raise ApiError(ErrorCode.INVALID_REQUEST, "A feature can be updated only once in a request.")
     records: list[MetadataRecord] = []
     for update in request.feature_updates:
@@ -27,8 +27,8 @@ def decide_update_features(
     results = [
         UpdatableFeatureResult(update.feature, error_message=None) for update in request.feature_updates
     ]
-    reply = UpdateFeaturesResponse(error_message=None, results=results)
-    return Decision([] if request.validate_only else records, reply)
+    response = UpdateFeaturesResponse(error_message=None, results=results)
+    return ControllerResult([] if request.validate_only else records, response)
 
 
 def _update(image: MetadataImage, update: FeatureUpdateKey, api_version: int) -> list[MetadataRecord]:

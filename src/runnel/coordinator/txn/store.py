@@ -7,25 +7,25 @@ from runnel.coordinator.txn.transaction import PREPARED, Transaction, Transactio
 from runnel.model.ids import TopicPartition
 
 
-class NeedsProducerId(Exception):
+class ProducerIdRequired(Exception):
     """Nothing was decided: it takes a producer id that nobody has had. Give one and ask again."""
 
 
 @dataclass(slots=True)
-class Marking:
+class PendingMarkers:
     """The markers of one transaction that are still to be written."""
 
-    under_way: set[TopicPartition]
+    in_flight: set[TopicPartition]
     failed: set[TopicPartition] = field(default_factory=set)
     """To be tried again."""
 
     @property
     def is_done(self) -> bool:
-        return not self.under_way and not self.failed
+        return not self.in_flight and not self.failed
 
 
 @dataclass(slots=True)
-class Ledger:
+class TransactionStore:
     """All transactions of a shard by id, and what is under way."""
 
     settings: TransactionSettings
@@ -34,13 +34,13 @@ class Ledger:
     """Those that can run out of time."""
     prepared: dict[str, None] = field(default_factory=dict)
     """Those whose end is decided and not yet told everywhere."""
-    markings: dict[str, Marking] = field(default_factory=dict)
+    pending_markers: dict[str, PendingMarkers] = field(default_factory=dict)
     """A prepared transaction that is not in here awaits its commit."""
     spare_producer_ids: list[int] = field(default_factory=list)
 
     def take_producer_id(self) -> int:
         if not self.spare_producer_ids:
-            raise NeedsProducerId
+            raise ProducerIdRequired
         return self.spare_producer_ids.pop()
 
     def put(self, transaction: Transaction) -> None:
@@ -55,11 +55,11 @@ class Ledger:
             self.prepared[name] = None
         else:
             self.prepared.pop(name, None)
-            self.markings.pop(name, None)
+            self.pending_markers.pop(name, None)
 
     def remove(self, name: str) -> None:
         """The log says that the id is forgotten."""
         self.transactions.pop(name, None)
         self.ongoing.pop(name, None)
         self.prepared.pop(name, None)
-        self.markings.pop(name, None)
+        self.pending_markers.pop(name, None)

@@ -7,11 +7,11 @@ from runnel.messages.sync_group import SyncGroupResponse
 from runnel.model.errors import ErrorCode
 
 
-def join_refused(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+def join_group_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     return JoinGroupResponse(error_code=error.code, member_id=member_id)
 
 
-def join_accepted(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
+def join_group_response(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
     """The generation that a member belongs to; its leader also learns of all the others."""
     members = []
     if member_id == group.leader:
@@ -34,11 +34,11 @@ def join_accepted(group: Group, member_id: str, *, skip_assignment: bool = False
     )
 
 
-def sync_refused(error: ErrorCode) -> SyncGroupResponse:
+def sync_group_error(error: ErrorCode) -> SyncGroupResponse:
     return SyncGroupResponse(error_code=error.code)
 
 
-def sync_accepted(group: Group, member: Member) -> SyncGroupResponse:
+def sync_group_response(group: Group, member: Member) -> SyncGroupResponse:
     """What the leader assigned to a member."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment

@@ -15,13 +15,13 @@ every end takes the next epoch: whatever was sent before it is fenced, and a ret
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runnel.coordinator.contract import Decision, Moment
-from runnel.coordinator.txn.ledger import Ledger
+from runnel.coordinator.contract import CoordinatorResult, Moment
 from runnel.coordinator.txn.records import transaction_record
-from runnel.coordinator.txn.settings import BUMPS_EPOCH_FROM
+from runnel.coordinator.txn.settings import TRANSACTION_V2
+from runnel.coordinator.txn.store import TransactionStore
 from runnel.coordinator.txn.transaction import (
-    AT_REST,
-    EPOCH_OF_CLIENTS_MAX,
+    CLIENT_EPOCH_MAX,
+    IDLE,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
@@ -45,28 +45,30 @@ class Prepared:
     epoch: int
 
 
-def end_refused(error: ErrorCode) -> EndTxnResponse:
+def end_txn_error(error: ErrorCode) -> EndTxnResponse:
     return EndTxnResponse(error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
 
-def end(ledger: Ledger, request: EndTxnRequest, api_version: int, now: Moment) -> Decision[EndTxnResponse]:
+def end(
+    store: TransactionStore, request: EndTxnRequest, api_version: int, now: Moment
+) -> CoordinatorResult[EndTxnResponse]:
     """Decide on an EndTxn. Raises ApiError, or NeedsProducerId if epochs ran out."""
-    known = ledger.transactions.get(request.transactional_id)
+    known = store.transactions.get(request.transactional_id)
     if known is None:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody holds {request.transactional_id}")
     if api_version < _EPOCH_BUMP_FROM:
-        return _end_classic(ledger, known, request, now)
-    return _end_and_bump(ledger, known, request, now)
+        return _end_classic(store, known, request, now)
+    return _end_and_bump(store, known, request, now)
 
 
-def fence(ledger: Ledger, known: Transaction, now: Moment, decision: Decision[Any]) -> None:
+def fence(store: TransactionStore, known: Transaction, now: Moment, result: CoordinatorResult[Any]) -> None:
     """Abort an open transaction so that its producer cannot go on with it."""
-    version = ledger.settings.transaction_version
+    version = store.settings.transaction_version
     next_id = NO_PRODUCER_ID
-    if version < BUMPS_EPOCH_FROM:
+    if version < TRANSACTION_V2:
         version = 0
     elif known.is_exhausted:
-        next_id = ledger.take_producer_id()
+        next_id = store.take_producer_id()
     aborted = replace(
         known,
         state=TransactionState.PREPARE_ABORT,
@@ -75,89 +77,91 @@ def fence(ledger: Ledger, known: Transaction, now: Moment, decision: Decision[An
         client_version=version,
         updated_ms=now.wall_ms,
     )
-    _prepare(ledger, aborted, decision)
+    _prepare(store, aborted, result)
 
 
 def _end_classic(
-    ledger: Ledger, known: Transaction, request: EndTxnRequest, now: Moment
-) -> Decision[EndTxnResponse]:
+    store: TransactionStore, known: Transaction, request: EndTxnRequest, now: Moment
+) -> CoordinatorResult[EndTxnResponse]:
     if known.producer_id != request.producer_id:
-        raise _not_the_holder(known, request)
+        raise _invalid_producer_id_mapping(known, request)
     if known.epoch != request.producer_epoch:
         raise _fenced(known, request)
-    decision: Decision[EndTxnResponse] = Decision(EndTxnResponse())
+    result: CoordinatorResult[EndTxnResponse] = CoordinatorResult(EndTxnResponse())
     if known.state is TransactionState.ONGOING:
         ended = replace(known, state=_PREPARE[request.committed], client_version=0, updated_ms=now.wall_ms)
-        _prepare(ledger, ended, decision)
-        return decision
+        _prepare(store, ended, result)
+        return result
     _check_repeat(known, request)
-    return decision
+    return result
 
 
 def _end_and_bump(
-    ledger: Ledger, known: Transaction, request: EndTxnRequest, now: Moment
-) -> Decision[EndTxnResponse]:
+    store: TransactionStore, known: Transaction, request: EndTxnRequest, now: Moment
+) -> CoordinatorResult[EndTxnResponse]:
     is_rotated = (
         known.previous_producer_id == request.producer_id
-        and request.producer_epoch == EPOCH_OF_CLIENTS_MAX
+        and request.producer_epoch == CLIENT_EPOCH_MAX
         and known.epoch == 0
         and known.producer_id != request.producer_id
     )
     if known.producer_id != request.producer_id and not is_rotated:
-        raise _not_the_holder(known, request)
+        raise _invalid_producer_id_mapping(known, request)
     is_current = known.producer_id == request.producer_id and request.producer_epoch == known.epoch
     is_repeat = is_rotated or request.producer_epoch + 1 == known.epoch
     if is_repeat and known.state not in (TransactionState.ONGOING, TransactionState.EMPTY):
         _check_repeat(known, request)
-        return Decision(EndTxnResponse(producer_id=known.producer_id, producer_epoch=known.epoch))
+        return CoordinatorResult(EndTxnResponse(producer_id=known.producer_id, producer_epoch=known.epoch))
     if not is_current:
         raise _fenced(known, request)
     if known.state in PREPARED:
         # Its holder knows its next epoch already, and is ahead of the markers.
-        raise _being_ended(known)
-    if known.state in AT_REST and request.committed:
+        raise _concurrent_transactions(known)
+    if known.state in IDLE and request.committed:
         raise _wrong_state(known, request)
     started_ms = known.started_ms if known.state is TransactionState.ONGOING else now.wall_ms
     ended = replace(
         known,
         state=_PREPARE[request.committed],
         epoch=known.epoch + 1,
-        next_producer_id=ledger.take_producer_id() if known.is_exhausted else NO_PRODUCER_ID,
-        client_version=BUMPS_EPOCH_FROM,
+        next_producer_id=store.take_producer_id() if known.is_exhausted else NO_PRODUCER_ID,
+        client_version=TRANSACTION_V2,
         started_ms=started_ms,
         updated_ms=now.wall_ms,
     )
-    reply = EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.epoch)
+    response = EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.epoch)
     if ended.next_producer_id != NO_PRODUCER_ID:
-        reply = EndTxnResponse(producer_id=ended.next_producer_id, producer_epoch=0)
-    decision = Decision(reply)
-    _prepare(ledger, ended, decision)
-    return decision
+        response = EndTxnResponse(producer_id=ended.next_producer_id, producer_epoch=0)
+    result = CoordinatorResult(response)
+    _prepare(store, ended, result)
+    return result
 
 
-def _prepare(ledger: Ledger, ended: Transaction, decision: Decision[Any]) -> None:
-    decision.records.append(transaction_record(ended, ledger.settings.transaction_version))
-    decision.when_committed(Prepared(ended.id, ended.producer_id, ended.epoch))
+def _prepare(store: TransactionStore, ended: Transaction, result: CoordinatorResult[Any]) -> None:
+    result.records.append(transaction_record(ended, store.settings.transaction_version))
+    result.when_committed(Prepared(ended.id, ended.producer_id, ended.epoch))
 
 
 def _check_repeat(known: Transaction, request: EndTxnRequest) -> None:
     """Whether what was decided before is what is asked for again."""
     if known.state is _PREPARE[request.committed]:
-        raise _being_ended(known)
+        raise _concurrent_transactions(known)
     if known.state is not _COMPLETE[request.committed]:
         raise _wrong_state(known, request)
 
 
-def _being_ended(known: Transaction) -> ApiError:
+def _concurrent_transactions(known: Transaction) -> ApiError:
     return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
 
 
 def _wrong_state(known: Transaction, request: EndTxnRequest) -> ApiError:
-    wish = "committed" if request.committed else "aborted"
-    return ApiError(ErrorCode.INVALID_TXN_STATE, f"{known.id} is {known.state.shown} and cannot be {wish}")
+    action = "committed" if request.committed else "aborted"
+    return ApiError(
+        ErrorCode.INVALID_TXN_STATE, f"{known.id} is {known.state.display_name} and cannot be {action}"
+    )
 
 
-def _not_the_holder(known: Transaction, request: EndTxnRequest) -> ApiError:
+def _invalid_producer_id_mapping(known: Transaction, request: EndTxnRequest) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"{known.id} is held by producer {known.producer_id}, not by {request.producer_id}",

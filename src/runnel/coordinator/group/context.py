@@ -7,12 +7,12 @@ NOT_PARKED = -1
 
 
 @dataclass(slots=True)
-class Caller:
+class RequestContext:
     """The client behind a request, and where its answer goes if it has to wait."""
 
     client_id: str
     client_host: str
     api_version: int
     waiter: int
-    unique: str
+    uuid: str
     """A piece of text that was never used before, for the id of a new member."""

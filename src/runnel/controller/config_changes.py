@@ -5,9 +5,9 @@ from typing import Any
 
 from runnel.controller.config_rules import check_broker_scope, check_configs, definition_of
 from runnel.controller.config_types import BadConfig, ConfigType
-from runnel.controller.decision import Decision, repeated_in
 from runnel.controller.image import MetadataImage
 from runnel.controller.log_settings import topic_default
+from runnel.controller.result import ControllerResult, duplicates_in
 from runnel.controller.settings import Settings
 from runnel.controller.values import ConfigResource
 from runnel.messages import alter_configs, incremental_alter_configs
@@ -24,7 +24,7 @@ from runnel.schemas.metadata import ConfigRecord, MetadataRecord
 
 def decide_incremental_alter_configs(
     image: MetadataImage, settings: Settings, request: IncrementalAlterConfigsRequest
-) -> Decision[IncrementalAlterConfigsResponse]:
+) -> ControllerResult[IncrementalAlterConfigsResponse]:
     """Change single settings of each resource; a resource changes as a whole or not at all."""
 
     def change(resource: ConfigResource, configs: list[AlterableConfig]) -> dict[str, str]:
@@ -35,12 +35,12 @@ def decide_incremental_alter_configs(
 
     records, results = _decide_each(image, settings, request, change)
     responses = [incremental_alter_configs.AlterConfigsResourceResponse(*result) for result in results]
-    return Decision(records, IncrementalAlterConfigsResponse(responses=responses))
+    return ControllerResult(records, IncrementalAlterConfigsResponse(responses=responses))
 
 
 def decide_alter_configs(
     image: MetadataImage, settings: Settings, request: AlterConfigsRequest
-) -> Decision[AlterConfigsResponse]:
+) -> ControllerResult[AlterConfigsResponse]:
     """Make each resource have exactly the settings that are given."""
 
     def change(_: ConfigResource, configs: list[alter_configs.AlterableConfig]) -> dict[str, str]:
@@ -48,7 +48,7 @@ def decide_alter_configs(
 
     records, results = _decide_each(image, settings, request, change)
     responses = [alter_configs.AlterConfigsResourceResponse(*result) for result in results]
-    return Decision(records, AlterConfigsResponse(responses=responses))
+    return ControllerResult(records, AlterConfigsResponse(responses=responses))
 
 
 def _decide_each(
@@ -58,7 +58,7 @@ def _decide_each(
     change: Callable[[ConfigResource, list[Any]], dict[str, str]],
 ) -> tuple[list[MetadataRecord], list[tuple[int, str | None, int, str]]]:
     """Records for the resources whose `change` is fine, and (code, message, type, name) for each of them."""
-    repeated = repeated_in((asked.resource_type, asked.resource_name) for asked in request.resources)
+    repeated = duplicates_in((asked.resource_type, asked.resource_name) for asked in request.resources)
     records: list[MetadataRecord] = []
     results: list[tuple[int, str | None, int, str]] = []
     for asked in request.resources:
@@ -158,7 +158,7 @@ def _check_broker(image: MetadataImage, name: str) -> None:
 
 
 def _check_keys(names: Iterable[str]) -> None:
-    if repeated_in(names):
+    if duplicates_in(names):
         raise ApiError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
 
 

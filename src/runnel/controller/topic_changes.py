@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from runnel.controller.config_rules import check_configs
-from runnel.controller.decision import Decision, repeated_in
 from runnel.controller.image import MetadataImage
 from runnel.controller.placement import place, place_by_hand
+from runnel.controller.result import ControllerResult, duplicates_in
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import partition_record
 from runnel.controller.topic_names import check_new_topic_name
@@ -36,12 +36,12 @@ from runnel.model.ids import NO_ID
 from runnel.model.limits import PARTITIONS_PER_REQUEST_MAX
 from runnel.schemas.metadata import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
 
-ConfigReply = Callable[[dict[str, str]], list[CreatableTopicConfigs]]
+DescribeTopicConfigs = Callable[[dict[str, str]], list[CreatableTopicConfigs]]
 """The settings of a topic, given its own, as CreateTopics shows them."""
 
 
 @dataclass(slots=True)
-class Chance:
+class Randomness:
     """What is random about new topics: their ids, and at which broker placement begins."""
 
     topic_ids: Iterator[bytes]
@@ -52,40 +52,44 @@ def decide_create_topics(
     image: MetadataImage,
     settings: Settings,
     request: CreateTopicsRequest,
-    chance: Chance,
-    config_reply: ConfigReply | None = None,
-) -> Decision[CreateTopicsResponse]:
+    randomness: Randomness,
+    describe_configs: DescribeTopicConfigs | None = None,
+) -> ControllerResult[CreateTopicsResponse]:
     """Create each topic that can be; with `validate_only` just say which could."""
-    repeated = repeated_in(topic.name for topic in request.topics)
+    repeated = duplicates_in(topic.name for topic in request.topics)
     too_large = _partitions_asked(settings, request) > PARTITIONS_PER_REQUEST_MAX
     # Topics of this request are not in the image yet, but their names are taken all the same.
     taken: dict[str, str] = {}
-    decision = Decision[CreateTopicsResponse]([], CreateTopicsResponse())
+    outcome = ControllerResult[CreateTopicsResponse]([], CreateTopicsResponse())
     for asked in {topic.name: topic for topic in request.topics}.values():
         try:
             if asked.name in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if too_large:
                 raise _too_many_at_once()
-            result, records = _create(image, settings, asked, chance, taken)
+            result, records = _create(image, settings, asked, randomness, taken)
         except ApiError as error:
             # Only versions from 5 on show these; null would be read as an answer.
-            decision.reply.topics.append(
+            outcome.response.topics.append(
                 CreatableTopicResult(asked.name, error_code=error.code, error_message=str(error), configs=[])
             )
             continue
-        if config_reply:
-            result.configs = config_reply(_configs_of(asked))
+        if describe_configs:
+            result.configs = describe_configs(_configs_of(asked))
         if request.validate_only:
             result.topic_id = NO_ID
         else:
-            decision.records += records
-        decision.reply.topics.append(result)
-    return decision
+            outcome.records += records
+        outcome.response.topics.append(result)
+    return outcome
 
 
 def _create(
-    image: MetadataImage, settings: Settings, asked: CreatableTopic, chance: Chance, taken: dict[str, str]
+    image: MetadataImage,
+    settings: Settings,
+    asked: CreatableTopic,
+    randomness: Randomness,
+    taken: dict[str, str],
 ) -> tuple[CreatableTopicResult, list[MetadataRecord]]:
     check_new_topic_name(image, asked.name)
     form = asked.name.replace(".", "_")
@@ -100,9 +104,9 @@ def _create(
         )
     configs = _configs_of(asked)
     check_configs(settings, ResourceType.TOPIC, configs)
-    states = _assigned(image, asked) if asked.assignments else _placed(image, settings, asked, chance)
+    states = _assigned(image, asked) if asked.assignments else _placed(image, settings, asked, randomness)
     taken[form] = asked.name
-    topic = Topic(asked.name, next(chance.topic_ids))
+    topic = Topic(asked.name, next(randomness.topic_ids))
     records: list[MetadataRecord] = [TopicRecord(topic.name, topic.id)]
     records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
     records += [partition_record(topic, index, state) for index, state in enumerate(states)]
@@ -122,7 +126,7 @@ def _configs_of(asked: CreatableTopic) -> dict[str, str]:
 
 
 def _placed(
-    image: MetadataImage, settings: Settings, asked: CreatableTopic, chance: Chance
+    image: MetadataImage, settings: Settings, asked: CreatableTopic, randomness: Randomness
 ) -> list[PartitionState]:
     count = settings.int("num.partitions") if asked.num_partitions == -1 else asked.num_partitions
     if count < 1:
@@ -137,7 +141,7 @@ def _placed(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    return place(image, count, copies, chance.first_broker)
+    return place(image, count, copies, randomness.first_broker)
 
 
 def _assigned(image: MetadataImage, asked: CreatableTopic) -> list[PartitionState]:
@@ -188,12 +192,12 @@ def _too_many_at_once() -> ApiError:
 
 def decide_delete_topics(
     image: MetadataImage, settings: Settings, request: DeleteTopicsRequest
-) -> Decision[DeleteTopicsResponse]:
+) -> ControllerResult[DeleteTopicsResponse]:
     """Delete each topic that exists, by name or by id."""
     asked = request.topics or [DeleteTopicState(name) for name in request.topic_names]
-    repeated = repeated_in((state.name, state.topic_id) for state in asked)
-    decision = Decision[DeleteTopicsResponse]([], DeleteTopicsResponse())
-    doomed: set[bytes] = set()
+    repeated = duplicates_in((state.name, state.topic_id) for state in asked)
+    outcome = ControllerResult[DeleteTopicsResponse]([], DeleteTopicsResponse())
+    deleted: set[bytes] = set()
     for state in {(state.name, state.topic_id): state for state in asked}.values():
         result = DeletableTopicResult(state.name, state.topic_id)
         try:
@@ -203,16 +207,16 @@ def decide_delete_topics(
             topic = _existing(image, state)
             if not settings.bool("delete.topic.enable"):
                 raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
-            if topic.id in doomed:
+            if topic.id in deleted:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named both by name and by id.")
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
             result.name, result.topic_id = topic.name, topic.id
-            doomed.add(topic.id)
-            decision.records.append(RemoveTopicRecord(topic.id))
-        decision.reply.responses.append(result)
-    return decision
+            deleted.add(topic.id)
+            outcome.records.append(RemoveTopicRecord(topic.id))
+        outcome.response.responses.append(result)
+    return outcome
 
 
 def _existing(image: MetadataImage, state: DeleteTopicState) -> Topic:
@@ -232,29 +236,29 @@ def _existing(image: MetadataImage, state: DeleteTopicState) -> Topic:
 
 
 def decide_create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, chance: Chance
-) -> Decision[CreatePartitionsResponse]:
+    image: MetadataImage, request: CreatePartitionsRequest, randomness: Randomness
+) -> ControllerResult[CreatePartitionsResponse]:
     """Give topics more partitions; there is no way to give them fewer."""
-    repeated = repeated_in(topic.name for topic in request.topics)
-    decision = Decision[CreatePartitionsResponse]([], CreatePartitionsResponse())
+    repeated = duplicates_in(topic.name for topic in request.topics)
+    outcome = ControllerResult[CreatePartitionsResponse]([], CreatePartitionsResponse())
     room = PARTITIONS_PER_REQUEST_MAX
     for asked in {topic.name: topic for topic in request.topics}.values():
         result = CreatePartitionsTopicResult(asked.name)
         try:
             if asked.name in repeated:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records = _more_partitions(image, asked, chance, room)
+            records = _more_partitions(image, asked, randomness, room)
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
             room -= len(records)
-            decision.records += [] if request.validate_only else records
-        decision.reply.results.append(result)
-    return decision
+            outcome.records += [] if request.validate_only else records
+        outcome.response.results.append(result)
+    return outcome
 
 
 def _more_partitions(
-    image: MetadataImage, asked: CreatePartitionsTopic, chance: Chance, room: int
+    image: MetadataImage, asked: CreatePartitionsTopic, randomness: Randomness, room: int
 ) -> list[MetadataRecord]:
     topic = image.topics.get(asked.name)
     if topic is None:
@@ -273,7 +277,7 @@ def _more_partitions(
         raise _too_many_at_once()
     copies = len(topic.partitions[0].replicas)
     if asked.assignments is None:
-        states = place(image, more, copies, chance.first_broker + current)
+        states = place(image, more, copies, randomness.first_broker + current)
     elif len(asked.assignments) != more:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
