@@ -1,9 +1,9 @@
-"""Fixtures for whoever tests against Kafka's protocol: a real broker, fresh per test or one per session.
+"""Fixtures for tests of Kafka clients: a real broker per test or per session.
 
     def test_orders(runnel):
         producer = KafkaProducer(bootstrap_servers=runnel.bootstrap_servers)
 
-Settings of the broker: `@pytest.mark.runnel({"num.partitions": 3})`.
+Broker settings: `@pytest.mark.runnel({"num.partitions": 3})`.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "runnel(settings): settings, by Kafka's names, for the broker of the fixture `runnel`"
+        "markers", "runnel(settings): broker settings, by their Kafka names, for the fixture `runnel`"
     )
 
 
 @pytest.fixture
 def runnel(request: pytest.FixtureRequest) -> "Iterator[Broker]":
-    """A broker of this test alone, with nothing in it."""
-    # Imported here, so that test runs which do not use the fixture do not pay for it.
+    """An empty broker for one test."""
+    # Imported here: test runs that do not use the fixture must not pay for it.
     from runnel.testing import Broker
 
     marker = request.node.get_closest_marker("runnel")
@@ -34,7 +34,7 @@ def runnel(request: pytest.FixtureRequest) -> "Iterator[Broker]":
 
 @pytest.fixture(scope="session")
 def runnel_session() -> "Iterator[Broker]":
-    """One broker for the whole session: quicker still, but tests see each other's topics and groups."""
+    """One broker for the session; tests share its topics and groups."""
     from runnel.testing import Broker
 
     with Broker() as broker:

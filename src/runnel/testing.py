@@ -3,8 +3,8 @@
     with Broker() as broker:
         client = AnyKafkaClient(bootstrap_servers=broker.bootstrap_servers)
 
-It listens at a free port of this machine, keeps its data in a temporary folder and runs in a thread of its
-own, so that blocking and asynchronous clients may use it from the same test. `async with Broker()` works too.
+It listens on a free local port, stores its data in a temporary directory and runs in its own thread, so that
+blocking and asynchronous clients can use it from the same test. `async with Broker()` works too.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from runnel.client.sync import SyncClient
 from runnel.server.node import Node
 
 SETTINGS = {
-    # A test waits for each of these.
+    # Both shorten the start of a consumer group.
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
 }
-"""Where a test's broker differs from one that serves; `settings` may say otherwise."""
+"""Defaults that differ from `runnel serve`; `settings` override them."""
 
 
 class Broker:
@@ -37,26 +37,26 @@ class Broker:
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
-        """`settings` are a broker's, by Kafka's names. A `data_dir` that is given is kept at the end."""
+        """`settings` are broker settings by their Kafka names. A given `data_dir` is kept at the end."""
         self.settings = {**SETTINGS, **{name: _text(value) for name, value in (settings or {}).items()}}
         self.host = host
         self.port = port
-        """The port, known once started; a restarted broker comes back at the same."""
+        """The port, known once started; a restart keeps it."""
         self._given_dir = None if data_dir is None else os.fspath(data_dir)
         self.data_dir = self._given_dir
-        """The folder with the data, known once started."""
+        """The data directory, known once started."""
         self._thread: LoopThread | None = None
         self._node: Node | None = None
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client's bootstrap.servers should say."""
+        """Value for a client's bootstrap.servers."""
         return f"{self.host}:{self.port}"
 
     def start(self) -> "Broker":
-        """Start, and return when clients are answered."""
+        """Start; on return the broker accepts requests."""
         if self._thread is not None:
-            raise RuntimeError("this broker is running already")
+            raise RuntimeError("the broker is already running")
         if self.data_dir is None:
             self.data_dir = tempfile.mkdtemp(prefix="runnel-test-")
         node = Node(
@@ -77,7 +77,7 @@ class Broker:
         return self
 
     def stop(self) -> None:
-        """Stop cleanly; the data stays until the end of the `with` block."""
+        """Shut down cleanly; the data is kept until the end of the `with` block."""
         if self._thread is not None and self._node is not None:
             thread, node = self._thread, self._node
             self._thread = self._node = None
@@ -87,12 +87,12 @@ class Broker:
                 thread.close()
 
     def restart(self) -> None:
-        """Stop, and start again with the same data at the same port."""
+        """Restart with the same data and port."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop, and remove the data unless the folder was given."""
+        """Stop, and remove the data unless `data_dir` was given."""
         try:
             self.stop()
         finally:
@@ -101,7 +101,7 @@ class Broker:
                 self.data_dir = None
 
     def client(self, *, timeout_s: float = 30.0) -> SyncClient:
-        """A small client that is connected to this broker; close it, or use it as `with`."""
+        """A client connected to this broker; close it, or use it as `with`."""
         return SyncClient(self.bootstrap_servers, timeout_s=timeout_s)
 
     def __enter__(self) -> "Broker":

@@ -14,7 +14,7 @@ from runnel.server.cli import main
 
 @dataclass(slots=True)
 class Outcome:
-    """How a command ended and what it said."""
+    """Exit status and output of a command."""
 
     code: int
     out: str
@@ -47,7 +47,7 @@ class CommandLine:
             patch.setenv("RUNNEL_BOOTSTRAP", address)
 
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> Outcome:
-        """Run a command to its end."""
+        """Run a command to completion."""
         source = self._tmp_path / "stdin"
         source.write_bytes(stdin.encode() if isinstance(stdin, str) else stdin)
         self._capture.readouterr()

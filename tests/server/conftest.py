@@ -1,4 +1,4 @@
-"""A command line and a broker for the tests of the server room."""
+"""Fixtures for tests of the command line."""
 
 from itertools import count
 from pathlib import Path
@@ -15,11 +15,11 @@ _numbers = count()
 def run(
     runnel_session: Broker, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> CommandLine:
-    """The command line, pointed at a broker that all tests share."""
+    """The command line, with a broker shared by all tests."""
     return CommandLine(runnel_session.bootstrap_servers, capfd, tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def name() -> str:
-    """A topic or group name of this test alone."""
+    """A unique topic or group name."""
     return f"cli-{next(_numbers)}"

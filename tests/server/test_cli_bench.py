@@ -1,4 +1,4 @@
-"""`runnel bench`: small runs whose counts can be known."""
+"""`runnel bench`: small runs with known counts."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from runnel.server.bench.latency import Percentiles
 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
-def test_everything_sent_is_read(run, acks):
+def test_all_produced_records_are_consumed(run, acks):
     before = run.ok("topic", "list").out
     options = [
         "-n",
@@ -29,7 +29,7 @@ def test_everything_sent_is_read(run, acks):
     assert run.ok("topic", "list").out == before
 
 
-def test_a_table_for_people(run):
+def test_table_output(run):
     out = run.ok("bench", "-n", "1000", "--latency-seconds", "0.2", "-z", "lz4").out
     for word in ("RECORDS/S", "produce", "consume", "P99 MS", "end to end"):
         assert word in out

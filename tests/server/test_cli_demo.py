@@ -1,4 +1,4 @@
-"""`runnel demo` tells its whole story, checks it, and leaves nothing behind."""
+"""`runnel demo` runs all steps, verifies them, and leaves no files behind."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from runnel.server.demo.events import DAY_MS, orders
 
 
 @pytest.mark.slow
-def test_the_story_ends_well(tmp_path):
+def test_demo_completes(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-m", "runnel.server.cli", "demo", "--orders", "2000", "--no-pipelines"],
         env={**os.environ, "TMPDIR": str(tmp_path)},
@@ -22,19 +22,19 @@ def test_the_story_ends_well(tmp_path):
     assert ended.stderr == ""
     for sentence in (
         "2,000 orders acknowledged",
-        "anna gets partitions 0, 1, 2, 3",
-        "anna gives back partitions 0, 1, 2, 3",
-        "2,000 orders read, each exactly once",
-        "until a consumer has it",
-        "with all 2,000 orders and the group's offsets",
-        "stopped cleanly",
+        "anna is assigned partitions 0, 1, 2, 3",
+        "anna revokes partitions 0, 1, 2, 3",
+        "2,000 orders consumed, each exactly once",
+        "end to end",
+        "with all 2,000 orders and the group's committed offsets",
+        "clean shutdown",
     ):
         assert sentence in ended.stdout
     assert "\033" not in ended.stdout
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_events_are_the_same_every_time_and_of_one_day():
+def test_generated_events_are_deterministic_and_within_one_day():
     first, again = list(orders(500, end_ms=10**12)), list(orders(500, end_ms=10**12))
     assert first == again
     moments = [order.timestamp_ms for order in first]

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer
 
 @pytest.fixture
 def group(run, name):
-    """A group that has read all ten records of a topic of the same name."""
+    """A group that has consumed all ten records of a topic of the same name."""
     now_ms = int(time.time() * 1000)
     run.ok("topic", "create", name, "--partitions", "2")
     records = [
@@ -26,7 +26,7 @@ def offsets(run, group):
     return [row["committed"] for row in view["partitions"]]
 
 
-def test_describing_tells_the_lag(run, group):
+def test_describe_shows_the_lag(run, group):
     run.ok("produce", group, "late", "-p", "1")
     view = run.ok("group", "describe", group, "--json").json
     assert (view["state"], view["lag"], view["members"]) == ("Empty", 1, [])
@@ -51,7 +51,7 @@ def test_describing_tells_the_lag(run, group):
         (("--to-datetime", "2200-01-01"), [5, 5]),
     ],
 )
-def test_moving_a_group(run, group, target, expected):
+def test_reset_offsets(run, group, target, expected):
     dry = run.ok("group", "reset-offsets", group, "--topic", group, *target, "--json").json
     assert [move["to"] for move in dry] == expected
     assert offsets(run, group) == [5, 5]
@@ -59,34 +59,38 @@ def test_moving_a_group(run, group, target, expected):
     assert offsets(run, group) == expected
 
 
-def test_moving_some_partitions(run, group):
+def test_reset_offsets_of_some_partitions(run, group):
     run.ok("group", "reset-offsets", group, "--topic", f"{group}:1", "--to-earliest", "--execute")
     assert offsets(run, group) == [5, 0]
 
 
-def test_a_new_group_can_be_placed(run, group):
+def test_reset_offsets_of_a_new_group(run, group):
     run.ok("group", "reset-offsets", f"{group}-new", "--topic", group, "--to-offset", "4", "--execute")
     assert sorted(run.ok("consume", group, "--group", f"{group}-new").lines) == ["8", "9"]
 
 
-def test_forgetting(run, group):
+def test_delete_offsets_and_group(run, group):
     run.ok("group", "delete-offsets", group, "--topic", f"{group}:0", "--yes")
     assert offsets(run, group) == [5]
     run.ok("group", "delete", group, "--yes")
     assert group not in run.ok("group", "list").out
 
 
-def test_what_cannot_be_done(run, group):
+def test_errors(run, group):
     for arguments, code, expected in [
         (("group", "describe", f"{group}-x"), 1, "GROUP_ID_NOT_FOUND"),
         (("group", "delete", f"{group}-x", "--yes"), 1, "GROUP_ID_NOT_FOUND"),
         (("group", "delete", group), 2, "--yes"),
         (("group", "delete-offsets", group), 2, "--topic"),
-        (("group", "reset-offsets", group, "--all-topics"), 2, "say where to"),
-        (("group", "reset-offsets", group, "--all-topics", "--to-latest", "--to-earliest"), 2, "once"),
-        (("group", "reset-offsets", group, "--to-latest"), 2, "which topics"),
+        (("group", "reset-offsets", group, "--all-topics"), 2, "specify exactly one of"),
+        (("group", "reset-offsets", group, "--all-topics", "--to-latest", "--to-earliest"), 2, "exactly one"),
+        (("group", "reset-offsets", group, "--to-latest"), 2, "specify either --topic or --all-topics"),
         (("group", "reset-offsets", group, "--topic", f"{group}:9", "--to-latest"), 1, "has no partition 9"),
-        (("group", "reset-offsets", f"{group}-x", "--topic", group, "--shift-by", "1"), 1, "never read"),
+        (
+            ("group", "reset-offsets", f"{group}-x", "--topic", group, "--shift-by", "1"),
+            1,
+            "no committed offset",
+        ),
         (("group", "reset-offsets", f"{group}-x", "--all-topics", "--to-latest"), 1, "no committed offsets"),
     ]:
         outcome = run(*arguments)

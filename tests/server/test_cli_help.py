@@ -1,4 +1,4 @@
-"""Every command explains itself, with an example, at once."""
+"""Help texts: complete, with examples, and fast to show."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 ALL = dict(commands(typer.main.get_command(app)))
 
 
-def test_the_commands_that_people_know():
+def test_all_commands_are_listed():
     assert {" ".join(path) for path in ALL} == {
         "serve",
         "demo",
@@ -59,7 +59,7 @@ def test_the_commands_that_people_know():
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
-def test_help_has_a_sentence_an_example_and_says_what_options_do(path, run):
+def test_help_has_a_summary_an_example_and_documented_options(path, run):
     command = ALL[path]
     assert command.help.strip().splitlines()[0].endswith(".")
     assert f"Example: runnel {' '.join(path)}" in command.help.replace("seq 1000 | ", "")
@@ -84,7 +84,7 @@ def test_help_imports_nothing_of_the_broker():
     }
 
 
-def test_output_to_a_closed_pipe_is_no_error(run, name):
+def test_broken_pipe_is_not_an_error(run, name):
     run.ok("topic", "create", name)
     run.ok("produce", name, stdin="x\n" * 50_000)
     command = f"{sys.executable} -m runnel.server.cli consume {name} -b {run.address} | head -1"

@@ -1,4 +1,4 @@
-"""`runnel log dump`: what is on disk, and what is wrong with it."""
+"""`runnel log dump`: contents and problems of log files."""
 
 import json
 from pathlib import Path
@@ -9,8 +9,8 @@ from runnel.testing import Broker
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A partition's folder with three records in two batches."""
+def partition_dir(tmp_path: Path) -> Path:
+    """A partition directory with three records in two batches."""
     with Broker(data_dir=tmp_path / "data") as broker, broker.client() as client:
         client.create_topic("orders")
         client.send("orders", b"tea", key=b"anna", headers=[("h", b"1")])
@@ -18,15 +18,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "data" / "orders-0"
 
 
-def test_batches_and_records(run, folder):
-    out = run.ok("log", "dump", str(folder)).out
+def test_batches_and_records(run, partition_dir):
+    out = run.ok("log", "dump", str(partition_dir)).out
     assert "from offset 0" in out and "offsets 0-0" in out and "crc ok" in out and "tea" not in out
-    out = run.ok("log", "dump", str(folder), "--records").out
+    out = run.ok("log", "dump", str(partition_dir), "--records").out
     assert "anna  tea  [h=1]" in out and "-  coffee" in out
 
 
-def test_rows_as_json(run, folder):
-    rows = [json.loads(line) for line in run.ok("log", "dump", str(folder), "-r", "--json").lines]
+def test_rows_as_json(run, partition_dir):
+    rows = [json.loads(line) for line in run.ok("log", "dump", str(partition_dir), "-r", "--json").lines]
     records = [row for row in rows if row["row"] == "record"]
     assert [row["offset"] for row in records] == [0, 1, 2]
     assert (records[0]["key"], records[0]["headers"]) == ("anna", [{"name": "h", "value": "1"}])
@@ -34,31 +34,31 @@ def test_rows_as_json(run, folder):
     assert all(row["crc_is_valid"] for row in rows if row["row"] == "batch")
 
 
-def test_checking_a_whole_data_folder(run, folder):
-    assert "nothing is wrong" in run.ok("log", "dump", str(folder.parent), "--check").out
+def test_check_a_data_directory(run, partition_dir):
+    assert "no problems found" in run.ok("log", "dump", str(partition_dir.parent), "--check").out
 
 
-def test_damage_is_found(run, folder):
-    [segment] = folder.glob("*.log")
+def test_corruption_is_reported(run, partition_dir):
+    [segment] = partition_dir.glob("*.log")
     data = bytearray(segment.read_bytes())
     data[-1] ^= 1
     segment.write_bytes(data)
-    outcome = run("log", "dump", str(folder), "--check")
+    outcome = run("log", "dump", str(partition_dir), "--check")
     assert outcome.code == 1
     assert "PROBLEM" in outcome.out and "checksum" in outcome.out
     assert "problem" in outcome.err
 
 
-def test_a_path_that_is_not_there(run, tmp_path):
+def test_missing_path(run, tmp_path):
     outcome = run("log", "dump", str(tmp_path / "nowhere"))
     assert (outcome.code, outcome.out) == (1, "")
-    assert "there is no file or folder" in outcome.err
+    assert "no such file or directory" in outcome.err
 
 
-def test_a_path_that_no_broker_keeps(run, tmp_path):
+def test_path_without_log_files(run, tmp_path):
     (tmp_path / "notes.txt").write_text("")
     for path, expected in [
-        (tmp_path, "is neither a broker's data folder nor a partition's"),
+        (tmp_path, "is neither a data directory nor a partition directory"),
         (tmp_path / "notes.txt", "is neither a segment (.log), a producer snapshot"),
     ]:
         outcome = run("log", "dump", str(path), "--check")
@@ -66,19 +66,19 @@ def test_a_path_that_no_broker_keeps(run, tmp_path):
         assert expected in outcome.err
 
 
-def test_an_empty_partition_is_fine(run, tmp_path):
+def test_empty_partition_has_no_problems(run, tmp_path):
     with Broker(data_dir=tmp_path / "data") as broker, broker.client() as client:
         client.create_topic("orders")
-    assert "nothing is wrong" in run.ok("log", "dump", str(tmp_path / "data" / "orders-0"), "--check").out
+    assert "no problems found" in run.ok("log", "dump", str(tmp_path / "data" / "orders-0"), "--check").out
 
 
-def test_a_topic_that_goes_away_meanwhile_is_no_damage(folder):
+def test_topic_deleted_during_the_dump_is_no_problem(partition_dir):
     from runnel.disk.dump import ProblemRow, SegmentRow, dump
     from runnel.disk.os_files import OsFiles
 
-    rows = dump(OsFiles(), str(folder.parent))
+    rows = dump(OsFiles(), str(partition_dir.parent))
     first = next(rows)
-    folder.rename(folder.with_name("orders-0.gone"))
+    partition_dir.rename(partition_dir.with_name("orders-0.gone"))
     seen = [first, *rows]
     assert [row for row in seen if isinstance(row, ProblemRow)] == []
     assert [Path(row.path).parent.name for row in seen if isinstance(row, SegmentRow)] == [

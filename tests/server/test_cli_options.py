@@ -1,4 +1,4 @@
-"""What people write in options."""
+"""Parsers of option values."""
 
 import pytest
 import typer
@@ -24,7 +24,7 @@ def test_durations(text, expected):
 
 
 @pytest.mark.parametrize("text", ["", "5", "m", "5 m", "5y", "P", "PT", "-5m"])
-def test_durations_that_are_none(text):
+def test_invalid_durations(text):
     with pytest.raises(typer.BadParameter, match="is not a duration"):
         parse_duration_ms(text)
 
@@ -39,12 +39,12 @@ def test_durations_that_are_none(text):
         ("-15m", 10_000_000 - 900_000),
     ],
 )
-def test_moments(text, expected):
+def test_times(text, expected):
     assert parse_moment_ms(text, now_ms=10_000_000) == expected
 
 
 @pytest.mark.parametrize("text", ["yesterday", "@", "@x", "12:30"])
-def test_moments_that_are_none(text):
+def test_invalid_times(text):
     with pytest.raises(typer.BadParameter, match="is not a time"):
         parse_moment_ms(text, now_ms=0)
 

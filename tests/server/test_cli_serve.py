@@ -1,4 +1,4 @@
-"""`runnel serve` as people start it: a process, a port, a signal."""
+"""`runnel serve` as a process: listener, settings, signals."""
 
 import os
 import signal
@@ -23,38 +23,40 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str, **variables: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """A broker process and its address; what it says goes to a file."""
-    said = folder / "said"
-    with said.open("wb") as output:
+def serving(
+    directory: Path, *arguments: str, **variables: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A broker process and its address; its output goes to a file."""
+    output = directory / "output"
+    with output.open("wb") as sink:
         process = subprocess.Popen(
             [*COMMAND, "serve", *arguments],
-            cwd=folder,
+            cwd=directory,
             env=environment(**variables),
-            stdout=output,
+            stdout=sink,
             stderr=subprocess.STDOUT,
         )
     with process:
         try:
-            while not said.read_text().endswith("stop with Ctrl-C\n"):
-                assert process.poll() is None, said.read_text()
+            while not output.read_text().endswith("press Ctrl-C to stop\n"):
+                assert process.poll() is None, output.read_text()
                 time.sleep(0.01)
-            yield said.read_text().split()[3], process
+            yield output.read_text().split()[2], process
         finally:
             process.kill()
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
-def test_it_says_where_it_is_and_ends_cleanly(tmp_path, stop):
+def test_start_output_and_clean_shutdown(tmp_path, stop):
     with serving(tmp_path, "--data-dir", "here", "--listen", "127.0.0.1:0") as (address, process):
         with SyncClient(address) as client:
             client.send("orders", b"a cup of tea")
         process.send_signal(stop)
         assert process.wait(timeout=30) == 0
-    assert (tmp_path / "said").read_text().splitlines() == [
-        f"runnel listens at {address}",
-        f"data is in {tmp_path / 'here'}",
-        "stop with Ctrl-C",
+    assert (tmp_path / "output").read_text().splitlines() == [
+        f"listening on {address}",
+        f"data directory: {tmp_path / 'here'}",
+        "press Ctrl-C to stop",
         "stopped",
     ]
     with (
@@ -64,7 +66,7 @@ def test_it_says_where_it_is_and_ends_cleanly(tmp_path, stop):
         assert [message.value for message in client.read("orders")] == [b"a cup of tea"]
 
 
-def test_a_connected_client_does_not_keep_it_from_stopping(tmp_path):
+def test_shutdown_with_a_connected_client(tmp_path):
     with serving(tmp_path, "--listen", "127.0.0.1:0") as (address, process), SyncClient(address) as client:
         client.send("orders", b"x")
         process.terminate()
@@ -72,7 +74,7 @@ def test_a_connected_client_does_not_keep_it_from_stopping(tmp_path):
     assert (tmp_path / "runnel-data").is_dir()
 
 
-def test_all_layers_of_settings(tmp_path):
+def test_precedence_of_settings(tmp_path):
     (tmp_path / "broker.toml").write_text("num.partitions = 2\n[log.retention]\nhours = 5\n")
     with (
         serving(
@@ -90,7 +92,7 @@ def test_all_layers_of_settings(tmp_path):
     assert (tmp_path / "elsewhere").is_dir()
 
 
-def test_what_keeps_it_from_starting_is_one_sentence(run, runnel_session, tmp_path, monkeypatch):
+def test_start_failures_are_one_line(run, runnel_session, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def refused(*arguments: str, code: int = 1) -> str:
@@ -102,9 +104,9 @@ def test_what_keeps_it_from_starting_is_one_sentence(run, runnel_session, tmp_pa
     (tmp_path / "file").write_text("")
     address = runnel_session.bootstrap_servers
     for arguments, expected in [
-        (["--data-dir", runnel_session.data_dir], "another broker is using the data folder"),
-        (["--listen", address], f"cannot listen at PLAINTEXT://{address}: Address already in use"),
-        (["--data-dir", "file"], "cannot use the data folder"),
+        (["--data-dir", runnel_session.data_dir], "another broker is using the data directory"),
+        (["--listen", address], f"cannot bind to PLAINTEXT://{address}: Address already in use"),
+        (["--data-dir", "file"], "cannot use the data directory"),
         (["--set", "no.such.setting=1"], "no.such.setting"),
         (["--set", "log.retention.hours=soon"], "log.retention.hours"),
         (["--config", "missing.toml"], "cannot read the settings file"),
@@ -144,7 +146,7 @@ def test_a_setting_that_promises_protection_stops_the_start(tmp_path, source):
     assert not (tmp_path / "data").exists()
 
 
-def test_a_folder_of_another_node_is_refused_in_one_sentence(run, tmp_path):
+def test_data_directory_of_another_node_is_rejected(run, tmp_path):
     with Broker(data_dir=tmp_path / "data"):
         pass
     outcome = run("serve", "-d", str(tmp_path / "data"), "-l", "127.0.0.1:0", "--node-id", "7")
@@ -152,7 +154,7 @@ def test_a_folder_of_another_node_is_refused_in_one_sentence(run, tmp_path):
     assert "belongs to node 1, and this is node 7" in outcome.err and outcome.err.count("\n") == 1
 
 
-def test_it_may_open_as_many_files_as_the_system_allows(tmp_path):
+def test_descriptor_limit_is_raised_to_the_hard_limit(tmp_path):
     with serving(tmp_path) as (_, process):
         limits = Path(f"/proc/{process.pid}/limits").read_text()
     (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]

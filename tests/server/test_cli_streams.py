@@ -1,4 +1,4 @@
-"""Endless input and output: nothing waits for what comes after it."""
+"""Unbounded input and output: each line is processed on arrival."""
 
 import os
 import signal
@@ -11,16 +11,16 @@ COMMAND = [sys.executable, "-m", "runnel.server.cli"]
 
 
 @pytest.fixture
-def children_hear_interrupts():
-    """As at a terminal. What a script runs in the background ignores them, and so do its children."""
+def children_receive_interrupts():
+    """Restore SIGINT: background jobs of a shell script ignore it, and so would their children."""
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, former)
 
 
 @pytest.fixture
-def start(runnel_session, children_hear_interrupts):
-    """Start a command with pipes; what still runs at the end is ended."""
+def start(runnel_session, children_receive_interrupts):
+    """Start a command with pipes; processes still running at the end are killed."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start_command(*arguments: str) -> subprocess.Popen[bytes]:
@@ -42,7 +42,7 @@ def start(runnel_session, children_hear_interrupts):
             pass
 
 
-def test_a_line_is_sent_before_the_next_one_is_there(run, start, name):
+def test_produce_sends_each_line_on_arrival(run, start, name):
     run.ok("topic", "create", name)
     producing = start("produce", name, "--show-offsets")
     for number in range(3):
@@ -52,7 +52,7 @@ def test_a_line_is_sent_before_the_next_one_is_there(run, start, name):
     assert producing.wait(30) == 0
 
 
-def test_a_producer_that_waits_for_input_can_be_interrupted(run, start, name):
+def test_interrupt_while_waiting_for_input(run, start, name):
     run.ok("topic", "create", name)
     producing = start("produce", name, "--show-offsets")
     producing.stdin.write(b"line\n")
@@ -63,7 +63,7 @@ def test_a_producer_that_waits_for_input_can_be_interrupted(run, start, name):
 
 
 @pytest.mark.parametrize("group", [True, False])
-def test_a_follower_prints_at_once_and_ends_with_an_interrupt(run, start, name, group):
+def test_follow_prints_on_arrival_and_ends_on_interrupt(run, start, name, group):
     run.ok("topic", "create", name)
     following = start("consume", name, "--follow", *(["--group", name] if group else []))
     for number in range(3):

@@ -1,7 +1,7 @@
 """`runnel topic` and `runnel config`."""
 
 
-def test_a_topic_from_birth_to_death(run, name):
+def test_topic_life_cycle(run, name):
     run.ok("topic", "create", name, "--partitions", "3", "--set", "retention.ms=100000")
     assert [name, "3", "1"] in [line.split() for line in run.ok("topic", "list").lines]
     run.ok("produce", name, "a", "b")
@@ -29,14 +29,14 @@ def test_a_topic_from_birth_to_death(run, name):
     assert name not in run.ok("topic", "list").out
 
 
-def test_internal_topics_are_shown_on_demand(run, name):
+def test_internal_topics_are_listed_on_request(run, name):
     run.ok("produce", name, "a")
     run.ok("consume", name, "--group", name)
     assert "__consumer_offsets" not in run.ok("topic", "list").out
     assert "__consumer_offsets" in run.ok("topic", "list", "--internal").out
 
 
-def test_refusals_are_one_sentence_and_code_1(run, name):
+def test_failures_are_one_line_and_status_1(run, name):
     run.ok("topic", "create", name)
     for arguments, expected in [
         (("topic", "create", name), "already exists"),
@@ -54,19 +54,19 @@ def test_refusals_are_one_sentence_and_code_1(run, name):
         assert outcome.out == ""
 
 
-def test_being_content(run, name):
+def test_if_exists_and_if_not_exists(run, name):
     run.ok("topic", "create", name, name, "--if-not-exists")
     run.ok("topic", "delete", name, "--yes")
     run.ok("topic", "delete", name, "--yes", "--if-exists")
 
 
-def test_wrong_calls_are_code_2(run, name):
+def test_usage_errors_are_status_2(run, name):
     for arguments, expected in [
         (("topic", "delete", name), "--yes"),
-        (("topic", "alter", name), "say what to change"),
+        (("topic", "alter", name), "nothing to change"),
         (("topic", "create", name, "--set", "x"), "key=value"),
         (("topic", "create"), "Missing argument"),
-        (("config", "alter", "topic", name), "say what to change"),
+        (("config", "alter", "topic", name), "nothing to change"),
         (("config", "describe", "cupboard", name), "cupboard"),
         (("topic", "list", "-b", "x:y"), "is not a broker address"),
     ]:
@@ -77,19 +77,19 @@ def test_wrong_calls_are_code_2(run, name):
         assert f"runnel {arguments[0]} {arguments[1]} --help" in outcome.err
 
 
-def test_a_command_that_is_none(run):
+def test_unknown_command(run):
     outcome = run("tpoic")
     assert (outcome.code, outcome.out) == (2, "")
     assert outcome.err == "error: No such command 'tpoic'. Did you mean 'topic'? (see `runnel --help`)\n"
 
 
-def test_a_group_of_commands_alone_shows_what_there_is(run):
+def test_command_group_alone_prints_its_help(run):
     outcome = run("topic")
     assert (outcome.code, outcome.err) == (2, "")
     assert "describe" in outcome.out
 
 
-def test_nobody_there(run):
+def test_no_broker_available(run):
     outcome = run("topic", "list", "-b", "127.0.0.1:1")
     assert (outcome.code, outcome.out) == (1, "")
     assert "no broker answers at 127.0.0.1:1 (connection refused)" in outcome.err

@@ -1,4 +1,4 @@
-"""`runnel txn`, and sending and reading in transactions."""
+"""`runnel txn`, and transactional produce and consume."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from tests.server.cli import CommandLine
 
 @pytest.fixture
 def opened(run, name) -> Iterator[str]:
-    """A transactional id of this name with an open transaction that has written to a topic of this name."""
+    """A transactional id with an open transaction in a topic of the same name."""
     run.ok("topic", "create", name, "--partitions", "2")
     with SyncClient(run.address) as client:
 
@@ -30,7 +30,7 @@ def opened(run, name) -> Iterator[str]:
         client.run(lambda cluster: asyncio.gather(producer.close(), return_exceptions=True))
 
 
-def test_listing_by_state_producer_age_and_pattern(run, opened):
+def test_list_filters_by_state_producer_age_and_pattern(run, opened):
     [row] = run.ok("txn", "list", "--id", opened, "--json").json
     assert (row["transactional_id"], row["state"], row["coordinator"]) == (opened, "Ongoing", 1)
     text = run.ok("txn", "list", "--id", opened)
@@ -46,7 +46,7 @@ def test_listing_by_state_producer_age_and_pattern(run, opened):
         assert len(run.ok("txn", "list", "--id", opened, *filters, "--json").json) == count, filters
 
 
-def test_describing(run, opened):
+def test_describe(run, opened):
     view = run.ok("txn", "describe", opened, "--json").json
     assert (view["state"], view["timeout_ms"], view["producer_epoch"]) == ("Ongoing", 60000, 0)
     assert view["partitions"] == [{"topic": opened, "partition": 1}]
@@ -55,7 +55,7 @@ def test_describing(run, opened):
     assert f"{opened}:1" in text and "ago)" in text
 
 
-def test_aborting_by_id_fences_and_lets_readers_go_on(run, opened):
+def test_abort_by_id_fences_and_unblocks_readers(run, opened):
     run.ok("produce", opened, "after", "-p", "1")
     assert run.ok("consume", opened).lines == ["half", "after"]
     assert run.ok("consume", opened, "--isolation", "read_committed").lines == []
@@ -68,7 +68,7 @@ def test_aborting_by_id_fences_and_lets_readers_go_on(run, opened):
     assert again.code == 1 and "has no open transaction" in again.err
 
 
-def test_hanging_ones_are_found_and_ended_and_no_others(capfd, tmp_path, monkeypatch):
+def test_find_and_abort_hanging_transactions_only(capfd, tmp_path, monkeypatch):
     with careless_broker() as broker, broker.client() as client:
         run = CommandLine(broker.bootstrap_servers, capfd, tmp_path, monkeypatch)
         run.ok("topic", "create", "t", "other")
@@ -85,19 +85,19 @@ def test_hanging_ones_are_found_and_ended_and_no_others(capfd, tmp_path, monkeyp
         assert "4711" in run.ok("txn", "find-hanging", "--silent", "0s").out
         place = ("txn", "abort", "--topic", "t", "--partition", "0", "--yes", "--start-offset")
         wrong = run(*place, "0")
-        assert wrong.code == 1 and "no transaction that is open in t-0 begins at offset 0" in wrong.err
+        assert wrong.code == 1 and "no open transaction in t-0 starts at offset 0" in wrong.err
         run.ok(*place, "1")
         assert run.ok("consume", "t", "-i", "read_committed").lines == ["before", "behind"]
         assert run.ok("txn", "find-hanging", "--silent", "0s", "--json").json == []
 
 
-def test_what_its_coordinator_knows_is_not_torn(run, opened):
+def test_transaction_known_to_its_coordinator_is_not_aborted_by_offset(run, opened):
     outcome = run("txn", "abort", "-t", opened, "-p", "1", "--start-offset", "0", "--yes")
     assert outcome.code == 1 and "is not hanging" in outcome.err
     assert run.ok("txn", "describe", opened, "--json").json["state"] == "Ongoing"
 
 
-def test_a_run_of_produce_is_one_transaction(run, name):
+def test_produce_is_one_transaction(run, name):
     run.ok("topic", "create", name, "--set", "max.message.bytes=1000")
     run.ok("produce", name, "a", "b", "--transactional-id", name)
     assert run.ok("txn", "describe", name, "--json").json["state"] == "CompleteCommit"
@@ -113,13 +113,13 @@ def test_a_run_of_produce_is_one_transaction(run, name):
     assert run.ok("consume", name, "-i", "read_committed", "--from", "-3").lines == ["e", "f"]
 
 
-def test_what_cannot_be_done(run, name):
+def test_errors(run, name):
     for arguments, code, expected in [
         (("txn", "describe", name), 1, "there is no such transactional id"),
         (("txn", "abort", name, "--yes"), 1, "there is no such transactional id"),
-        (("txn", "abort"), 2, "say which"),
-        (("txn", "abort", name, "--topic", name), 2, "say which"),
-        (("txn", "abort", "--topic", name, "--partition", "0"), 2, "say which"),
+        (("txn", "abort"), 2, "specify a TRANSACTIONAL_ID"),
+        (("txn", "abort", name, "--topic", name), 2, "specify a TRANSACTIONAL_ID"),
+        (("txn", "abort", "--topic", name, "--partition", "0"), 2, "specify a TRANSACTIONAL_ID"),
         (("txn", "list", "--id", "("), 1, "regular expression"),
         (("txn", "list", "--state", "nonsense"), 2, "nonsense"),
         (("txn", "list", "--longer-than", "soon"), 2, "is not a duration"),

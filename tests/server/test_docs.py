@@ -1,4 +1,4 @@
-"""What the pages say can be done is done."""
+"""Examples in the documentation are executed."""
 
 import os
 import re
@@ -21,7 +21,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_page_of_the_command_line_runs_from_top_to_bottom(tmp_path):
+def test_examples_of_the_command_line_page(tmp_path):
     program = f'runnel() {{ {sys.executable} -m runnel.server.cli "$@"; }}\nset -eu\n'
     with Broker() as broker:
         ended = subprocess.run(
@@ -37,7 +37,7 @@ def test_the_page_of_the_command_line_runs_from_top_to_bottom(tmp_path):
     assert "a cup of tea" in ended.stdout
 
 
-def test_every_command_is_on_the_page():
+def test_command_line_page_covers_every_command():
     from tests.server.test_cli_help import ALL
 
     page = (DOCS / "CLI.md").read_text()
@@ -45,12 +45,12 @@ def test_every_command_is_on_the_page():
 
 
 @pytest.mark.parametrize("block", blocks("TESTING.md", "python"))
-def test_programs_of_the_testing_page(block, tmp_path):
+def test_examples_of_the_testing_page(block, tmp_path):
     (tmp_path / "program.py").write_text(block)
     subprocess.run([sys.executable, "-W", "error", "program.py"], cwd=tmp_path, check=True, timeout=60)
 
 
-def test_tests_of_the_testing_page(tmp_path):
+def test_pytest_examples_of_the_testing_page(tmp_path):
     (tmp_path / "test_page.py").write_text("\n".join(blocks("TESTING.md", "python pytest")))
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", str(tmp_path)]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)

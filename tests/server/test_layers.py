@@ -1,4 +1,4 @@
-"""Static settings: file, environment and flags, in Kafka's names."""
+"""Static settings from file, environment and flags."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from runnel.server.layers import BadSettings, static_settings
 
 
-def test_later_layers_win(tmp_path: Path) -> None:
+def test_precedence_of_sources(tmp_path: Path) -> None:
     file = tmp_path / "runnel.toml"
     file.write_text(
         "num.partitions = 4\nauto.create.topics.enable = false\n"
@@ -26,19 +26,19 @@ def test_later_layers_win(tmp_path: Path) -> None:
     }
 
 
-def test_lists_become_commas_and_values_may_hold_equals_signs(tmp_path: Path) -> None:
+def test_lists_are_joined_by_commas_and_values_may_contain_equals_signs(tmp_path: Path) -> None:
     file = tmp_path / "runnel.toml"
     file.write_text('listeners = ["A://x:1", "B://y:2"]\n')
     assert static_settings(file, {}, ["a.b = c=d"]) == {"listeners": "A://x:1,B://y:2", "a.b": "c=d"}
 
 
 @pytest.mark.parametrize("assignment", ["nonsense", "=1", " = 1"])
-def test_a_flag_without_a_name_is_refused(assignment: str) -> None:
+def test_flag_without_a_name_is_rejected(assignment: str) -> None:
     with pytest.raises(BadSettings, match="key=value"):
         static_settings(None, {}, [assignment])
 
 
-def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
+def test_error_names_an_unreadable_file(tmp_path: Path) -> None:
     with pytest.raises(BadSettings, match=r"absent\.toml"):
         static_settings(tmp_path / "absent.toml", {}, [])
     broken = tmp_path / "broken.toml"

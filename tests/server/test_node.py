@@ -1,4 +1,4 @@
-"""A whole node obeys settings that change while it runs."""
+"""Dynamic settings take effect in a running node."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from runnel.server.node import Node
 
 
 async def answers(connection: Connection) -> bool:
-    """Whether the node still talks to this connection."""
+    """True if the node still responds on this connection."""
     try:
         await connection.ask(ApiVersionsRequest("test", "1"), ApiVersionsResponse, timeout_s=20)
     except ClientError:
@@ -26,7 +26,7 @@ async def allow(admin: Admin, connections: int) -> None:
     await admin.alter_settings(ResourceType.BROKER, "1", [change])
 
 
-def test_max_connections_changes_at_once_and_outlives_a_restart(tmp_path: Path) -> None:
+def test_max_connections_is_applied_at_once_and_survives_a_restart(tmp_path: Path) -> None:
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
 
     async def change() -> None:
@@ -34,7 +34,7 @@ def test_max_connections_changes_at_once_and_outlives_a_restart(tmp_path: Path) 
             admin = Admin(cluster)
             silent = [await Connection.open("127.0.0.1", node.port) for _ in range(3)]
             await allow(admin, 2)
-            # The connection that asked for the change is the one that is still in use.
+            # The connection that requested the change is the most recently used.
             await admin.settings(ResourceType.BROKER, "1")
             assert [await answers(connection) for connection in silent].count(True) <= 1
             waiting = asyncio.create_task(Connection.open("127.0.0.1", node.port, timeout_s=30))
@@ -61,14 +61,14 @@ def test_max_connections_changes_at_once_and_outlives_a_restart(tmp_path: Path) 
     asyncio.run(see())
 
 
-def test_the_cleaner_hears_of_its_settings(tmp_path: Path) -> None:
+def test_cleaner_settings_are_applied(tmp_path: Path) -> None:
     settings = {
         "log.dirs": str(tmp_path),
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.cleaner.backoff.ms": "7000",
     }
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with Node(settings) as node, Cluster(node.bootstrap_servers) as cluster:
             assert node._cleaner is not None
             assert node._cleaner._backoff_ms == 7000
@@ -78,4 +78,4 @@ def test_the_cleaner_hears_of_its_settings(tmp_path: Path) -> None:
             )
             assert (node._cleaner._backoff_ms, node._cleaner._key_memory_bytes) == (8000, 2_000_000)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

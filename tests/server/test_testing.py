@@ -1,4 +1,4 @@
-"""The broker inside a test: `runnel.testing.Broker` and the pytest fixtures."""
+"""`runnel.testing.Broker` and the pytest fixtures."""
 
 import asyncio
 import subprocess
@@ -16,7 +16,7 @@ from runnel.server.layers import BadSettings
 from runnel.testing import Broker
 
 
-def test_a_stranger_can_use_it(runnel):
+def test_kafka_python_client(runnel):
     producer = KafkaProducer(bootstrap_servers=runnel.bootstrap_servers)
     producer.send("orders", b"tea").get(timeout=20)
     producer.close()
@@ -27,18 +27,18 @@ def test_a_stranger_can_use_it(runnel):
     consumer.close()
 
 
-def test_async_with():
-    async def play() -> None:
+def test_async_context_manager():
+    async def scenario() -> None:
         async with Broker() as broker:
             producer = aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers)
             await producer.start()
             assert (await producer.send_and_wait("orders", b"tea")).offset == 0
             await producer.stop()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
-def test_nothing_is_left_behind():
+def test_temporary_data_is_removed():
     threads = set(threading.enumerate())
     with Broker() as broker:
         folder, address = Path(str(broker.data_dir)), broker.bootstrap_servers
@@ -49,7 +49,7 @@ def test_nothing_is_left_behind():
         SyncClient(address)
 
 
-def test_a_restart_keeps_port_and_data():
+def test_restart_keeps_port_and_data():
     with Broker() as broker:
         address = broker.bootstrap_servers
         with broker.client() as client:
@@ -60,7 +60,7 @@ def test_a_restart_keeps_port_and_data():
             assert [message.value for message in client.read("orders")] == [b"tea"]
 
 
-def test_a_given_folder_is_kept(tmp_path):
+def test_given_data_dir_is_kept(tmp_path):
     for expected in ([], [b"tea"]):
         with Broker(data_dir=tmp_path / "data") as broker, broker.client() as client:
             client.create_topic("orders") if not expected else None
@@ -84,23 +84,23 @@ def test_settings_by_marker(runnel):
         assert len(client.run(lambda cluster: cluster.topic("orders")).partitions) == 5
 
 
-def test_what_cannot_start_says_so_and_leaves_nothing():
+def test_failed_start_raises_and_leaves_no_files():
     with Broker() as broker:
         second = Broker(port=broker.port)
-        with pytest.raises(BadSettings, match="cannot listen"), second:
+        with pytest.raises(BadSettings, match="cannot bind"), second:
             pass
         assert second.data_dir is None
-        with pytest.raises(RuntimeError, match="running already"):
+        with pytest.raises(RuntimeError, match="already running"):
             broker.start()
 
 
-def test_two_brokers_do_not_know_each_other():
+def test_two_brokers_are_independent():
     with Broker() as one, Broker() as two, one.client() as first, two.client() as second:
         first.send("orders", b"tea")
         assert (first.topics(), second.topics()) == (["orders"], [])
 
 
-def test_the_fixtures_in_somebodys_project(tmp_path):
+def test_fixtures_in_another_project(tmp_path):
     (tmp_path / "test_theirs.py").write_text(
         """
 import pytest

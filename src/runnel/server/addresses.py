@@ -1,4 +1,4 @@
-"""Listener addresses as Kafka writes them: NAME://host:port."""
+"""Listener addresses in Kafka's format: NAME://host:port."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ EXAMPLE = "PLAINTEXT://127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One listener: its name, and where it is. No host means every address, port 0 means a free one."""
+    """A listener: name, host and port. An empty host binds all interfaces, port 0 picks a free port."""
 
     name: str
     host: str
@@ -22,27 +22,27 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """The address in NAME://host:port, host possibly empty or in brackets (IPv6)."""
+    """Parse NAME://host:port; the host may be empty or an IPv6 address in brackets."""
     name, separator, place = text.partition("://")
     host, colon, port = place.rpartition(":")
     if not separator or not colon or not port.isdecimal() or int(port) > 65535:
-        raise BadSettings(f"{text!r} is not a listener address: write NAME://host:port, such as {EXAMPLE}")
+        raise BadSettings(f"{text!r} is not a listener address: expected NAME://host:port, such as {EXAMPLE}")
     return Address(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
 
 
 def listen_address(listeners: list[str], protocol_map: str) -> Address:
-    """The one address to listen at; more, or other protocols than plain text, are refused by name."""
+    """The address to listen on. Raises for several listeners and for protocols other than PLAINTEXT."""
     if len(listeners) != 1:
         raise BadSettings(f"exactly one listener is supported, not {len(listeners)}: {','.join(listeners)}")
     address = parse_address(listeners[0])
     protocols = listener_protocols(protocol_map).get(address.name, [address.name])
     if protocols != [PLAINTEXT]:
-        raise BadSettings(f"{address} asks for {' and '.join(protocols)}, only {PLAINTEXT} is supported")
+        raise BadSettings(f"{address} uses {' and '.join(protocols)}, only {PLAINTEXT} is supported")
     return address
 
 
 def advertised_address(advertised: list[str], listening: Address, machine_name: str) -> Address:
-    """Where clients are told to connect; a wildcard is no such place, so it becomes this machine's name."""
+    """The advertised address; a wildcard host is replaced by the machine's name."""
     if advertised:
         chosen = [address for text in advertised if (address := parse_address(text)).name == listening.name]
         if not chosen:

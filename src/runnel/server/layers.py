@@ -1,6 +1,6 @@
-"""Where a broker's static settings come from: a TOML file, the environment, then flags; later ones win.
+"""Sources of a broker's static settings: a TOML file, the environment, flags; later ones take precedence.
 
-All three speak Kafka's own names:
+All three use Kafka's names:
 
     runnel.toml                     log.retention.hours = 24      (or [log.retention] with hours = 24)
     environment                     RUNNEL_SET_LOG_RETENTION_HOURS=24
@@ -15,13 +15,13 @@ ENVIRONMENT_PREFIX = "RUNNEL_SET_"
 
 
 class BadSettings(ValueError):
-    """A settings source that cannot be read, said so that its owner can mend it."""
+    """Invalid static settings; the message names the setting and the remedy."""
 
 
 def static_settings(
     config_file: Path | None, environment: Mapping[str, str], assignments: Iterable[str]
 ) -> dict[str, str]:
-    """All three layers folded into one map of Kafka names to texts."""
+    """All three sources merged into one map of Kafka names to values."""
     settings = _from_file(config_file) if config_file else {}
     settings.update(_from_environment(environment))
     settings.update(_from_assignments(assignments))
@@ -39,7 +39,7 @@ def _from_file(path: Path) -> dict[str, str]:
 
 
 def _flatten(table: Mapping[str, object], prefix: str) -> Iterable[tuple[str, str]]:
-    # TOML reads `log.retention.hours = 24` as nested tables; Kafka's names are those paths joined again.
+    # TOML parses `log.retention.hours = 24` as nested tables; the path is the Kafka name.
     for key, value in table.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):

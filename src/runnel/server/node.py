@@ -1,6 +1,6 @@
-"""One broker in this process: settings in, a listening socket out.
+"""A broker in this process: wiring, start and stop.
 
-start: data folder → metadata → partitions → coordinators → accept        stop: the same way back
+start: data directory → metadata → partitions → coordinators → accept        stop: in reverse order
 """
 
 import asyncio
@@ -28,36 +28,36 @@ from runnel.server.layers import BadSettings
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
 WRITE_THREADS = 2
-"""Large writes are copies into the page cache, with the GIL let go: enough to keep two processors busy."""
+"""Large writes are copies into the page cache with the GIL released: two threads keep two cores busy."""
 
 READ_THREADS = 2
 """Readers of data that is not in the page cache: more would only queue at the disk instead."""
 
 SYNC_THREADS = 4
-"""fdatasyncs under way at once; more would queue in the kernel instead of here."""
+"""Concurrent fdatasync calls; more would queue in the kernel."""
 
 UPKEEP_INTERVAL_MS = 500
-"""How often the disk is asked what is due; what is not due costs next to nothing."""
+"""Interval between checks for due maintenance work."""
 
 log = logging.getLogger("runnel.server")
 
 
 class Node:
-    """A running broker; `async with Node({...}) as node` serves at `node.address` until the block ends."""
+    """A broker; `async with Node({...}) as node` serves at `node.address` until the block ends."""
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
-        """Check the settings (Kafka's names to texts) and touch nothing. BadSettings or BadConfig."""
+        """Validate the settings without side effects. Raises BadSettings or BadConfig."""
         self.settings = Settings(static)
         for name in self.settings.ignored:
-            log.warning("%s is a Kafka setting without effect here", name)
+            log.warning("Kafka setting %s has no effect in Runnel", name)
         folders = self.settings.words("log.dirs") or [self.settings.text("log.dir") or ""]
         if len(folders) != 1:
-            raise BadSettings(f"exactly one data folder is supported, not {','.join(folders)}")
-        self.data_folder = os.path.abspath(folders[0])
+            raise BadSettings(f"exactly one data directory is supported, not {','.join(folders)}")
+        self.data_dir = os.path.abspath(folders[0])
         protocols = self.settings.text("listener.security.protocol.map") or ""
         self._listen = listen_address(self.settings.words("listeners"), protocols)
         self.address = self._listen
-        """Where clients are told to connect; complete once started."""
+        """The advertised address; its port is known once started."""
         self._stack = AsyncExitStack()
         self._listener: Listener | None = None
         self._cleaner: Cleaner | None = None
@@ -65,17 +65,17 @@ class Node:
 
     @property
     def port(self) -> int:
-        """The port that the node listens at."""
+        """The port of the listener."""
         return self._listen.port
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client's bootstrap.servers should say."""
+        """Value for a client's bootstrap.servers."""
         host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
         return f"{host}:{self.address.port}"
 
     async def start(self) -> None:
-        """Serve; on return, clients are answered. What went wrong is raised after everything is undone."""
+        """Start; on return the broker accepts requests. On failure everything opened is closed again."""
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._stack = stack.pop_all()
@@ -100,22 +100,22 @@ class Node:
         self._bind(listener, broker)
         stack.push_async_callback(listener.close)
         await start_broker(broker, stack)
-        stack.push_async_callback(_ended, asyncio.create_task(_keep_up(disk, clock)))
+        stack.push_async_callback(_ended, asyncio.create_task(_maintain(disk, clock)))
         stack.push_async_callback(listener.close)
-        # Members that wait for a rebalance are answered before the listener waits for that.
+        # Pending JoinGroup and SyncGroup requests are completed before the listener drains.
         stack.callback(broker.groups.stop)
         stack.callback(broker.transactions.stop)
         listener.accept()
 
     def _open_disk(self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy) -> DataDirectory:
         settings = self.settings
-        # A pass over a large log takes minutes: in a thread of its own, checkpoints and removals do not wait.
+        # Cleaning a large log takes minutes: a separate thread keeps checkpoints and deletions unblocked.
         cleaning = LoopWorkers(1, "cleaner")
         stack.callback(cleaning.close)
         self._cleaner = Cleaner(cleaning, report=log.warning, is_on=settings.bool("log.cleaner.enable"))
         self._change_cleaner(self._cleaner)
         disk = DataDirectory(
-            self.data_folder,
+            self.data_dir,
             files=OsFiles(),
             clock=clock,
             entropy=entropy,
@@ -138,7 +138,7 @@ class Node:
         try:
             port = listener.bind(wanted.host, wanted.port)
         except OSError as error:
-            raise BadSettings(f"cannot listen at {wanted}: {error.strerror or error}") from error
+            raise BadSettings(f"cannot bind to {wanted}: {error.strerror or error}") from error
         self._listen = Address(wanted.name, wanted.host, port)
         self.address = advertised_address(
             self.settings.words("advertised.listeners"), self._listen, socket.getfqdn()
@@ -176,7 +176,7 @@ class Node:
         )
 
     async def stop(self) -> None:
-        """Answer what is under way, make everything durable, let go of the folder."""
+        """Complete requests in flight, make everything durable, release the data directory."""
         await self._stack.aclose()
 
     async def __aenter__(self) -> "Node":
@@ -192,14 +192,14 @@ class Node:
         await self.stop()
 
 
-async def _keep_up(disk: DataDirectory, clock: SystemClock) -> None:
+async def _maintain(disk: DataDirectory, clock: SystemClock) -> None:
     while True:
         await asyncio.sleep(UPKEEP_INTERVAL_MS / 1000)
         try:
             disk.upkeep(clock.now_ms())
         except Exception:
-            # Whatever stopped one round must not stop retention for good.
-            log.exception("upkeep of the data folder failed")
+            # A failed round must not end retention and checkpoints for good.
+            log.exception("maintenance of the data directory failed")
 
 
 async def _ended(task: "asyncio.Task[None]") -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class SystemClock:
-    """The machine's own clocks."""
+    """The system clocks."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -39,7 +39,10 @@ def test_the_example_names_its_own_file(run: CommandLine) -> None:
 def test_a_file_is_never_overwritten_by_accident(run: CommandLine) -> None:
     Path("shop.yaml").write_text("mine")
     outcome = run("pipeline", "init", "shop.yaml")
-    assert (outcome.code, outcome.err) == (1, "error: shop.yaml is there already; --force overwrites it\n")
+    assert (outcome.code, outcome.err) == (
+        1,
+        "error: shop.yaml already exists; use --force to overwrite it\n",
+    )
     assert Path("shop.yaml").read_text() == "mine"
     run.ok("pipeline", "init", "shop.yaml", "--force")
     assert Path("shop.yaml").read_text() != "mine"
@@ -121,4 +124,4 @@ def test_a_file_that_is_not_there(run: CommandLine) -> None:
     for arguments in (("validate", "--no-spark"), ("run",)):
         outcome = run("pipeline", *arguments, "nothing.yaml")
         assert outcome.code == 1
-        assert outcome.err == "error: nothing.yaml cannot be read: No such file or directory\n"
+        assert outcome.err == "error: cannot read nothing.yaml: No such file or directory\n"

@@ -62,11 +62,11 @@ def test_what_is_in_a_folder_is_listed(runnel):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["restore", "orders"], "where to restore from"),
-        (["restore", "orders", "-w", "w", "--from", "f"], "where to restore from"),
+        (["restore", "orders"], "specify the source"),
+        (["restore", "orders", "-w", "w", "--from", "f"], "specify the source"),
         (["restore", "orders", "-w", "w", "--until-offset", "7"], "0:1500"),
-        (["archive"], "which topics"),
-        (["archive", "orders", "--pattern", "x"], "which topics"),
+        (["archive"], "specify the topics"),
+        (["archive", "orders", "--pattern", "x"], "specify the topics"),
     ],
 )
 def test_mistakes_are_usage_errors(arguments, words):

@@ -64,7 +64,7 @@ def test_a_job_gets_its_own_options_and_the_shared_ones(call):
         "copy",
         JobOptions(
             bootstrap_given="h:1",
-            bootstrap_named="h:1",
+            bootstrap_flag="h:1",
             master="local[2]",
             settings={"a.b": "1", "c": "x=y"},
             once=True,
@@ -93,7 +93,7 @@ def test_the_environment_may_name_the_broker(call):
 def test_who_named_the_broker_is_known_also_if_both_name_the_same(call):
     for arguments, named in (((), None), (("-b", "far:9"), "far:9"), (("-b", "near:1"), "near:1")):
         assert call("copy", "orders", *arguments, env={"RUNNEL_BOOTSTRAP": "far:9"}).exit_code == 0
-        assert TAKEN[-1][1].bootstrap_named == named
+        assert TAKEN[-1][1].bootstrap_flag == named
 
 
 @pytest.mark.parametrize("name", ["orders.yaml", "./orders.yml", "missing.yaml"])

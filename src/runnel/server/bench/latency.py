@@ -1,4 +1,4 @@
-"""How long a record takes at a steady rate: until the broker has it, and until a reader has it."""
+"""Produce and end-to-end latency at a fixed rate."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ _STAMP = Struct(">q")
 
 @dataclass(slots=True)
 class Percentiles:
-    """How a set of durations is spread."""
+    """Percentiles of a set of durations."""
 
     p50_ms: float
     p90_ms: float
@@ -28,7 +28,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, durations_ms: Sequence[float]) -> "Percentiles":
-        """Nearest rank; of nothing, all zero."""
+        """Nearest-rank percentiles; zero for an empty set."""
         ordered = sorted(durations_ms) or [0.0]
 
         def rank(share: float) -> float:
@@ -39,7 +39,7 @@ class Percentiles:
 
 @dataclass(slots=True)
 class Latencies:
-    """Durations from the moment a record was due."""
+    """Latencies measured from the intended send time."""
 
     records: int
     produce: Percentiles
@@ -54,9 +54,9 @@ async def measure_latency(
     seconds: float,
     report_progress: ReportProgress,
 ) -> Latencies:
-    """Send `rate` records a second and read them back while they come.
+    """Produce `rate` records per second and consume them concurrently.
 
-    Each is stamped with the moment it was due, not the one it was sent: a stall counts for all it delayed.
+    Latency counts from the intended send time, so that a stall is charged to every record it delays.
     """
     total = max(1, int(rate * seconds))
     acknowledged_ms: list[float] = []

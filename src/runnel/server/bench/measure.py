@@ -1,4 +1,4 @@
-"""Measuring a live broker: ready-made batches as fast as it goes, then latencies at a steady rate."""
+"""Benchmark of a running broker: throughput with pre-built batches, then latency at a fixed rate."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ FETCH_WAIT_MS = 500
 
 @dataclass(slots=True)
 class Plan:
-    """What to measure, and how."""
+    """Parameters of a benchmark."""
 
     records: int = 1_000_000
     record_bytes: int = 100
@@ -50,8 +50,8 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Flow:
-    """Records that went one way, and how long that took."""
+class Throughput:
+    """Records and bytes transferred in one direction, and the duration."""
 
     records: int
     size_bytes: int
@@ -68,10 +68,10 @@ class Flow:
 
 @dataclass(slots=True)
 class Report:
-    """What was measured."""
+    """Results of a benchmark."""
 
-    produce: Flow
-    consume: Flow
+    produce: Throughput
+    consume: Throughput
     latency: Latencies | None
 
     def as_json(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Report:
 
 
 async def measure(cluster: Cluster, plan: Plan, report_progress: ReportProgress) -> Report:
-    """Run the plan on its topic, or on a new one that is deleted afterwards."""
+    """Run the plan on its topic, or on a temporary one that is deleted afterwards."""
     topic = plan.topic or f"runnel-bench-{uuid4().hex[:8]}"
     if plan.topic is None:
         await Admin(cluster).create_topic(topic, partitions=plan.partitions, settings=plan.settings)
@@ -115,7 +115,7 @@ async def measure(cluster: Cluster, plan: Plan, report_progress: ReportProgress)
 
 async def _produce(
     cluster: Cluster, plan: Plan, starts: Mapping[TopicPartition, int], report_progress: ReportProgress
-) -> Flow:
+) -> Throughput:
     batch = _batch(plan)
     batches_left = -(-plan.records // plan.records_per_batch)
     total = batches_left * plan.records_per_batch
@@ -126,7 +126,7 @@ async def _produce(
         turn = first
         while batches_left > 0:
             batches_left -= 1
-            partition = mine[connection][turn % len(mine[connection])]
+            partition = connections[connection][turn % len(connections[connection])]
             turn += 1
             request = _produce_request(plan, partition, batch)
             if plan.acks == "0":
@@ -138,21 +138,21 @@ async def _produce(
             sent += plan.records_per_batch
             report_progress("producing", sent, total)
 
-    mine = await _lanes(cluster, plan, list(starts))
+    connections = await _connections(cluster, plan, list(starts))
     began_s = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
-        for index, connection in enumerate(mine):
-            for lane in range(plan.in_flight):
-                tasks.create_task(sender(connection, index + lane))
+        for index, connection in enumerate(connections):
+            for slot in range(plan.in_flight):
+                tasks.create_task(sender(connection, index + slot))
     if plan.acks == "0":
         await _wait_until_written(cluster, starts, total)
     seconds = time.perf_counter() - began_s
-    await asyncio.gather(*(connection.close() for connection in mine))
-    return Flow(total, total * plan.record_bytes, seconds)
+    await asyncio.gather(*(connection.close() for connection in connections))
+    return Throughput(total, total * plan.record_bytes, seconds)
 
 
 async def _wait_until_written(cluster: Cluster, starts: Mapping[TopicPartition, int], total: int) -> None:
-    # Nobody tells us when acks=0 records have arrived, but the end of the log does.
+    # acks=0 has no response: the log end offset shows when the records have arrived.
     goal = sum(starts.values()) + total
     while sum((await end_offsets(cluster, starts)).values()) < goal:
         await asyncio.sleep(0.01)
@@ -160,7 +160,7 @@ async def _wait_until_written(cluster: Cluster, starts: Mapping[TopicPartition, 
 
 def _batch(plan: Plan) -> bytes:
     now_ms = time.time_ns() // 1_000_000
-    # Text that compresses about as well as real events do, not a run of one letter.
+    # Text with about the compression ratio of real events.
     pattern = b" ".join(b"%06x" % (index * 2654435761 % 2**24) for index in range(plan.record_bytes // 7 + 1))
     records = [
         Record(0, now_ms, None, (b"%d " % index + pattern)[: plan.record_bytes])
@@ -175,17 +175,17 @@ def _produce_request(plan: Plan, partition: TopicPartition, batch: bytes) -> Pro
     return ProduceRequest(acks=ACKS[plan.acks], timeout_ms=30_000, topic_data=[topic])
 
 
-async def _lanes(
+async def _connections(
     cluster: Cluster, plan: Plan, partitions: list[TopicPartition]
 ) -> dict[Connection, list[TopicPartition]]:
-    """Connections of our own, each to a leader, with the partitions it leads."""
-    lanes: dict[Connection, list[TopicPartition]] = {}
+    """Dedicated connections to leaders, with the partitions each leads."""
+    connections: dict[Connection, list[TopicPartition]] = {}
     groups = sorted((await cluster.by_leader(partitions)).items())
     for index in range(max(plan.connections, len(groups))):
         leader, led = groups[index % len(groups)]
         node = cluster.nodes[leader]
-        lanes[await Connection.open(node.host, node.port, client_id="runnel-bench")] = led
-    return lanes
+        connections[await Connection.open(node.host, node.port, client_id="runnel-bench")] = led
+    return connections
 
 
 # Consuming.
@@ -193,14 +193,14 @@ async def _lanes(
 
 async def _consume(
     cluster: Cluster, plan: Plan, starts: Mapping[TopicPartition, int], report_progress: ReportProgress
-) -> Flow:
+) -> Throughput:
     ends = await end_offsets(cluster, starts)
     total = sum(ends[partition] - starts[partition] for partition in starts)
     read = 0
 
-    async def reader(connection: Connection, mine: list[TopicPartition]) -> None:
+    async def reader(connection: Connection, partitions: list[TopicPartition]) -> None:
         nonlocal read
-        positions = {partition: starts[partition] for partition in mine}
+        positions = {partition: starts[partition] for partition in partitions}
         while positions:
             answer = await connection.ask(_fetch_request(positions), FetchResponse)
             check(answer.error_code, "reading")
@@ -215,22 +215,24 @@ async def _consume(
                         del positions[partition]
             report_progress("consuming", read, total)
 
-    lanes = await _lanes(cluster, plan, list(starts))
-    shares = _share_out(lanes)
+    connections = await _connections(cluster, plan, list(starts))
+    shares = _distribute(connections)
     began_s = time.perf_counter()
     async with asyncio.TaskGroup() as tasks:
-        for connection, mine in shares.items():
-            tasks.create_task(reader(connection, mine))
+        for connection, partitions in shares.items():
+            tasks.create_task(reader(connection, partitions))
     seconds = time.perf_counter() - began_s
-    await asyncio.gather(*(connection.close() for connection in lanes))
-    return Flow(read, read * plan.record_bytes, seconds)
+    await asyncio.gather(*(connection.close() for connection in connections))
+    return Throughput(read, read * plan.record_bytes, seconds)
 
 
-def _share_out(lanes: Mapping[Connection, list[TopicPartition]]) -> dict[Connection, list[TopicPartition]]:
-    """Each partition to one connection only."""
-    shares: dict[Connection, list[TopicPartition]] = {connection: [] for connection in lanes}
-    for partition in {partition for led in lanes.values() for partition in led}:
-        candidates = [connection for connection, led in lanes.items() if partition in led]
+def _distribute(
+    connections: Mapping[Connection, list[TopicPartition]],
+) -> dict[Connection, list[TopicPartition]]:
+    """Assign each partition to exactly one connection."""
+    shares: dict[Connection, list[TopicPartition]] = {connection: [] for connection in connections}
+    for partition in {partition for led in connections.values() for partition in led}:
+        candidates = [connection for connection, led in connections.items() if partition in led]
         shares[min(candidates, key=lambda connection: len(shares[connection]))].append(partition)
     return shares
 

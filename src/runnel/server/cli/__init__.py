@@ -1,7 +1,7 @@
-"""The command line: `runnel serve` and everything one does to a running broker.
+"""The command line: `runnel serve` and the clients of a running broker.
 
-Each command is a thin layer over runnel.client; what it needs is imported when it runs, so that
-`runnel --help` is quick.
+Each command is a thin layer over runnel.client. Commands import what they need when they run, to keep
+`runnel --help` fast.
 """
 
 import sys
@@ -13,65 +13,65 @@ FAILED = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The console script. Ends with 0 if all went well, 1 if it failed, 2 if it was called wrongly."""
-    from runnel.server.cli.output import stop_writing
+    """The console script. Exit status: 0 on success, 1 on failure, 2 on a usage error."""
+    from runnel.server.cli.output import discard_output
 
     try:
         code = _run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has seen enough, as `head` does.
-        stop_writing()
+        # The reader closed the pipe, as `head` does.
+        discard_output()
         code = OK
     sys.exit(code)
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    """Run a command; what went wrong becomes one sentence and the code to end with."""
+    """Run a command; an expected error becomes one line on standard error and an exit status."""
     import typer
 
     from runnel.server.cli.app import app
-    from runnel.server.cli.output import complain
+    from runnel.server.cli.output import print_error
 
     given = None if arguments is None else list(arguments)
     try:
         code = app(args=given, prog_name="runnel", standalone_mode=False)
     except SystemExit as end:
-        # Typer takes a reader that left for a failure.
+        # Typer converts a broken pipe into a failure exit.
         if isinstance(end.__context__, BrokenPipeError):
             raise BrokenPipeError from end
         raise
     except typer.Abort:
-        complain("nothing was done")
+        print_error("aborted, nothing was changed")
         return FAILED
     except Exception as error:
         if hasattr(error, "format_message"):
-            return _called_wrongly(error)
+            return _usage_error(error)
         if not _is_expected(error):
             raise
-        complain(str(error))
+        print_error(str(error))
         return FAILED
     return code if isinstance(code, int) else OK
 
 
-def _called_wrongly(error: Any) -> int:
-    """Say in a sentence what was wrong with the command; without one, its help was shown instead."""
-    from runnel.server.cli.output import complain
+def _usage_error(error: Any) -> int:
+    """Print a usage error on one line. An empty message means that the help was printed instead."""
+    from runnel.server.cli.output import print_error
 
     message = " ".join(error.format_message().split()).removeprefix("Invalid value: ").removesuffix(".")
     if message:
         command = error.ctx.command_path if getattr(error, "ctx", None) else "runnel"
-        complain(f"{message} (see `{command} --help`)")
+        print_error(f"{message} (see `{command} --help`)")
     return int(error.exit_code)
 
 
 def _is_expected(error: Exception) -> bool:
-    """Is this something that the person can mend, and that says so itself?"""
+    """True for errors that the user can correct and whose message is sufficient without a traceback."""
     from runnel.client.errors import ClientError
     from runnel.controller.config_types import BadConfig
     from runnel.controller.image import BadMetadata
     from runnel.pipelines.errors import PipelineError
-    from runnel.server.cli.output import CannotDo
+    from runnel.server.cli.output import CommandError
     from runnel.server.layers import BadSettings
 
-    return isinstance(error, (ClientError, CannotDo, PipelineError, BadSettings, BadConfig, BadMetadata))
+    return isinstance(error, (ClientError, CommandError, PipelineError, BadSettings, BadConfig, BadMetadata))

@@ -1,4 +1,4 @@
-"""`python -m runnel.server.cli`: the console script without its wrapper, for starting ourselves."""
+"""`python -m runnel.server.cli`: the console script as a module."""
 
 from runnel.server.cli import main
 

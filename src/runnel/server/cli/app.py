@@ -31,10 +31,10 @@ def runnel(
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """What stands before every command."""
+    """Options of `runnel` itself."""
 
 
-BROKER, RECORDS, ADMINISTRATION = "Run a broker", "Send and read", "Look after it"
+BROKER, RECORDS, ADMINISTRATION = "Broker", "Records", "Administration"
 
 app.command("serve", rich_help_panel=BROKER)(serve.serve)
 app.command("demo", rich_help_panel=BROKER)(demo.demo)

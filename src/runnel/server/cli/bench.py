@@ -1,4 +1,4 @@
-"""`runnel bench`: how fast is this broker, from here?"""
+"""`runnel bench`: measure throughput and latency of a broker."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,22 +11,32 @@ if TYPE_CHECKING:
     from runnel.server.bench.measure import Report
 
 
-Records = Annotated[int, typer.Option("--records", "-n", min=1, help="Records to send and read.")]
-RecordBytes = Annotated[int, typer.Option("--record-bytes", "-s", min=1, help="Size of a value.")]
-BatchBytes = Annotated[int, typer.Option(min=1, help="Size of a batch, about.")]
-Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="Partitions of the topic.")]
-Connections = Annotated[int, typer.Option("--connections", "-c", min=1, help="At the same time.")]
-InFlight = Annotated[int, typer.Option(min=1, help="Requests on their way per connection.")]
-AcksOption = Annotated[Acks, typer.Option(help="Wait for all replicas, the leader, or nobody.")]
-CompressionOption = Annotated[Compression, typer.Option("--compression", "-z", help="How to pack.")]
+Records = Annotated[
+    int, typer.Option("--records", "-n", min=1, help="Number of records to produce and consume.")
+]
+RecordBytes = Annotated[
+    int, typer.Option("--record-bytes", "-s", min=1, help="Size of a record value in bytes.")
+]
+BatchBytes = Annotated[int, typer.Option(min=1, help="Approximate size of a batch in bytes.")]
+Partitions = Annotated[
+    int, typer.Option("--partitions", "-p", min=1, help="Partitions of the benchmark topic.")
+]
+Connections = Annotated[
+    int, typer.Option("--connections", "-c", min=1, help="Number of concurrent connections.")
+]
+InFlight = Annotated[int, typer.Option(min=1, help="Maximum requests in flight per connection.")]
+AcksOption = Annotated[
+    Acks, typer.Option(help="Required acknowledgements: all in-sync replicas, the leader, or none.")
+]
+CompressionOption = Annotated[Compression, typer.Option("--compression", "-z", help="Compression type.")]
 LatencySeconds = Annotated[
     float,
-    typer.Option("--latency-seconds", min=0, help="How long to measure latencies; 0 leaves them out."),
+    typer.Option("--latency-seconds", min=0, help="Duration of the latency measurement; 0 skips it."),
 ]
-LatencyRate = Annotated[int, typer.Option(min=1, help="Records per second meanwhile.")]
+LatencyRate = Annotated[int, typer.Option(min=1, help="Records per second during the latency measurement.")]
 Topic = Annotated[
     str | None,
-    typer.Option(help="Use this topic and keep it; otherwise a new one that is deleted at the end."),
+    typer.Option(help="Use this topic and keep it. Default: a temporary topic, deleted at the end."),
 ]
 
 
@@ -48,7 +58,7 @@ def bench(
 ) -> None:
     """Measure produce and consume throughput, and latencies, of a running broker.
 
-    Batches are built beforehand, so what is measured is the broker and the way to it, not this client.
+    Batches are built in advance: the result measures the broker and the network, not the client.
 
     Example: runnel bench --records 2000000 --partitions 4 --connections 2
 

@@ -15,7 +15,7 @@ app = typer.Typer(help="Read and change the settings of topics, brokers and grou
 
 
 class Kind(StrEnum):
-    """What a setting can belong to."""
+    """Resource types that have settings."""
 
     TOPIC = "topic"
     BROKER = "broker"
@@ -23,12 +23,12 @@ class Kind(StrEnum):
     CLIENT_METRICS = "client-metrics"
 
 
-KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="Whose settings.", show_default=False)]
+KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="Resource type.", show_default=False)]
 NameArgument = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="Its name; for a broker its id, or `default` for all brokers.",
+        help="Resource name; for a broker its id, or `default` for the cluster-wide default.",
         show_default=False,
     ),
 ]
@@ -40,26 +40,23 @@ def describe(
     kind: KindArgument,
     name: NameArgument,
     all_: Annotated[
-        bool, typer.Option("--all", "-a", help="Also settings that are at their default.")
+        bool, typer.Option("--all", "-a", help="Include settings that have their default value.")
     ] = False,
-    docs: Annotated[bool, typer.Option("--docs", help="Say what each setting means.")] = False,
+    docs: Annotated[bool, typer.Option("--docs", help="Print the documentation of each setting.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Show settings and where their values come from.
+    """Describe settings: value and source.
 
     Example: runnel config describe topic orders --all
     """
     from runnel.client.admin import Admin
     from runnel.model.configs import ConfigSource
-    from runnel.server.cli.output import note, print_json, print_table
+    from runnel.server.cli.output import print_info, print_json, print_table
     from runnel.server.cli.session import with_cluster
 
-    owner = _owner(kind)
-    settings = with_cluster(
-        bootstrap,
-        lambda cluster: Admin(cluster).settings(owner, _resource_name(kind, name), documentation=docs),
-    )
+    resource = (_resource_type(kind), _resource_name(kind, name))
+    settings = with_cluster(bootstrap, lambda cluster: Admin(cluster).settings(*resource, documentation=docs))
     shown = [setting for setting in settings if all_ or setting.source is not ConfigSource.DEFAULT]
     if as_json:
         print_json(
@@ -77,15 +74,15 @@ def describe(
         )
         return
     if docs:
-        _print_with_meanings(shown)
+        _print_with_documentation(shown)
     else:
         print_table(
             ["setting", "value", "source"],
             [(setting.name, _value(setting), _source(setting)) for setting in shown],
-            empty="all settings are at their default",
+            empty="all settings have their default value",
         )
     if shown and len(shown) < len(settings):
-        note(f"{len(settings) - len(shown)} more at their default: --all shows them")
+        print_info(f"{len(settings) - len(shown)} more with their default value: use --all to show them")
 
 
 @app.command()
@@ -94,20 +91,19 @@ def alter(
     name: NameArgument,
     settings: Settings = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default.")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove an override. Repeatable.")
     ] = None,
     append: Annotated[
-        list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Add to a list.")
+        list[str] | None, typer.Option("--append", metavar="KEY=VALUE", help="Append to a list. Repeatable.")
     ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option("--subtract", metavar="KEY=VALUE", help="Take out of a list.")
+        list[str] | None,
+        typer.Option("--subtract", metavar="KEY=VALUE", help="Remove from a list. Repeatable."),
     ] = None,
-    check_only: Annotated[
-        bool, typer.Option("--check", help="Only ask whether the broker would agree.")
-    ] = False,
+    check_only: Annotated[bool, typer.Option("--check", help="Validate only, change nothing.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Change settings, all of them or none.
+    """Change settings atomically.
 
     Example: runnel config alter topic orders --set retention.ms=86400000 --unset cleanup.policy
 
@@ -115,7 +111,7 @@ def alter(
     """
     from runnel.client.admin import Admin
     from runnel.model.configs import AlterOperation
-    from runnel.server.cli.output import note
+    from runnel.server.cli.output import print_info
     from runnel.server.cli.session import with_cluster
 
     changes: list[tuple[str, AlterOperation, str | None]] = []
@@ -124,18 +120,18 @@ def alter(
     changes += [(key, AlterOperation.APPEND, value) for key, value in parse_settings(append).items()]
     changes += [(key, AlterOperation.SUBTRACT, value) for key, value in parse_settings(subtract).items()]
     if not changes:
-        raise typer.BadParameter("say what to change: --set, --unset, --append or --subtract")
-    owner = _owner(kind)
+        raise typer.BadParameter("nothing to change: use --set, --unset, --append or --subtract")
+    resource_type = _resource_type(kind)
     with_cluster(
         bootstrap,
         lambda cluster: Admin(cluster).alter_settings(
-            owner, _resource_name(kind, name), changes, validate_only=check_only
+            resource_type, _resource_name(kind, name), changes, validate_only=check_only
         ),
     )
-    note("the broker would agree" if check_only else f"altered {kind.value} {name}")
+    print_info("the change is valid" if check_only else f"altered {kind.value} {name}")
 
 
-def _print_with_meanings(settings: "list[Setting]") -> None:
+def _print_with_documentation(settings: "list[Setting]") -> None:
     import shutil
     import textwrap
 
@@ -155,7 +151,7 @@ def _source(setting: "Setting") -> str:
     return setting.source.name.lower().replace("_", " ")
 
 
-def _owner(kind: Kind) -> "ResourceType":
+def _resource_type(kind: Kind) -> "ResourceType":
     from runnel.model.configs import ResourceType
 
     return ResourceType[kind.name]

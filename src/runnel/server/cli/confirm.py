@@ -1,4 +1,4 @@
-"""Asking before something is lost."""
+"""Confirmation of destructive commands."""
 
 import sys
 
@@ -6,9 +6,9 @@ import typer
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on only if the person agrees; a script has to say so with --yes."""
+    """Ask for confirmation on a terminal; scripts confirm with --yes."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise typer.BadParameter(f"{question} Nobody is here to answer: add --yes if you mean it")
+        raise typer.BadParameter(f"{question} Standard input is not a terminal: confirm with --yes")
     typer.confirm(question, abort=True)

@@ -1,4 +1,4 @@
-"""`runnel consume`: read records to the end, or follow them as they come."""
+"""`runnel consume`: read records up to the end of the log, or follow it."""
 
 import sys
 from enum import StrEnum
@@ -10,36 +10,38 @@ from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap
 
 
 class Isolation(StrEnum):
-    """Which records of transactions to see."""
+    """Kafka's isolation levels."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.", show_default=False)]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics to read.", show_default=False)]
 Start = Annotated[
     str | None,
     typer.Option(
         "--from",
-        metavar="PLACE",
+        metavar="POSITION",
         help="earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
-        "2026-10-01T12:30, @EPOCH_MS, 15m (ago). earliest if not given; a group goes on where it was.",
+        "2026-10-01T12:30, @EPOCH_MS, 15m (ago). Default: earliest; a group resumes at its commits.",
     ),
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for more at the end.")]
-CountMax = Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Wait for new records at the end.")]
+CountMax = Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many records.")]
 Partitions = Annotated[
-    str | None, typer.Option("--partition", "-p", metavar="PARTITIONS", help="Only these: 3, 0,2 or 0-3.")
+    str | None,
+    typer.Option("--partition", "-p", metavar="PARTITIONS", help="Partitions to read: 3, 0,2 or 0-3."),
 ]
 Group = Annotated[
-    str | None, typer.Option("--group", "-g", help="Read as a member of this group, and commit.")
+    str | None,
+    typer.Option("--group", "-g", help="Read as a member of this consumer group and commit offsets."),
 ]
 IsolationOption = Annotated[
     Isolation,
     typer.Option(
         "--isolation",
         "-i",
-        help="read_committed leaves out records of aborted transactions, and stops at the first open one.",
+        help="read_committed skips aborted transactions and stops at the last stable offset.",
     ),
 ]
 Keys = Annotated[bool, typer.Option("--keys", "-k", help="Print keys.")]
@@ -64,7 +66,7 @@ def consume(
     as_json: AsJson = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Read records: their values, one per line, tabs between what else is asked for.
+    """Consume records. Prints one line per record: the requested fields and the value, separated by tabs.
 
     Example: runnel consume orders --from 15m --keys --headers
 
@@ -75,12 +77,14 @@ def consume(
     Example: runnel consume orders --isolation read_committed
     """
     from runnel.server.cli.options import parse_partitions
-    from runnel.server.cli.reading import LineWriter, Wanted, read
+    from runnel.server.cli.reading import LineWriter, ReadOptions, read
     from runnel.server.cli.session import with_cluster
 
     if group is not None and partitions is not None:
-        raise typer.BadParameter("a group shares partitions out by itself: --group or --partition, not both")
-    wanted = Wanted(
+        raise typer.BadParameter(
+            "--group and --partition are mutually exclusive: a group assigns partitions itself"
+        )
+    options = ReadOptions(
         topics=topics,
         start=start,
         follow=follow,
@@ -91,9 +95,9 @@ def consume(
     )
     writer = LineWriter(sys.stdout.buffer, as_json, keys, headers, times, offsets)
     try:
-        with_cluster(bootstrap, lambda cluster: read(cluster, wanted, writer))
+        with_cluster(bootstrap, lambda cluster: read(cluster, options, writer))
     except KeyboardInterrupt:
-        # The way to end a follower.
+        # The regular way to end --follow.
         pass
     finally:
         writer.flush()

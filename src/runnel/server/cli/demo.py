@@ -1,28 +1,28 @@
-"""`runnel demo`: see it work."""
+"""`runnel demo`: a guided tour of a broker."""
 
 from typing import Annotated
 
 import typer
 
-_ORDERS_PIPED = 5_000
+_PIPELINE_ORDERS_MAX = 5_000
 
 
 def demo(
     orders: Annotated[
-        int, typer.Option("--orders", "-n", min=100, max=1_000_000, help="How many to publish.")
+        int, typer.Option("--orders", "-n", min=100, max=1_000_000, help="Number of orders to produce.")
     ] = 20_000,
     pipelines: Annotated[
         bool | None,
         typer.Option(
             "--pipelines/--no-pipelines",
-            help="Tell the part that runs on Spark. Left out: if it is installed.",
+            help="Include the part that runs on Spark. Default: if PySpark is installed.",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Start a broker in a temporary folder and show what it can do, in about ten seconds.
+    """Start a broker in a temporary directory and demonstrate its features in about ten seconds.
 
-    With Spark, a minute more: a pipeline, an audit, and two reports that stay in .runnel/reports.
+    With Spark, about a minute more: a pipeline, an audit, and two reports that are kept in .runnel/reports.
 
     Example: runnel demo
     """
@@ -31,17 +31,17 @@ def demo(
 
     from runnel.server.cli.session import run
     from runnel.server.demo.report import Report
-    from runnel.server.demo.story import tell
+    from runnel.server.demo.tour import run_tour
 
     began_s = time.perf_counter()
     report = Report()
     report.title("runnel demo")
     try:
-        run(tell(report, orders))
+        run(run_tour(report, orders))
         if pipelines or (pipelines is None and find_spec("pyspark") is not None):
-            from runnel.server.demo.pipelines import tell_pipelines
+            from runnel.server.demo.pipelines import run_pipeline_tour
 
-            tell_pipelines(report, min(orders, _ORDERS_PIPED))
+            run_pipeline_tour(report, min(orders, _PIPELINE_ORDERS_MAX))
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     report.say("")

@@ -1,4 +1,4 @@
-"""`runnel group …`: look at consumer groups, see how far behind they are, move and remove them."""
+"""`runnel group …`: list, describe, reset and delete consumer groups."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,11 +11,9 @@ if TYPE_CHECKING:
     from runnel.client.groups import GroupMember
     from runnel.model.ids import TopicPartition
 
-app = typer.Typer(
-    help="Look at consumer groups, see how far behind they are, move and remove them.", no_args_is_help=True
-)
+app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.", show_default=False)]
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="Consumer group.", show_default=False)]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
@@ -26,7 +24,7 @@ Topics = Annotated[
 
 @app.command("list")
 def list_groups(as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """List the groups, of the classic and of the newer consumer protocol.
+    """List groups of the classic and of the consumer protocol.
 
     Example: runnel group list
     """
@@ -49,20 +47,20 @@ def list_groups(as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT)
 
 @app.command()
 def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """Show who is in a group, which partitions each reads and shall read, and how far behind it is.
+    """Describe a group: members, current and target assignments, committed offsets and lag.
 
-    Groups of the classic and of the newer consumer protocol look alike; only the latter have epochs.
+    Classic and consumer groups (KIP-848) are shown alike; only consumer groups have epochs.
 
     Example: runnel group describe billing
     """
-    from runnel.server.cli.output import print_facts, print_json, print_table
+    from runnel.server.cli.output import print_fields, print_json, print_table
     from runnel.server.cli.session import with_cluster
 
     view = with_cluster(bootstrap, lambda cluster: _describe(cluster, group))
     if as_json:
         print_json(view)
         return
-    print_facts(
+    print_fields(
         {
             "group": view["group"],
             "type": view["type"],
@@ -98,7 +96,7 @@ def describe(group: Group, as_json: Json = False, bootstrap: Bootstrap = BOOTSTR
 
 
 def _epoch_facts(view: dict[str, Any]) -> dict[str, object]:
-    """The epochs of a group that has them: those of the newer protocol."""
+    """The epochs of a consumer group; classic groups have none."""
     if view["epoch"] is None:
         return {}
     return {"epoch": view["epoch"], "target epoch": view["target_epoch"]}
@@ -198,19 +196,22 @@ async def _exists(cluster: "Cluster", partition: "TopicPartition") -> bool:
         return False
 
 
-AllTopics = Annotated[bool, typer.Option("--all-topics", help="Everything the group ever read.")]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="All topics with committed offsets.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the log start offset.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the log end offset.")]
 ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")]
 ToDatetime = Annotated[
     str | None,
     typer.Option("--to-datetime", metavar="TIME", help="To the first record at or after a time."),
 ]
 ByDuration = Annotated[
-    str | None, typer.Option("--by-duration", metavar="AGE", help="To the records of the last 15m, 2h, …")
+    str | None,
+    typer.Option("--by-duration", metavar="AGE", help="To the first record of the last 15m, 2h, …"),
 ]
-ShiftBy = Annotated[int | None, typer.Option("--shift-by", help="So many records on, or back if negative.")]
-Execute = Annotated[bool, typer.Option("--execute/--dry-run", help="Do it, or only show what would be.")]
+ShiftBy = Annotated[
+    int | None, typer.Option("--shift-by", help="Forward by this many offsets, backward if negative.")
+]
+Execute = Annotated[bool, typer.Option("--execute/--dry-run", help="Apply the reset, or only show it.")]
 
 
 @app.command("reset-offsets")
@@ -228,19 +229,19 @@ def reset_offsets(
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Move a group without members to other offsets. Shows what would happen; --execute does it.
+    """Reset the committed offsets of an inactive group. Without --execute, only shows the new offsets.
 
     Example: runnel group reset-offsets billing --topic orders --to-earliest --execute
 
     Example: runnel group reset-offsets billing --all-topics --by-duration 15m
     """
-    from runnel.server.cli.output import note, print_json, print_table
+    from runnel.server.cli.output import print_info, print_json, print_table
     from runnel.server.cli.reset import Target, reset
     from runnel.server.cli.session import with_cluster
 
     target = Target.choose(to_earliest, to_latest, to_offset, to_datetime, by_duration, shift_by)
     if bool(topics) == all_topics:
-        raise typer.BadParameter("say which topics: --topic, or --all-topics")
+        raise typer.BadParameter("specify either --topic or --all-topics")
     moves = with_cluster(bootstrap, lambda cluster: reset(cluster, group, topics or [], target, execute))
     if as_json:
         print_json(
@@ -258,10 +259,10 @@ def reset_offsets(
         print_table(
             ["topic", "partition", "from", "to"],
             [(move.partition.topic, move.partition.partition, move.before, move.after) for move in moves],
-            empty="nothing to move: the group has no offsets",
+            empty="nothing to reset: the group has no committed offsets",
         )
     if not execute:
-        note("nothing was changed; add --execute to do it")
+        print_info("dry run: add --execute to apply")
 
 
 @app.command()
@@ -270,22 +271,22 @@ def delete(
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Remove groups without members, and their offsets.
+    """Delete inactive groups and their committed offsets.
 
     Example: runnel group delete billing --yes
     """
     from runnel.server.cli.confirm import confirm
-    from runnel.server.cli.output import note
+    from runnel.server.cli.output import print_info
     from runnel.server.cli.session import with_cluster
 
-    confirm(f"delete {', '.join(groups)} and forget how far they have read?", yes)
+    confirm(f"delete {', '.join(groups)} and all committed offsets?", yes)
 
     async def work(cluster: "Cluster") -> None:
         from runnel.client.groups import Groups
 
         for group in groups:
             await Groups(cluster).delete(group)
-            note(f"deleted {group}")
+            print_info(f"deleted {group}")
 
     with_cluster(bootstrap, work)
 
@@ -294,24 +295,24 @@ def delete(
 def delete_offsets(
     group: Group, topics: Topics = None, yes: Yes = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT
 ) -> None:
-    """Forget how far a group has read some topics.
+    """Delete committed offsets of a group.
 
     Example: runnel group delete-offsets billing --topic orders --yes
     """
     from runnel.server.cli.confirm import confirm
-    from runnel.server.cli.output import note
+    from runnel.server.cli.output import print_info
     from runnel.server.cli.reset import chosen_partitions
     from runnel.server.cli.session import with_cluster
 
     if not topics:
-        raise typer.BadParameter("say which topics: --topic")
-    confirm(f"forget the offsets of {group} in {', '.join(topics)}?", yes)
+        raise typer.BadParameter("specify the topics with --topic")
+    confirm(f"delete the committed offsets of {group} for {', '.join(topics)}?", yes)
 
     async def work(cluster: "Cluster") -> None:
         from runnel.client.groups import Groups
 
         partitions = await chosen_partitions(cluster, topics)
         await Groups(cluster).delete_offsets(group, partitions)
-        note(f"{group} has forgotten {len(partitions)} offsets")
+        print_info(f"deleted {len(partitions)} offsets of {group}")
 
     with_cluster(bootstrap, work)

@@ -1,4 +1,4 @@
-"""Standard input, line by line, without holding up the event loop."""
+"""Standard input, line by line, without blocking the event loop."""
 
 import asyncio
 import os
@@ -7,25 +7,25 @@ import threading
 from collections.abc import AsyncIterator
 
 READ_BYTES = 64 * 1024
-CHUNKS_AHEAD = 4
+READ_AHEAD_CHUNKS = 4
 
 
 async def lines_of_input() -> AsyncIterator[bytes]:
-    """Each line as soon as it is there, so that `tail -f … | runnel produce` never waits for the next."""
+    """Each line as soon as it is complete, so that `tail -f … | runnel produce` sends without delay."""
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
-    room = threading.Semaphore(CHUNKS_AHEAD)
+    slots = threading.Semaphore(READ_AHEAD_CHUNKS)
     loop = asyncio.get_running_loop()
     source = sys.stdin.fileno()
 
     def read_forever() -> None:
-        # Not through sys.stdin: at the end of the program its lock would be held by a thread nobody can wake.
+        # sys.stdin is not used: a blocked reader thread would hold its lock at interpreter exit.
         while True:
-            room.acquire()
+            slots.acquire()
             chunk = os.read(source, READ_BYTES)
             try:
                 loop.call_soon_threadsafe(chunks.put_nowait, chunk)
             except RuntimeError:
-                # The loop is closed: nobody listens any more, for example after a line that made no sense.
+                # The loop is closed, for example after an invalid line.
                 return
             if not chunk:
                 return
@@ -33,7 +33,7 @@ async def lines_of_input() -> AsyncIterator[bytes]:
     threading.Thread(target=read_forever, name="standard input", daemon=True).start()
     rest = b""
     while chunk := await chunks.get():
-        room.release()
+        slots.release()
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             yield line.removesuffix(b"\r")

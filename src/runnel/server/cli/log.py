@@ -1,4 +1,4 @@
-"""`runnel log …`: look into the files of a broker."""
+"""`runnel log …`: inspect the log files of a broker."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
     from runnel.disk.dump import BatchRow, Row
 
-app = typer.Typer(help="Look into the files of a broker.", no_args_is_help=True)
+app = typer.Typer(help="Inspect the log files of a broker.", no_args_is_help=True)
 
 
 @app.callback()
 def log() -> None:
-    """Look into the files of a broker."""
+    """Inspect the log files of a broker."""
 
 
 @app.command()
@@ -26,18 +26,18 @@ def dump(
         str,
         typer.Argument(
             metavar="PATH",
-            help="A segment (.log), a producer snapshot, a transaction index, a partition's folder, or a data"
-            " folder.",
+            help="Segment (.log), producer snapshot, transaction index, partition directory or data"
+            " directory.",
             show_default=False,
         ),
     ],
-    records: Annotated[bool, typer.Option("--records", "-r", help="Also print the records.")] = False,
-    problems_only: Annotated[bool, typer.Option("--check", help="Print only what is wrong.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Print the records too.")] = False,
+    problems_only: Annotated[bool, typer.Option("--check", help="Print problems only.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Print what stands in log files, batch by batch, and check it. Ends with 1 if something is wrong.
+    """Print log files batch by batch and verify them. Exits with status 1 if a problem is found.
 
-    Works on the files of a running broker too; the newest of them may then look cut off.
+    The broker may be running; its active segments may then appear truncated.
 
     Example: runnel log dump data/orders-0 --records
 
@@ -47,45 +47,45 @@ def dump(
 
     from runnel.disk.dump import BatchRow, ProblemRow, RecordRow, dump
     from runnel.disk.os_files import OsFiles
-    from runnel.server.cli.output import CannotDo, complain
+    from runnel.server.cli.output import CommandError, print_error
 
     problems = segments = 0
     is_marker = False
     try:
-        _check_kept(Path(path))
+        _check_path(Path(path))
         for row in dump(OsFiles(), path.rstrip("/") or "/", with_records=records):
             is_problem = isinstance(row, ProblemRow)
             problems += is_problem
             segments += type(row).__name__ == "SegmentRow"
             if isinstance(row, BatchRow):
                 is_marker = row.marker is not None
-            # What a marker says stands in its batch's line already; its record is a few bytes of binary.
-            is_told = is_marker and isinstance(row, RecordRow) and not as_json
-            if is_problem or not (problems_only or is_told):
+            # The batch line of a control batch already shows the marker; its record is binary.
+            is_redundant = is_marker and isinstance(row, RecordRow) and not as_json
+            if is_problem or not (problems_only or is_redundant):
                 print(_json(row) if as_json else _text(row))
     except PermissionError as error:
-        raise CannotDo(f"cannot read {error.filename}: {error.strerror}") from error
+        raise CommandError(f"cannot read {error.filename}: {error.strerror}") from error
     if problems:
-        complain(f"{problems} problem{'s' * (problems != 1)} in {path}")
+        print_error(f"{problems} problem{'s' * (problems != 1)} in {path}")
         raise typer.Exit(1)
     if problems_only and not as_json:
-        print(f"{segments} segment{'s' * (segments != 1)} checked, nothing is wrong")
+        print(f"{segments} segment{'s' * (segments != 1)} verified, no problems found")
 
 
-def _check_kept(path: "Path") -> None:
-    """Refuse what no broker keeps: silence about it would look as if all were well."""
+def _check_path(path: "Path") -> None:
+    """Reject paths that are not log files: an empty result would look like a successful check."""
     from runnel.log.names import ABORTED, LOG, SNAPSHOT, partition_of
-    from runnel.server.cli.output import CannotDo
+    from runnel.server.cli.output import CommandError
 
     if not path.exists():
-        raise CannotDo(f"there is no file or folder {path}")
+        raise CommandError(f"no such file or directory: {path}")
     if path.is_file() and path.suffix not in (LOG, SNAPSHOT, ABORTED):
         kinds = f"a segment ({LOG}), a producer snapshot ({SNAPSHOT}) nor a transaction index ({ABORTED})"
-        raise CannotDo(f"{path} is neither {kinds}")
+        raise CommandError(f"{path} is neither {kinds}")
     if path.is_dir() and partition_of(path.resolve().name) is None:
         names = [file.name for file in path.iterdir()]
         if not any(name.endswith((LOG, SNAPSHOT)) or partition_of(name) for name in names):
-            raise CannotDo(f"{path} is neither a broker's data folder nor a partition's")
+            raise CommandError(f"{path} is neither a data directory nor a partition directory")
 
 
 def _text(row: "Row") -> str:
@@ -105,7 +105,7 @@ def _text(row: "Row") -> str:
         case SegmentRow():
             return f"{row.path}  from offset {row.base_offset}, {size_text(row.size_bytes)}"
         case BatchRow():
-            return "  " + "  ".join(_batch_facts(row))
+            return "  " + "  ".join(_batch_fields(row))
         case RecordRow():
             key = "-" if row.key is None else row.key.decode(errors="replace")
             value = "-" if row.value is None else row.value.decode(errors="replace")
@@ -114,15 +114,15 @@ def _text(row: "Row") -> str:
         case IndexRow():
             return f"  {row.path}  {row.entries} entries"
         case AbortedRow():
-            stretch = f"offsets {row.first_offset}-{row.last_offset}"
-            return f"    aborted: producer {row.producer_id}  {stretch}  stable to {row.last_stable_offset}"
+            offsets = f"offsets {row.first_offset}-{row.last_offset}  last stable {row.last_stable_offset}"
+            return f"    aborted: producer {row.producer_id}  {offsets}"
         case ProducerRow():
             return f"  {row.path}  {row.producer}"
         case ProblemRow():
             return f"  PROBLEM at {row.path}:{row.position}: {row.text}"
 
 
-def _batch_facts(row: "BatchRow") -> Iterator[str]:
+def _batch_fields(row: "BatchRow") -> Iterator[str]:
     from runnel.server.cli.output import size_text, time_text
 
     header = row.header
@@ -131,7 +131,7 @@ def _batch_facts(row: "BatchRow") -> Iterator[str]:
     yield f"{header.record_count} record{'s' * (header.record_count != 1)}"
     yield size_text(row.size_bytes)
     yield f"epoch {header.leader_epoch}"
-    yield time_text(header.max_timestamp) or "no time"
+    yield time_text(header.max_timestamp) or "no timestamp"
     if row.compression != "none":
         yield row.compression
     if header.producer_id >= 0:
@@ -143,7 +143,7 @@ def _batch_facts(row: "BatchRow") -> Iterator[str]:
         yield f"{end} marker of coordinator epoch {row.marker.coordinator_epoch}"
     elif header.is_control:
         yield "control"
-    yield "crc ok" if row.crc_is_valid else "CRC WRONG"
+    yield "crc ok" if row.crc_is_valid else "CRC INVALID"
 
 
 def _json(row: "Row") -> str:
@@ -156,7 +156,7 @@ def _json(row: "Row") -> str:
 
 
 def _plain(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Values that JSON knows; bytes become text where they are text, else base64."""
+    """Values that JSON supports; bytes become UTF-8 text where valid, else base64."""
     import base64
 
     for name, value in items:

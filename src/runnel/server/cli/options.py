@@ -1,4 +1,4 @@
-"""Options that many commands share, and the texts that people write in them."""
+"""Options shared by commands, and parsers for their values."""
 
 import re
 from datetime import datetime
@@ -14,15 +14,15 @@ Bootstrap = Annotated[
         "--bootstrap-server",
         "-b",
         envvar="RUNNEL_BOOTSTRAP",
-        help="Where the broker listens: HOST:PORT, several with commas.",
+        help="Bootstrap servers: HOST:PORT, separated by commas.",
         metavar="ADDRESS",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A setting, by Kafka's name. May be repeated.", metavar="KEY=VALUE"),
+    typer.Option("--set", help="A setting by its Kafka name. Repeatable.", metavar="KEY=VALUE"),
 ]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
@@ -33,7 +33,7 @@ _ISO_DURATION = re.compile(
 
 
 def parse_duration_ms(text: str) -> int:
-    """Read 500ms, 30s, 15m, 2h, 7d, 1h30m, or ISO 8601 such as PT15M."""
+    """Parse 500ms, 30s, 15m, 2h, 7d, 1h30m, or ISO 8601 such as PT15M."""
     parts = _DURATION.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
         return round(sum(float(number) * _UNITS_MS[unit] for number, unit in parts))
@@ -42,11 +42,11 @@ def parse_duration_ms(text: str) -> int:
         return round(
             sum(float(number) * _UNITS_MS[unit] for unit, number in iso.groupdict().items() if number)
         )
-    raise typer.BadParameter(f"{text!r} is not a duration; write for example 30s, 15m, 2h or 7d")
+    raise typer.BadParameter(f"{text!r} is not a duration; examples: 30s, 15m, 2h or 7d")
 
 
 def parse_moment_ms(text: str, now_ms: int) -> int:
-    """Read a time: 2026-10-01T12:30 (local unless it says otherwise), @EPOCH_MS, or an age such as 15m."""
+    """Parse 2026-10-01T12:30 (local time unless it has an offset), @EPOCH_MS, or an age such as 15m."""
     if text.startswith("@") and text[1:].isdecimal():
         return int(text[1:])
     try:
@@ -57,12 +57,12 @@ def parse_moment_ms(text: str, now_ms: int) -> int:
         return now_ms - parse_duration_ms(text.removeprefix("-"))
     except typer.BadParameter:
         raise typer.BadParameter(
-            f"{text!r} is not a time; write for example 2026-10-01T12:30, @1790857800000 or 15m (ago)"
+            f"{text!r} is not a time; examples: 2026-10-01T12:30, @1790857800000 or 15m (ago)"
         ) from None
 
 
 def parse_settings(assignments: list[str] | None) -> dict[str, str]:
-    """Read key=value pairs."""
+    """Parse key=value pairs."""
     settings = {}
     for assignment in assignments or ():
         key, equals, value = assignment.partition("=")
@@ -73,11 +73,11 @@ def parse_settings(assignments: list[str] | None) -> dict[str, str]:
 
 
 def parse_partitions(text: str) -> list[int]:
-    """Read partition numbers: 3, 0,2,5 or 0-3."""
+    """Parse partition numbers: 3, 0,2,5 or 0-3."""
     numbers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise typer.BadParameter(f"{text!r} is not a list of partitions; write for example 0,2 or 0-3")
+            raise typer.BadParameter(f"{text!r} is not a list of partitions; examples: 0,2 or 0-3")
         numbers.extend(range(int(first), int(last or first) + 1))
     return numbers

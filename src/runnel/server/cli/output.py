@@ -1,4 +1,4 @@
-"""Writing for people and for scripts: colour and boxes only where somebody looks."""
+"""Output for terminals and for scripts: styles only on a terminal."""
 
 import json
 import os
@@ -12,51 +12,51 @@ YEAR_10000_MS = 253_402_300_800_000
 _NUMBER = re.compile(r"-|-?[\d,]+(\.\d+)?( [KMGT]?i?B)?")
 
 
-class CannotDo(Exception):
-    """Something asked for cannot be done, in a sentence for whoever asked."""
+class CommandError(Exception):
+    """A command cannot be carried out; the message is shown to the user."""
 
 
-def is_watched() -> bool:
-    """Is a person looking at our output?"""
+def is_terminal() -> bool:
+    """True if standard output is a terminal."""
     return sys.stdout.isatty()
 
 
-def complain(text: str) -> None:
-    """Say on standard error what went wrong."""
+def print_error(text: str) -> None:
+    """Print an error message to standard error."""
     if sys.stderr.isatty() and "NO_COLOR" not in os.environ:
         print(f"\033[1;31merror:\033[0m {text}", file=sys.stderr)
     else:
         print(f"error: {text}", file=sys.stderr)
 
 
-def note(text: str) -> None:
-    """Tell a person how things go; not into pipes and files."""
+def print_info(text: str) -> None:
+    """Print an informational message to standard error if it is a terminal."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr)
 
 
-def stop_writing() -> None:
-    """Nobody reads our output any more: let what Python still holds of it go nowhere."""
+def discard_output() -> None:
+    """Redirect standard output to /dev/null, so that flushing it at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(value: Any) -> None:
     """One JSON document."""
-    print(json.dumps(value, indent=2 if is_watched() else None, ensure_ascii=False))
+    print(json.dumps(value, indent=2 if is_terminal() else None, ensure_ascii=False))
 
 
-def print_facts(facts: Mapping[str, object]) -> None:
-    """Names and values, one below the other."""
-    width = max(map(len, facts), default=0)
-    for name, value in facts.items():
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Names and values, one per line."""
+    width = max(map(len, fields), default=0)
+    for name, value in fields.items():
         print(f"{_bold(name.ljust(width))}  {value}")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "none") -> None:
-    """Aligned columns under their names; numbers to the right."""
+    """Aligned columns with a header; numbers are right-aligned."""
     data = list(rows)
     if not data:
-        note(empty)
+        print_info(empty)
         return
     texts = [[_text(cell) for cell in row] for row in data]
     is_number = [all(_NUMBER.fullmatch(row[index]) for row in texts) for index in range(len(columns))]
@@ -83,11 +83,11 @@ def _text(cell: object) -> str:
 
 
 def _bold(text: str) -> str:
-    return f"\033[1m{text}\033[0m" if is_watched() and "NO_COLOR" not in os.environ else text
+    return f"\033[1m{text}\033[0m" if is_terminal() and "NO_COLOR" not in os.environ else text
 
 
 def size_text(size_bytes: float) -> str:
-    """Bytes as a person says them."""
+    """A size in bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if abs(size_bytes) < 1024:
             return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
@@ -96,7 +96,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def time_text(timestamp_ms: int) -> str | None:
-    """A record's timestamp in ISO 8601, UTC; None where it has none, or one that no calendar has."""
+    """A record's timestamp in ISO 8601, UTC; None if it has none, or one outside years 1970 to 9999."""
     if not 0 <= timestamp_ms < YEAR_10000_MS:
         return None
     moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)

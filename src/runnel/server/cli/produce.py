@@ -1,4 +1,4 @@
-"""`runnel produce`: send records from arguments, lines or JSON."""
+"""`runnel produce`: produce records from arguments, lines or JSON."""
 
 from collections.abc import AsyncIterable, AsyncIterator
 from enum import StrEnum
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from runnel.client.accumulator import Delivery
     from runnel.client.cluster import Cluster
     from runnel.client.producer import Producer
-    from runnel.server.cli.records import Outgoing
+    from runnel.server.cli.records import ProducerRecord
 
 
 LINGER_MS = 5
 
 
 class Compression(StrEnum):
-    """How records are packed."""
+    """Compression types."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -31,41 +31,45 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """Whom to wait for."""
+    """Required acknowledgements."""
 
     ALL = "all"
     ONE = "1"
     NONE = "0"
 
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.", show_default=False)]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to produce to.", show_default=False)]
 Values = Annotated[
     list[str] | None,
-    typer.Argument(metavar="VALUE...", help="Values; without any, each line of standard input is one."),
+    typer.Argument(metavar="VALUE...", help="Record values. Default: one per line of standard input."),
 ]
-Key = Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", help="Key of all records.")]
 KeySeparator = Annotated[
-    str | None, typer.Option("--key-separator", "-K", help="Each line is a key, this, and a value.")
+    str | None, typer.Option("--key-separator", "-K", help="Separator between key and value in a line.")
 ]
 HeadersOption = Annotated[
     list[str] | None,
-    typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of all records. May be repeated."),
+    typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of all records. Repeatable."),
 ]
-Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only there.")]
-CompressionOption = Annotated[Compression, typer.Option("--compression", "-z", help="How to pack.")]
-AcksOption = Annotated[Acks, typer.Option(help="Wait for all replicas, the leader, or nobody.")]
+Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Partition to produce to.")]
+CompressionOption = Annotated[Compression, typer.Option("--compression", "-z", help="Compression type.")]
+AcksOption = Annotated[
+    Acks, typer.Option(help="Required acknowledgements: all in-sync replicas, the leader, or none.")
+]
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Each line is a JSON object, as `runnel consume --json` prints.")
+    bool, typer.Option("--json", help="Each line is a JSON object as printed by `runnel consume --json`.")
 ]
 TransactionalId = Annotated[
     str | None,
     typer.Option(
         "--transactional-id",
         metavar="ID",
-        help="Send all in one transaction of this id: committed at the end, aborted if anything goes wrong.",
+        help="Produce all records in one transaction: committed at the end, aborted on any error.",
     ),
 ]
-Show = Annotated[bool, typer.Option("--show-offsets", help="Print where each record went.")]
+ShowOffsets = Annotated[
+    bool, typer.Option("--show-offsets", help="Print topic, partition and offset of each record.")
+]
 
 
 def produce(
@@ -79,10 +83,10 @@ def produce(
     acks: AcksOption = Acks.ALL,
     transactional_id: TransactionalId = None,
     as_json: AsJson = False,
-    show: Show = False,
+    show_offsets: ShowOffsets = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Send records to a topic.
+    """Produce records to a topic.
 
     Example: runnel produce orders "a cup of tea" --key anna --header source=shop
 
@@ -92,32 +96,32 @@ def produce(
 
     Example: runnel produce orders --transactional-id nightly-import < orders.txt
     """
-    from runnel.server.cli.output import note
+    from runnel.server.cli.output import print_info
     from runnel.server.cli.records import from_json, from_line, parse_headers
     from runnel.server.cli.session import with_cluster
 
     if transactional_id is not None and acks is not Acks.ALL:
-        raise typer.BadParameter("a transaction needs --acks all")
-    separator = None if key_separator is None else key_separator.encode()
-    common_headers = parse_headers(headers)
+        raise typer.BadParameter("--transactional-id requires --acks all")
+    codec, separator = compression.value, None if key_separator is None else key_separator.encode()
+    shared_headers = parse_headers(headers)
 
-    async def outgoing() -> "AsyncIterator[Outgoing]":
+    async def records() -> "AsyncIterator[ProducerRecord]":
         from runnel.server.cli.lines import lines_of_input
 
-        async for line in _listed(values) if values else lines_of_input():
+        async for line in _argument_lines(values) if values else lines_of_input():
             record = from_json(line) if as_json else from_line(line, separator)
             record.key = key.encode() if key is not None else record.key
-            record.headers += common_headers
+            record.headers += shared_headers
             record.partition = partition if partition is not None else record.partition
             yield record
 
     async def work(cluster: "Cluster") -> int:
         if transactional_id is not None:
-            return await _transact(cluster, transactional_id, compression.value, topic, outgoing(), show)
-        return await _deliver(cluster, acks.value, compression.value, topic, outgoing(), show)
+            return await _transact(cluster, transactional_id, codec, topic, records(), show_offsets)
+        return await _deliver(cluster, acks.value, codec, topic, records(), show_offsets)
 
     count = with_cluster(bootstrap, work)
-    note(f"sent {count} record{'s' * (count != 1)} to {topic}")
+    print_info(f"produced {count} record{'s' * (count != 1)} to {topic}")
 
 
 async def _deliver(
@@ -125,13 +129,13 @@ async def _deliver(
     acks: str,
     compression: str,
     topic: str,
-    records: "AsyncIterable[Outgoing]",
-    show: bool,
+    records: "AsyncIterable[ProducerRecord]",
+    show_offsets: bool,
 ) -> int:
     from runnel.client.producer import Producer
 
     async with Producer(cluster, acks=acks, compression=compression, linger_ms=LINGER_MS) as producer:
-        return await _send(producer, topic, records, show)
+        return await _send(producer, topic, records, show_offsets)
 
 
 async def _transact(
@@ -139,8 +143,8 @@ async def _transact(
     transactional_id: str,
     compression: str,
     topic: str,
-    records: "AsyncIterable[Outgoing]",
-    show: bool,
+    records: "AsyncIterable[ProducerRecord]",
+    show_offsets: bool,
 ) -> int:
     from runnel.client.transactional import TransactionalProducer
 
@@ -150,33 +154,35 @@ async def _transact(
         ) as producer,
         producer.transaction(),
     ):
-        return await _send(producer, topic, records, show)
+        return await _send(producer, topic, records, show_offsets)
 
 
 class _Deliveries:
-    """What became of the records that were sent."""
+    """Delivery results of the records sent so far."""
 
-    def __init__(self, show: bool) -> None:
-        self._show = show
+    def __init__(self, show_offsets: bool) -> None:
+        self._show_offsets = show_offsets
         self.count = 0
         self.failure: BaseException | None = None
 
-    def settled(self, future: "asyncio.Future[Delivery]") -> None:
-        """A record was delivered, or will not be."""
+    def completed(self, future: "asyncio.Future[Delivery]") -> None:
+        """A record was acknowledged or failed."""
         failure = future.exception()
         if failure is not None:
             self.failure = self.failure or failure
             return
         self.count += 1
-        if self._show:
+        if self._show_offsets:
             delivery = future.result()
             print(
                 f"{delivery.partition.topic}\t{delivery.partition.partition}\t{delivery.offset}", flush=True
             )
 
 
-async def _send(producer: "Producer", topic: str, records: "AsyncIterable[Outgoing]", show: bool) -> int:
-    deliveries = _Deliveries(show)
+async def _send(
+    producer: "Producer", topic: str, records: "AsyncIterable[ProducerRecord]", show_offsets: bool
+) -> int:
+    deliveries = _Deliveries(show_offsets)
     async for record in records:
         future = await producer.send(
             topic,
@@ -186,7 +192,7 @@ async def _send(producer: "Producer", topic: str, records: "AsyncIterable[Outgoi
             partition=record.partition,
             timestamp_ms=record.timestamp_ms,
         )
-        future.add_done_callback(deliveries.settled)
+        future.add_done_callback(deliveries.completed)
         if deliveries.failure is not None:
             break
     await producer.flush()
@@ -195,6 +201,6 @@ async def _send(producer: "Producer", topic: str, records: "AsyncIterable[Outgoi
     return deliveries.count
 
 
-async def _listed(values: list[str]) -> AsyncIterator[bytes]:
+async def _argument_lines(values: list[str]) -> AsyncIterator[bytes]:
     for value in values:
         yield value.encode("utf-8", "surrogateescape")

@@ -1,16 +1,16 @@
-"""A progress bar on standard error where somebody looks, and nothing anywhere else."""
+"""A progress bar on standard error if it is a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 ReportProgress = Callable[[str, int, int], None]
-"""(what is being done, how much of it is done, how much there is)"""
+"""(description, completed, total)"""
 
 
 @contextmanager
 def progress() -> Iterator[ReportProgress]:
-    """A function to tell progress to, for as long as the block runs."""
+    """A function that reports progress while the block runs."""
     if not sys.stderr.isatty():
         yield lambda doing, done, total: None
         return

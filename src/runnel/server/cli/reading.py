@@ -1,4 +1,4 @@
-"""What `runnel consume` reads, from where to where, and how it prints it."""
+"""The read loop and the output format of `runnel consume`."""
 
 import time
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ from runnel.server.cli.records import headers_text, to_json
 from runnel.server.cli.reset import check_partitions
 
 POLL_S = 0.2
-"""How long a member of a group waits for records before it looks whether it has reached the end."""
+"""Poll timeout of a group member between checks for the end of its partitions."""
 
 
 @dataclass(slots=True)
-class Wanted:
-    """What the person asked to read."""
+class ReadOptions:
+    """What to read, from the command's options."""
 
     topics: list[str]
     start: str | None
@@ -58,11 +58,11 @@ class LineWriter:
         self._offsets = offsets
 
     def write(self, message: Message) -> None:
-        """Print a message; it may wait in a buffer until `flush`."""
+        """Print a message; it may be buffered until `flush`."""
         self._output.write((to_json(message) if self._as_json else self._line(message)) + b"\n")
 
     def flush(self) -> None:
-        """Let everything be seen."""
+        """Flush buffered output."""
         self._output.flush()
 
     def _line(self, message: Message) -> bytes:
@@ -79,65 +79,65 @@ class LineWriter:
         return b"\t".join(fields)
 
 
-async def read(cluster: Cluster, wanted: Wanted, writer: LineWriter) -> int:
-    """Read and print; how many messages it was."""
-    if wanted.group is not None:
-        return await _read_in_group(cluster, wanted, wanted.group, writer)
-    partitions = await _partitions(cluster, wanted)
-    positions = await _start(cluster, partitions, wanted)
+async def read(cluster: Cluster, options: ReadOptions, writer: LineWriter) -> int:
+    """Read and print messages; returns their number."""
+    if options.group is not None:
+        return await _read_in_group(cluster, options, options.group, writer)
+    partitions = await _partitions(cluster, options)
+    positions = await _start(cluster, partitions, options)
     count = 0
-    async with Reader(cluster, isolation=wanted.isolation) as reader:
+    async with Reader(cluster, isolation=options.isolation) as reader:
         await reader.assign(positions)
-        if wanted.follow:
-            return await _follow(reader, wanted, writer)
+        if options.follow:
+            return await _follow(reader, options, writer)
         async for message in reader.messages_to_end():
             writer.write(message)
             count += 1
-            if count == wanted.count_max:
+            if count == options.count_max:
                 break
     return count
 
 
-async def _follow(reader: Reader, wanted: Wanted, writer: LineWriter) -> int:
+async def _follow(reader: Reader, options: ReadOptions, writer: LineWriter) -> int:
     count = 0
     while chunk := await reader.next_chunk():
         for message in chunk.messages():
             writer.write(message)
             count += 1
-            if count == wanted.count_max:
+            if count == options.count_max:
                 return count
-        # Whoever watches sees each chunk as it comes.
+        # A reader of the output sees each chunk on arrival.
         writer.flush()
     return count
 
 
-async def _partitions(cluster: Cluster, wanted: Wanted) -> list[TopicPartition]:
+async def _partitions(cluster: Cluster, options: ReadOptions) -> list[TopicPartition]:
     chosen: list[TopicPartition] = []
-    for topic in wanted.topics:
+    for topic in options.topics:
         count = len((await cluster.topic(topic)).partitions)
-        numbers = range(count) if wanted.partitions is None else wanted.partitions
+        numbers = range(count) if options.partitions is None else options.partitions
         check_partitions(topic, numbers, count)
         chosen += [TopicPartition(topic, number) for number in numbers]
     return chosen
 
 
 async def _start(
-    cluster: Cluster, partitions: list[TopicPartition], wanted: Wanted
+    cluster: Cluster, partitions: list[TopicPartition], options: ReadOptions
 ) -> dict[TopicPartition, int]:
-    place = wanted.start or "earliest"
-    if place == "earliest":
+    start = options.start or "earliest"
+    if start == "earliest":
         return await start_offsets(cluster, partitions)
-    if place == "latest":
-        return await end_offsets(cluster, partitions, isolation=wanted.isolation)
-    number = _number(place)
+    if start == "latest":
+        return await end_offsets(cluster, partitions, isolation=options.isolation)
+    number = _number(start)
     if number is None:
-        moment_ms = parse_moment_ms(place, time.time_ns() // 1_000_000)
+        moment_ms = parse_moment_ms(start, time.time_ns() // 1_000_000)
         return await offsets_since(cluster, partitions, moment_ms)
     starts = await start_offsets(cluster, partitions)
-    ends = await end_offsets(cluster, partitions, isolation=wanted.isolation)
+    ends = await end_offsets(cluster, partitions, isolation=options.isolation)
     if number < 0:
         return {partition: max(ends[partition] + number, starts[partition]) for partition in partitions}
-    # An offset that one partition has and another has not yet: each as near as it goes.
+    # Partitions have different ranges: clamp the offset to each.
     return {partition: min(max(number, starts[partition]), ends[partition]) for partition in partitions}
 
 
@@ -148,28 +148,28 @@ def _number(text: str) -> int | None:
         return None
 
 
-async def _read_in_group(cluster: Cluster, wanted: Wanted, group: str, writer: LineWriter) -> int:
-    if wanted.start not in (None, "earliest", "latest"):
+async def _read_in_group(cluster: Cluster, options: ReadOptions, group: str, writer: LineWriter) -> int:
+    if options.start not in (None, "earliest", "latest"):
         raise typer.BadParameter(
-            "a group goes on where it was; move it with `runnel group reset-offsets`, or start a new one "
-            "with --from earliest or latest"
+            "a group resumes at its committed offsets: reset it with `runnel group reset-offsets`, or use "
+            "--from earliest or latest for a new group"
         )
-    for topic in wanted.topics:
+    for topic in options.topics:
         await cluster.topic(topic)
     count = 0
     async with GroupConsumer(
-        cluster, group, wanted.topics, start=wanted.start or "earliest", isolation=wanted.isolation
+        cluster, group, options.topics, start=options.start or "earliest", isolation=options.isolation
     ) as consumer:
         ends: dict[TopicPartition, int] = {}
-        while wanted.count_max is None or count < wanted.count_max:
-            left = None if wanted.count_max is None else wanted.count_max - count
+        while options.count_max is None or count < options.count_max:
+            left = None if options.count_max is None else options.count_max - count
             for message in await consumer.poll(POLL_S, left):
                 writer.write(message)
                 count += 1
             writer.flush()
-            if not wanted.follow and consumer.assignment:
+            if not options.follow and consumer.assignment:
                 if set(ends) != set(consumer.assignment):
-                    ends = await end_offsets(cluster, consumer.assignment, isolation=wanted.isolation)
+                    ends = await end_offsets(cluster, consumer.assignment, isolation=options.isolation)
                 if all(consumer.next_offset(partition) >= end for partition, end in ends.items()):
                     break
     return count

@@ -1,4 +1,4 @@
-"""Records as text: lines and JSON, in and out."""
+"""Text formats of records: lines and JSON."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 from runnel.batch.records import Headers
 from runnel.client.chunk import Message
-from runnel.server.cli.output import CannotDo, time_text
+from runnel.server.cli.output import CommandError, time_text
 
 FIELDS = frozenset(
     [
@@ -27,8 +27,8 @@ FIELDS = frozenset(
 
 
 @dataclass(slots=True)
-class Outgoing:
-    """A record to send, as somebody wrote it."""
+class ProducerRecord:
+    """A record to produce."""
 
     value: bytes | None
     key: bytes | None = None
@@ -37,43 +37,44 @@ class Outgoing:
     timestamp_ms: int | None = None
 
 
-def from_line(line: bytes, key_separator: bytes | None) -> Outgoing:
+def from_line(line: bytes, key_separator: bytes | None) -> ProducerRecord:
     """A line is a value, or a key and a value around a separator."""
     if key_separator is None:
-        return Outgoing(line)
+        return ProducerRecord(line)
     key, found, value = line.partition(key_separator)
     if not found:
-        raise CannotDo(f"the line {line.decode(errors='replace')!r} has no {key_separator.decode()!r} in it")
-    return Outgoing(value, key)
+        text = line.decode(errors="replace")
+        raise CommandError(f"no key separator {key_separator.decode()!r} in line {text!r}")
+    return ProducerRecord(value, key)
 
 
-def from_json(line: bytes) -> Outgoing:
-    """A JSON object with value, perhaps key, headers, partition, timestamp_ms: as `consume --json` prints."""
+def from_json(line: bytes) -> ProducerRecord:
+    """Parse a JSON object as `consume --json` prints it."""
     try:
         document = json.loads(line)
     except ValueError as error:
-        raise CannotDo(f"not JSON: {line.decode(errors='replace')!r} ({error})") from None
+        raise CommandError(f"not JSON: {line.decode(errors='replace')!r} ({error})") from None
     if not isinstance(document, dict):
-        raise CannotDo(f"not a JSON object: {line.decode(errors='replace')!r}")
+        raise CommandError(f"not a JSON object: {line.decode(errors='replace')!r}")
     _check_fields(document, line)
-    return Outgoing(
+    return ProducerRecord(
         _bytes(document, "value"),
         _bytes(document, "key"),
         _headers(document.get("headers") or []),
-        # With an offset it tells where the record was, perhaps in another topic, not where it should go.
+        # With an offset, the partition is the source of a consumed record, not a target.
         None if "offset" in document else _number(document, "partition"),
         _number(document, "timestamp_ms"),
     )
 
 
 def _check_fields(document: dict[str, Any], line: bytes) -> None:
-    # A misspelt value would otherwise be sent as none at all, which in a compacted topic deletes the key.
+    # A misspelt `value` would otherwise produce a tombstone, which deletes the key in a compacted topic.
     unknown = sorted(document.keys() - FIELDS)
     if unknown:
-        raise CannotDo(f"a record has no {unknown[0]!r}: its fields are {', '.join(sorted(FIELDS))}")
+        raise CommandError(f"unknown field {unknown[0]!r}; valid fields: {', '.join(sorted(FIELDS))}")
     if "value" not in document and "value_base64" not in document:
-        raise CannotDo(
-            f"there is no value in {line.decode(errors='replace')!r}; to delete a key, write null for it"
+        raise CommandError(
+            f"missing field 'value' in {line.decode(errors='replace')!r}; use null for a tombstone"
         )
 
 
@@ -100,7 +101,7 @@ def headers_text(headers: Headers) -> str:
 
 
 def parse_headers(texts: Sequence[str] | None) -> list[tuple[str, bytes | None]]:
-    """Read name=value pairs; a name alone has no value."""
+    """Parse name=value pairs; a name alone has a null value."""
     headers: list[tuple[str, bytes | None]] = []
     for text in texts or ():
         name, equals, value = text.partition("=")
@@ -123,11 +124,11 @@ def _bytes(document: dict[str, Any], name: str) -> bytes | None:
         try:
             return base64.b64decode(encoded, validate=True)
         except (ValueError, TypeError):
-            raise CannotDo(f"{name}_base64 is not base64: {encoded!r}") from None
+            raise CommandError(f"{name}_base64 is not base64: {encoded!r}") from None
     value = document.get(name)
     if value is None:
         return None
-    # Whoever writes an object as a value means its JSON text.
+    # An object or a number is sent as its JSON text.
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogateescape")
 
@@ -138,13 +139,13 @@ def _headers(headers: Any) -> list[tuple[str, bytes | None]]:
     try:
         return [(str(header["name"]), _bytes(header, "value")) for header in headers]
     except (TypeError, KeyError):
-        raise CannotDo(
-            f'headers are {{"name": "value"}} or [{{"name": …, "value": …}}], not {headers!r}'
+        raise CommandError(
+            f'headers must be {{"name": "value"}} or [{{"name": …, "value": …}}], not {headers!r}'
         ) from None
 
 
 def _number(document: dict[str, Any], name: str) -> int | None:
     value = document.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        raise CannotDo(f"{name} is a number from 0, not {value!r}")
+        raise CommandError(f"{name} must be a non-negative integer, not {value!r}")
     return value

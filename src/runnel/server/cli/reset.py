@@ -1,4 +1,4 @@
-"""Where a group's offsets are moved to."""
+"""Target offsets of `runnel group reset-offsets`."""
 
 import time
 from collections.abc import Mapping
@@ -12,22 +12,22 @@ from runnel.client.groups import Groups
 from runnel.client.offsets import end_offsets, offsets_since, start_offsets
 from runnel.model.ids import TopicPartition
 from runnel.server.cli.options import parse_duration_ms, parse_moment_ms, parse_partitions
-from runnel.server.cli.output import CannotDo
+from runnel.server.cli.output import CommandError
 
 
 class To(Enum):
-    """The kinds of places that offsets can be moved to."""
+    """Kinds of reset targets."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
     OFFSET = "offset"
-    MOMENT = "moment"
+    TIME = "time"
     SHIFT = "shift"
 
 
 @dataclass(slots=True)
 class Target:
-    """Where to: a kind of place, and a number where it needs one."""
+    """A reset target: its kind, and an offset, time or shift where it needs one."""
 
     to: To
     number: int = 0
@@ -52,22 +52,22 @@ class Target:
         if to_offset is not None:
             targets.append(cls(To.OFFSET, to_offset))
         if to_datetime is not None:
-            targets.append(cls(To.MOMENT, parse_moment_ms(to_datetime, now_ms)))
+            targets.append(cls(To.TIME, parse_moment_ms(to_datetime, now_ms)))
         if by_duration is not None:
-            targets.append(cls(To.MOMENT, now_ms - parse_duration_ms(by_duration)))
+            targets.append(cls(To.TIME, now_ms - parse_duration_ms(by_duration)))
         if shift_by is not None:
             targets.append(cls(To.SHIFT, shift_by))
         if len(targets) != 1:
             raise typer.BadParameter(
-                "say where to, once: --to-earliest, --to-latest, --to-offset, --to-datetime, --by-duration "
-                "or --shift-by"
+                "specify exactly one of --to-earliest, --to-latest, --to-offset, --to-datetime, "
+                "--by-duration or --shift-by"
             )
         return targets[0]
 
 
 @dataclass(slots=True)
 class Move:
-    """One offset before and after."""
+    """A committed offset before and after the reset."""
 
     partition: TopicPartition
     before: int | None
@@ -77,12 +77,14 @@ class Move:
 async def reset(
     cluster: Cluster, group_id: str, topics: list[str], target: Target, execute: bool
 ) -> list[Move]:
-    """Work out the new offsets, and commit them if that is wanted. No topics: all the group has read."""
+    """Compute the new offsets and, with `execute`, commit them. No topics: all with committed offsets."""
     groups = Groups(cluster)
     committed = {partition: commit.offset for partition, commit in (await groups.committed(group_id)).items()}
     partitions = await chosen_partitions(cluster, topics) if topics else sorted(committed)
     if not partitions:
-        raise CannotDo(f"the group {group_id!r} has no committed offsets; say what to read with --topic")
+        raise CommandError(
+            f"the group {group_id!r} has no committed offsets; specify the topics with --topic"
+        )
     after = await _new_offsets(cluster, partitions, committed, target)
     if execute:
         await groups.commit(group_id, after)
@@ -103,21 +105,21 @@ async def _new_offsets(
             wanted = ends
         case To.OFFSET:
             wanted = dict.fromkeys(partitions, target.number)
-        case To.MOMENT:
+        case To.TIME:
             wanted = await offsets_since(cluster, partitions, target.number)
         case To.SHIFT:
-            never_read = [str(partition) for partition in partitions if partition not in committed]
-            if never_read:
-                raise CannotDo(f"the group never read {', '.join(never_read)}: there is no offset to shift")
+            uncommitted = [str(partition) for partition in partitions if partition not in committed]
+            if uncommitted:
+                raise CommandError(f"no committed offset to shift for {', '.join(uncommitted)}")
             wanted = {partition: committed[partition] + target.number for partition in partitions}
-    # Outside of the log there is nothing to read from: as near as it goes.
+    # Clamp to the offsets that exist.
     return {
         partition: min(max(wanted[partition], starts[partition]), ends[partition]) for partition in partitions
     }
 
 
 async def chosen_partitions(cluster: Cluster, topics: list[str]) -> list[TopicPartition]:
-    """The partitions behind texts such as `orders` or `orders:0,2`."""
+    """Parse partitions given as `orders` or `orders:0,2`."""
     chosen: list[TopicPartition] = []
     for text in topics:
         name, colon, numbers = text.partition(":")
@@ -129,7 +131,7 @@ async def chosen_partitions(cluster: Cluster, topics: list[str]) -> list[TopicPa
 
 
 def check_partitions(topic: str, numbers: "list[int] | range", count: int) -> None:
-    """Refuse partitions that the topic does not have."""
+    """Raise an error for partitions that the topic does not have."""
     missing = [number for number in numbers if number >= count]
     if missing:
-        raise CannotDo(f"topic {topic!r} has no partition {missing[0]}: its {count} are numbered from 0")
+        raise CommandError(f"topic {topic!r} has no partition {missing[0]}: it has {count}, numbered from 0")

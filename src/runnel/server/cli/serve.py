@@ -19,7 +19,7 @@ PORT_MAX = 65535
 
 
 class LogLevel(StrEnum):
-    """How much the broker tells of itself."""
+    """Log levels."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -33,7 +33,7 @@ DataDir = Annotated[
         "--data-dir",
         "-d",
         envvar="RUNNEL_DATA_DIR",
-        help=f"Where the data is kept; ./{DATA_DIR_DEFAULT} if not given.",
+        help=f"Data directory. Default: ./{DATA_DIR_DEFAULT}.",
     ),
 ]
 Listen = Annotated[
@@ -43,21 +43,21 @@ Listen = Annotated[
         "-l",
         envvar="RUNNEL_LISTEN",
         metavar="HOST:PORT",
-        help=f"Where clients connect; {LISTEN_DEFAULT} if not given. Port 0 takes a free one.",
+        help=f"Listener address. Default: {LISTEN_DEFAULT}. Port 0 picks a free port.",
     ),
 ]
 NodeId = Annotated[
     int | None,
-    typer.Option("--node-id", envvar="RUNNEL_NODE_ID", min=0, help="The broker's number; 1 if not given."),
+    typer.Option("--node-id", envvar="RUNNEL_NODE_ID", min=0, help="Node id of the broker. Default: 1."),
 ]
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", envvar="RUNNEL_CONFIG", help="A TOML file with settings, by Kafka's names."
+        "--config", "-c", envvar="RUNNEL_CONFIG", help="TOML file with settings by their Kafka names."
     ),
 ]
 LogLevelOption = Annotated[
-    LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="How much to tell on standard error.")
+    LogLevel, typer.Option(envvar="RUNNEL_LOG_LEVEL", help="Log level on standard error.")
 ]
 
 
@@ -71,7 +71,7 @@ def serve(
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
 
-    Later ones win: the file, the environment (RUNNEL_SET_LOG_RETENTION_HOURS=24), --set, the other options.
+    Precedence, lowest first: --config, environment (RUNNEL_SET_LOG_RETENTION_HOURS=24), --set, other options.
 
     Example: runnel serve
 
@@ -117,37 +117,39 @@ async def _serve(static: "Mapping[str, str]") -> None:
     import signal
 
     from runnel.server.node import Node
-    from runnel.server.process import raise_descriptor_limit, settle_memory
+    from runnel.server.process import freeze_startup_objects, raise_descriptor_limit
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def stop_or_give_up() -> None:
+    def stop_or_exit() -> None:
         if stop.is_set():
-            # Whoever asks twice does not want to wait; recovery at the next start is what it is for.
+            # A second Ctrl-C skips the clean shutdown; the next start runs recovery.
             os._exit(130)
         stop.set()
 
     loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_signal_handler(signal.SIGINT, stop_or_give_up)
+    loop.add_signal_handler(signal.SIGINT, stop_or_exit)
     raise_descriptor_limit()
     node = Node(static)
     await _start(node)
-    settle_memory()
-    print(f"runnel listens at {node.bootstrap_servers}", flush=True)
-    print(f"data is in {node.data_folder}", flush=True)
-    print("stop with Ctrl-C", flush=True)
+    freeze_startup_objects()
+    print(f"listening on {node.bootstrap_servers}", flush=True)
+    print(f"data directory: {node.data_dir}", flush=True)
+    print("press Ctrl-C to stop", flush=True)
     await stop.wait()
     await node.stop()
     print("stopped", flush=True)
 
 
 async def _start(node: "Node") -> None:
-    from runnel.server.cli.output import CannotDo
+    from runnel.server.cli.output import CommandError
 
     try:
         await node.start()
     except BlockingIOError:
-        raise CannotDo(f"another broker is using the data folder {node.data_folder}") from None
+        raise CommandError(f"another broker is using the data directory {node.data_dir}") from None
     except OSError as error:
-        raise CannotDo(f"cannot use the data folder {node.data_folder}: {error.strerror or error}") from error
+        raise CommandError(
+            f"cannot use the data directory {node.data_dir}: {error.strerror or error}"
+        ) from error

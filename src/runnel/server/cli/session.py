@@ -1,4 +1,4 @@
-"""From a plain command to the event loop and a connected cluster, and back."""
+"""Run a command on an event loop, with a connection to the cluster."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,13 +15,13 @@ T = TypeVar("T")
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on the fastest loop there is."""
+    """Run a coroutine to completion on the fastest available event loop."""
     with asyncio.Runner(loop_factory=fastest_loop) as runner:
         return runner.run(coroutine)
 
 
 def with_cluster(bootstrap: str, work: "Callable[[Cluster], Awaitable[T]]", *, timeout_s: float = 30.0) -> T:
-    """Connect, do the work, disconnect."""
+    """Connect to the cluster, run `work`, disconnect."""
     from runnel.client.cluster import Cluster
 
     async def connected() -> T:

@@ -1,4 +1,4 @@
-"""`runnel topic …`: look at topics, make them, change them, remove them."""
+"""`runnel topic …`: list, describe, create, alter and delete topics."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,19 +9,19 @@ from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Bootstrap, Json, Settin
 if TYPE_CHECKING:
     from runnel.client.cluster import Cluster, TopicView
 
-app = typer.Typer(help="Look at topics, make them, change them, remove them.", no_args_is_help=True)
+app = typer.Typer(help="List, describe, create, alter and delete topics.", no_args_is_help=True)
 
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="Topics.", show_default=False)]
 
 
 @app.command("list")
 def list_topics(
-    long: Annotated[bool, typer.Option("--long", "-l", help="Also count records and bytes.")] = False,
-    internal: Annotated[bool, typer.Option("--internal", help="Also the broker's own topics.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Include record counts and sizes.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """List the topics.
+    """List topics.
 
     Example: runnel topic list --long
     """
@@ -44,7 +44,7 @@ def list_topics(
         print_table(
             ["topic", "partitions", "replicas"],
             [(row["topic"], row["partitions"], row["replicas"]) for row in rows],
-            empty="no topics yet; make one with `runnel topic create NAME`",
+            empty="no topics; create one with `runnel topic create NAME`",
         )
 
 
@@ -65,8 +65,8 @@ async def _list(cluster: "Cluster", long: bool, internal: bool) -> list[dict[str
         sizes = await Admin(cluster).sizes()
         starts, ends = await _bounds(cluster, views)
         for view, row in zip(views, rows, strict=True):
-            mine = [partition for partition in ends if partition.topic == view.name]
-            row["records"] = sum(ends[partition] - starts[partition] for partition in mine)
+            partitions = [partition for partition in ends if partition.topic == view.name]
+            row["records"] = sum(ends[partition] - starts[partition] for partition in partitions)
             row["bytes"] = sum(size for partition, size in sizes.items() if partition.topic == view.name)
     return rows
 
@@ -81,7 +81,7 @@ async def _bounds(cluster: "Cluster", views: "list[TopicView]") -> tuple[dict[An
 
 @app.command()
 def describe(names: Names, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """Show a topic's partitions, offsets, sizes and the settings that differ from the default.
+    """Describe topics: partitions, offsets, sizes and non-default settings.
 
     Example: runnel topic describe orders
     """
@@ -134,10 +134,10 @@ async def _describe(cluster: "Cluster", name: str) -> dict[str, Any]:
 
 
 def _print_topic(topic: dict[str, Any]) -> None:
-    from runnel.server.cli.output import print_facts, print_table, size_text
+    from runnel.server.cli.output import print_fields, print_table, size_text
 
     parts = topic["partitions"]
-    print_facts(
+    print_fields(
         {
             "topic": topic["topic"],
             "id": topic["id"],
@@ -169,22 +169,24 @@ def create(
     names: Names,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", min=1, help="How many; the broker's default if not given."),
+        typer.Option(
+            "--partitions", "-p", min=1, help="Number of partitions. Default: num.partitions of the broker."
+        ),
     ] = None,
     replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", "-r", min=1, help="Copies of each partition.")
+        int | None, typer.Option("--replication-factor", "-r", min=1, help="Replicas of each partition.")
     ] = None,
     settings: Settings = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Be content if the topic is there already.")
+        bool, typer.Option("--if-not-exists", help="Do not fail if the topic exists.")
     ] = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Make topics.
+    """Create topics.
 
     Example: runnel topic create orders --partitions 6 --set retention.ms=86400000
     """
-    from runnel.server.cli.output import note
+    from runnel.server.cli.output import print_info
     from runnel.server.cli.session import with_cluster
 
     values = parse_settings(settings)
@@ -205,22 +207,23 @@ def create(
             except BrokerRefused as error:
                 if not (if_not_exists and error.error is ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
-                note(f"{name} exists already")
+                print_info(f"{name} already exists")
             else:
-                note(f"created {name}")
+                print_info(f"created {name}")
 
     with_cluster(bootstrap, work)
 
 
 @app.command()
 def alter(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The topic.", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Topic.", show_default=False)],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="Grow to this many.", show_default=False)
+        int | None,
+        typer.Option("--partitions", "-p", min=1, help="Increase to this number.", show_default=False),
     ] = None,
     settings: Settings = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Back to the default. May be repeated.")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove an override. Repeatable.")
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
@@ -228,12 +231,12 @@ def alter(
 
     Example: runnel topic alter orders --partitions 12 --set cleanup.policy=compact --unset retention.ms
     """
-    from runnel.server.cli.output import note
+    from runnel.server.cli.output import print_info
     from runnel.server.cli.session import with_cluster
 
     values = parse_settings(settings)
     if partitions is None and not values and not unset:
-        raise typer.BadParameter("say what to change: --partitions, --set or --unset")
+        raise typer.BadParameter("nothing to change: use --partitions, --set or --unset")
 
     async def work(cluster: "Cluster") -> None:
         from runnel.client.admin import Admin
@@ -249,27 +252,27 @@ def alter(
             await admin.add_partitions(name, partitions)
 
     with_cluster(bootstrap, work)
-    note(f"altered {name}")
+    print_info(f"altered {name}")
 
 
 @app.command()
 def delete(
     names: Names,
     if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Be content if the topic is not there.")
+        bool, typer.Option("--if-exists", help="Do not fail if the topic does not exist.")
     ] = False,
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Remove topics and all their records.
+    """Delete topics and all their records.
 
     Example: runnel topic delete orders --yes
     """
     from runnel.server.cli.confirm import confirm
-    from runnel.server.cli.output import note
+    from runnel.server.cli.output import print_info
     from runnel.server.cli.session import with_cluster
 
-    confirm(f"delete {', '.join(names)} and all records in it?", yes)
+    confirm(f"delete {', '.join(names)} and all records?", yes)
 
     async def work(cluster: "Cluster") -> None:
         from runnel.client.admin import Admin
@@ -283,6 +286,6 @@ def delete(
                 if not (if_exists and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                     raise
             else:
-                note(f"deleted {name}")
+                print_info(f"deleted {name}")
 
     with_cluster(bootstrap, work)

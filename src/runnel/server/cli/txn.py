@@ -1,4 +1,4 @@
-"""`runnel txn …`: look at transactions, and end those that nobody ends."""
+"""`runnel txn …`: list and describe transactions, find and abort hanging ones."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from runnel.client.transactions import HangingTransaction, TransactionView
     from runnel.model.ids import TopicPartition
 
-app = typer.Typer(help="Look at transactions, and end those that nobody ends.", no_args_is_help=True)
+app = typer.Typer(help="List and describe transactions, find and abort hanging ones.", no_args_is_help=True)
 
 
 class State(StrEnum):
-    """Where a transaction stands, in Kafka's words."""
+    """Kafka's transaction states."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -29,7 +29,7 @@ class State(StrEnum):
 
 
 TransactionalId = Annotated[
-    str, typer.Argument(metavar="TRANSACTIONAL_ID", help="The transactional id.", show_default=False)
+    str, typer.Argument(metavar="TRANSACTIONAL_ID", help="Transactional id.", show_default=False)
 ]
 States = Annotated[
     list[State] | None,
@@ -37,20 +37,17 @@ States = Annotated[
         "--state",
         metavar="STATE",
         case_sensitive=False,
-        help="Only in this state, as Ongoing, PrepareCommit, CompleteCommit or CompleteAbort. "
-        "May be repeated.",
+        help="Filter by state: Ongoing, PrepareCommit, CompleteCommit, CompleteAbort, … Repeatable.",
     ),
 ]
 ProducerIds = Annotated[
-    list[int] | None, typer.Option("--producer-id", help="Only of this producer. May be repeated.")
+    list[int] | None, typer.Option("--producer-id", help="Filter by producer id. Repeatable.")
 ]
 LongerThan = Annotated[
     str | None,
-    typer.Option("--longer-than", metavar="DURATION", help="Only those that began longer ago: 30s, 15m, 2h."),
+    typer.Option("--longer-than", metavar="DURATION", help="Filter by age: 30s, 15m, 2h."),
 ]
-Pattern = Annotated[
-    str | None, typer.Option("--id", metavar="REGEX", help="Only ids that match this regular expression.")
-]
+Pattern = Annotated[str | None, typer.Option("--id", metavar="REGEX", help="Filter by transactional id.")]
 
 
 @app.command("list")
@@ -62,7 +59,7 @@ def list_transactions(
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """List the transactional ids and where their transactions stand.
+    """List transactional ids and the states of their transactions.
 
     Example: runnel txn list
 
@@ -97,12 +94,12 @@ def list_transactions(
 def describe(
     transactional_id: TransactionalId, as_json: Json = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT
 ) -> None:
-    """Show who holds a transactional id, and what its open transaction has written to since when.
+    """Describe a transactional id: producer, state, start time and partitions of its transaction.
 
     Example: runnel txn describe billing-1
     """
     from runnel.client.transactions import Transactions
-    from runnel.server.cli.output import print_facts, print_json, time_text
+    from runnel.server.cli.output import print_fields, print_json, time_text
     from runnel.server.cli.partitions import partitions_text
     from runnel.server.cli.session import with_cluster
 
@@ -111,7 +108,7 @@ def describe(
     if as_json:
         print_json(_document(view, started))
         return
-    print_facts(
+    print_fields(
         {
             "transactional id": view.transactional_id,
             "state": view.state,
@@ -152,14 +149,12 @@ Topics = Annotated[
         "--topic",
         "-t",
         metavar="TOPIC[:PARTITIONS]",
-        help="Look only into this topic, or some of its partitions: orders:0,2. May be repeated.",
+        help="Topic, optionally with partitions: orders:0,2. Repeatable.",
     ),
 ]
 Silent = Annotated[
     str,
-    typer.Option(
-        "--silent", metavar="DURATION", help="Only those that have written nothing for so long: 15m, 2h."
-    ),
+    typer.Option("--silent", metavar="DURATION", help="Minimum time since the last write: 15m, 2h."),
 ]
 
 
@@ -170,10 +165,10 @@ def find_hanging(
     as_json: Json = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Find transactions that are open in a partition although their coordinator does not know of them.
+    """Find transactions that are open in a partition but unknown to their coordinator.
 
-    Readers of committed records wait behind such a transaction for ever, and compaction too: end it with
-    `runnel txn abort`. Transactions that merely take long are not hanging: see `runnel txn list`.
+    A hanging transaction holds back the last stable offset, read_committed consumers and compaction: abort
+    it with `runnel txn abort`. Long-running transactions are not hanging: see `runnel txn list`.
 
     Example: runnel txn find-hanging
 
@@ -246,15 +241,15 @@ async def _hanging(
 
 MaybeTransactionalId = Annotated[
     str | None,
-    typer.Argument(metavar="[TRANSACTIONAL_ID]", help="Whose transaction.", show_default=False),
+    typer.Argument(metavar="[TRANSACTIONAL_ID]", help="Transactional id.", show_default=False),
 ]
-Topic = Annotated[str | None, typer.Option("--topic", "-t", help="A hanging one: where it is.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", help="Topic of a hanging transaction.")]
 Partition = Annotated[
-    int | None, typer.Option("--partition", "-p", min=0, help="A hanging one: where it is.")
+    int | None, typer.Option("--partition", "-p", min=0, help="Partition of a hanging transaction.")
 ]
 StartOffset = Annotated[
     int | None,
-    typer.Option("--start-offset", min=0, help="A hanging one: where it begins, in its partition."),
+    typer.Option("--start-offset", min=0, help="Start offset of a hanging transaction."),
 ]
 
 
@@ -267,10 +262,10 @@ def abort(
     yes: Yes = False,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Abort an open transaction by its transactional id, or a hanging one by where it begins.
+    """Abort an open transaction by its transactional id, or a hanging one by its start offset.
 
-    By id, its producer is fenced: if it is still there, its next request fails. By place, an abort marker is
-    written into that one partition, past the coordinator: only for what `runnel txn find-hanging` shows.
+    Aborting by id fences the producer: its next request fails. Aborting by start offset writes an abort
+    marker to that partition without its coordinator: only for results of `runnel txn find-hanging`.
 
     Example: runnel txn abort billing-1
 
@@ -279,8 +274,8 @@ def abort(
     from runnel.model.ids import TopicPartition
     from runnel.server.cli.session import with_cluster
 
-    place = (topic, partition, start_offset)
-    if transactional_id is not None and place == (None, None, None):
+    position = (topic, partition, start_offset)
+    if transactional_id is not None and position == (None, None, None):
         with_cluster(bootstrap, lambda cluster: _abort_by_id(cluster, transactional_id, yes))
     elif (
         transactional_id is None and topic is not None and partition is not None and start_offset is not None
@@ -289,51 +284,48 @@ def abort(
         with_cluster(bootstrap, lambda cluster: _abort_hanging(cluster, where, start_offset, yes))
     else:
         raise typer.BadParameter(
-            "say which: a TRANSACTIONAL_ID, or --topic, --partition and --start-offset of a hanging one"
+            "specify a TRANSACTIONAL_ID, or --topic, --partition and --start-offset of a hanging transaction"
         )
 
 
 async def _abort_by_id(cluster: "Cluster", transactional_id: str, yes: bool) -> None:
     from runnel.client.transactions import ONGOING, OPEN, Transactions
     from runnel.server.cli.confirm import confirm
-    from runnel.server.cli.output import CannotDo, note
+    from runnel.server.cli.output import CommandError, print_info
     from runnel.server.cli.partitions import partitions_text
 
     transactions = Transactions(cluster)
     view = await transactions.describe(transactional_id)
     if view.state != ONGOING:
-        is_ending = view.state in OPEN
-        reason = "is being ended already" if is_ending else "has no open transaction"
-        raise CannotDo(f"{transactional_id} {reason} (it is in state {view.state})")
+        reason = "is already completing" if view.state in OPEN else "has no open transaction"
+        raise CommandError(f"{transactional_id} {reason} (state {view.state})")
     where = partitions_text(view.partitions)
-    confirm(
-        f"abort what {transactional_id} has written to {where} since it began, and fence its producer?", yes
-    )
+    confirm(f"abort the transaction of {transactional_id} in {where} and fence its producer?", yes)
     await transactions.take_over(transactional_id, timeout_ms=view.timeout_ms)
-    note(f"aborted the transaction of {transactional_id}")
+    print_info(f"aborted the transaction of {transactional_id}")
 
 
 async def _abort_hanging(cluster: "Cluster", where: "TopicPartition", start_offset: int, yes: bool) -> None:
     from runnel.client.transactions import Transactions
     from runnel.server.cli.confirm import confirm
-    from runnel.server.cli.output import CannotDo, note
+    from runnel.server.cli.output import CommandError, print_info
 
     transactions = Transactions(cluster)
     hanging = await transactions.hanging([where], silent_since_ms=2**63 - 1)
-    # Asked again after the coordinator was: what ended meanwhile looked as if nobody knew of it.
+    # Described again: a transaction that completed in the meantime looked hanging.
     producers = await transactions.producers([where])
     found = [producer for producer in producers if producer.start_offset == start_offset]
     if not found:
-        raise CannotDo(f"no transaction that is open in {where} begins at offset {start_offset}")
+        raise CommandError(f"no open transaction in {where} starts at offset {start_offset}")
     [producer] = found
     if producer.producer_id not in {one.producer.producer_id for one in hanging}:
-        # A marker past the coordinator would tear it: aborted here, perhaps committed elsewhere.
-        raise CannotDo(
-            f"this transaction of producer {producer.producer_id} is not hanging, its coordinator knows it: "
-            f"find its id with `runnel txn list --producer-id {producer.producer_id}`, and abort that"
+        # A marker without the coordinator could abort in this partition what it commits in others.
+        raise CommandError(
+            f"the transaction of producer {producer.producer_id} is not hanging, its coordinator knows it: "
+            f"abort it by its id, see `runnel txn list --producer-id {producer.producer_id}`"
         )
     confirm(
-        f"abort what producer {producer.producer_id} has written to {where} since offset {start_offset}?", yes
+        f"abort the transaction of producer {producer.producer_id} in {where} at offset {start_offset}?", yes
     )
     await transactions.abort_hanging(producer)
-    note(f"aborted the transaction of producer {producer.producer_id} in {where}")
+    print_info(f"aborted the transaction of producer {producer.producer_id} in {where}")

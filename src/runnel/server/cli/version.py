@@ -4,14 +4,14 @@ from runnel.server.cli.options import Json
 
 
 def version(as_json: Json = False) -> None:
-    """Print the version of Runnel and of what it stands on.
+    """Print the versions of Runnel and Python.
 
     Example: runnel version --json
     """
     import platform
     from importlib.metadata import version as installed_version
 
-    from runnel.server.cli.output import print_facts, print_json
+    from runnel.server.cli.output import print_fields, print_json
 
     facts = {
         "runnel": installed_version("runnel"),
@@ -21,4 +21,4 @@ def version(as_json: Json = False) -> None:
     if as_json:
         print_json(facts)
     else:
-        print_facts(facts)
+        print_fields(facts)

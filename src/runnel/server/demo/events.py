@@ -1,4 +1,4 @@
-"""A day of a small shop: orders as they might come in, the same ones every time."""
+"""Generated orders of a small shop over one day; deterministic."""
 
 import json
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ _PRODUCTS = (
 )
 _COUNTRIES = ("DE", "FR", "PL", "ES", "IT", "NL", "PT", "CZ")
 _CHANNELS = ("web", "app", "shop")
-_BUSY = (1, 1, 1, 1, 1, 2, 4, 7, 9, 8, 7, 8, 10, 9, 7, 6, 7, 9, 11, 12, 10, 7, 4, 2)
-"""How busy each hour of the day is, compared with the others."""
+_HOURLY_WEIGHTS = (1, 1, 1, 1, 1, 2, 4, 7, 9, 8, 7, 8, 10, 9, 7, 6, 7, 9, 11, 12, 10, 7, 4, 2)
+"""Relative number of orders in each hour of the day."""
 
 
 @dataclass(slots=True)
 class Order:
-    """One order, ready to be sent."""
+    """An order as a record."""
 
     key: bytes
     value: bytes
@@ -33,11 +33,11 @@ class Order:
 
 
 def orders(count: int, end_ms: int) -> Iterator[Order]:
-    """`count` orders over the day that ends at `end_ms`, in the order of their time."""
+    """`count` orders over the day that ends at `end_ms`, sorted by time."""
     random = Random(SEED)
-    hours = random.choices(range(24), weights=_BUSY, k=count)
-    moments = sorted(end_ms - DAY_MS + int((hour + random.random()) * DAY_MS / 24) for hour in hours)
-    for number, timestamp_ms in enumerate(moments, start=1):
+    hours = random.choices(range(24), weights=_HOURLY_WEIGHTS, k=count)
+    timestamps = sorted(end_ms - DAY_MS + int((hour + random.random()) * DAY_MS / 24) for hour in hours)
+    for number, timestamp_ms in enumerate(timestamps, start=1):
         customer = f"customer-{min(int(20 * random.paretovariate(1.1)), 5000):04d}"
         yield Order(
             key=customer.encode(),

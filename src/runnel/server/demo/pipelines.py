@@ -1,4 +1,4 @@
-"""The demo's second part: a pipeline on Spark from two topics to a topic and a table, then its proof."""
+"""The demo of pipelines on Spark: two topics joined into a topic and a table, an audit and insights."""
 
 import tempfile
 import time
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from runnel.client.cluster import Cluster
 from runnel.client.producer import Producer
-from runnel.server.cli.output import CannotDo
+from runnel.server.cli.output import CommandError
 from runnel.server.demo.process import BrokerProcess
 from runnel.server.demo.report import Report
 
@@ -26,18 +26,18 @@ REPORTS = Path(".runnel") / "reports"
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What all chapters share."""
+    """State shared by the steps."""
 
     report: Report
     broker: str
-    folder: Path
+    directory: Path
     session: "SparkSession"
     events: "list[Event]"
     reports: Path = REPORTS
 
     @property
     def orders(self) -> int:
-        """Orders that can be read, the one included that only moves time on."""
+        """Well-formed orders, including the last one, which only advances the watermark."""
         return sum(event.topic == "orders" for event in self.events) - MALFORMED
 
     @property
@@ -45,52 +45,52 @@ class Stage:
         return sum(event.topic == "payments" for event in self.events)
 
 
-def tell_pipelines(report: Report, order_count: int) -> None:
-    """From an empty broker to a table, an audited log, and two reports that stay."""
+def run_pipeline_tour(report: Report, order_count: int) -> None:
+    """Run all steps against a broker in a temporary directory; the reports are kept."""
     from runnel.pipelines.declared.example.events import events
     from runnel.pipelines.session import spark_session
 
     with tempfile.TemporaryDirectory(prefix="runnel-demo-") as name:
-        folder = Path(name)
-        with BrokerProcess(folder / "data") as broker:
+        directory = Path(name)
+        with BrokerProcess(directory / "data") as broker:
             broker.start()
             start_ms = time.time_ns() // 1_000_000 - 3_600_000
-            made = list(events(order_count, start_ms=start_ms, malformed=MALFORMED))
-            publish(report, broker.address, made)
+            generated = list(events(order_count, start_ms=start_ms, malformed=MALFORMED))
+            produce(report, broker.address, generated)
             began_s = time.perf_counter()
             with (
                 report.working("starting Spark"),
-                spark_session("runnel demo", settings={"spark.sql.warehouse.dir": str(folder)}) as session,
+                spark_session("runnel demo", settings={"spark.sql.warehouse.dir": str(directory)}) as session,
             ):
                 report.done(f"Spark {session.version} is up after {time.perf_counter() - began_s:.1f} s")
-                run(Stage(report, broker.address, folder, session, made))
+                run(Stage(report, broker.address, directory, session, generated))
             broker.stop()
 
 
 def run(stage: Stage) -> None:
-    """All that needs Spark."""
+    """The steps that use Spark."""
     run_pipeline(stage)
     show_results(stage)
     audit(stage)
     insights(stage)
 
 
-def publish(report: Report, broker: str, made: "list[Event]") -> None:
-    """Orders and payments, as two systems would send them."""
+def produce(report: Report, broker: str, generated: "list[Event]") -> None:
+    """Produce orders and payments."""
     from runnel.client import SyncClient
 
-    report.chapter("A shop publishes orders, and a bank the payments for them")
+    report.step("Produce orders and payments")
     with SyncClient(broker) as client:
         for topic in ("orders", "payments"):
             client.create_topic(topic, partitions=PARTITIONS)
-            sent = [event for event in made if event.topic == topic]
+            sent = [event for event in generated if event.topic == topic]
             client.run(partial(send, sent))
             report.done(f"{len(sent):,} records to the topic [bold]{topic}[/bold]")
-    report.say(f"{MALFORMED} of the orders are no proper JSON: systems do that")
+    report.say(f"{MALFORMED} of the orders are malformed JSON")
 
 
 async def send(events: "list[Event]", cluster: Cluster) -> None:
-    """At the time at which they happened, as a system that was away for a while would."""
+    """Produce events with their original timestamps."""
     async with Producer(cluster, compression="lz4", linger_ms=5) as producer:
         for event in events:
             await producer.send(
@@ -100,25 +100,25 @@ async def send(events: "list[Event]", cluster: Cluster) -> None:
 
 
 def run_pipeline(stage: Stage) -> None:
-    """The example that `runnel pipeline init` writes, as it is."""
+    """Run the example of `runnel pipeline init` unchanged."""
     from runnel.pipelines.declared import job
     from runnel.pipelines.declared.example import example_text
     from runnel.pipelines.progress import Progress
     from runnel.server.cli.pipeline.validate import read_pipeline
 
     report = stage.report
-    report.chapter("A pipeline joins them, and sums up each minute")
-    path = stage.folder / "pipeline.yaml"
+    report.step("Join them with a pipeline and aggregate per minute")
+    path = stage.directory / "pipeline.yaml"
     path.write_text(example_text().replace(":-.runnel/warehouse}", f":-{warehouse(stage)}}}"))
     declaration, findings = read_pipeline(path)
     if declaration is None:
-        raise CannotDo(f"the demo went wrong: {'; '.join(finding.line(path.name) for finding in findings)}")
+        raise CommandError(f"demo failed: {'; '.join(finding.line(path.name) for finding in findings)}")
     began_s = time.perf_counter()
     with report.working("parsing, joining, windowing, writing"):
-        options = job.DeclaredOptions(declaration, True, str(stage.folder / "checkpoint"), stage.broker)
+        options = job.DeclaredOptions(declaration, True, str(stage.directory / "checkpoint"), stage.broker)
         outcome = job.run(stage.session, options, Progress())
     seconds = time.perf_counter() - began_s
-    report.done(f"[bold]runnel pipeline run pipeline.yaml --once[/bold] was done in {seconds:.0f} s")
+    report.done(f"[bold]runnel pipeline run pipeline.yaml --once[/bold] completed in {seconds:.0f} s")
     report.table(
         ["query", "batches", "records read"],
         [(query.name, query.batches, f"{query.records:,}") for query in outcome.queries],
@@ -126,11 +126,11 @@ def run_pipeline(stage: Stage) -> None:
 
 
 def warehouse(stage: Stage) -> str:
-    return str(stage.folder / "warehouse")
+    return str(stage.directory / "warehouse")
 
 
 def show_results(stage: Stage) -> None:
-    """What is in the topic, in the table, and among the dead letters."""
+    """Verify and show the output topic, the table and the dead letters."""
     from runnel.client import SyncClient
     from runnel.pipelines.tables import SparkTable, open_catalog
 
@@ -138,20 +138,20 @@ def show_results(stage: Stage) -> None:
     with SyncClient(stage.broker) as client:
         paid = client.read("paid-orders", committed_only=True)
         dead = client.read("orders.dead-letters", committed_only=True)
-    # The last pair only moves time on, and time does not move past it.
+    # The last pair only advances the watermark and stays in an open window.
     expected = stage.payments
     if len({message.value for message in paid}) != len(paid) or len(paid) != expected:
-        raise CannotDo(f"the demo went wrong: {expected} paid orders were expected, {len(paid)} came")
+        raise CommandError(f"demo failed: expected {expected} paid orders, got {len(paid)}")
     report.done(f"{len(paid):,} paid orders in the topic [bold]paid-orders[/bold], each exactly once")
     if len(dead) != MALFORMED:
-        raise CannotDo(f"the demo went wrong: {MALFORMED} dead letters were expected, {len(dead)} came")
+        raise CommandError(f"demo failed: expected {MALFORMED} dead letters, got {len(dead)}")
     reason = dict(dead[0].headers).get("runnel.dead-letter.reason") or b""
-    report.done(f"{len(dead)} dead letters in [bold]orders.dead-letters[/bold]; one says: {reason.decode()}")
+    report.done(f"{len(dead)} dead letters in [bold]orders.dead-letters[/bold], the first: {reason.decode()}")
     table = SparkTable(open_catalog(warehouse(stage)), "shop.revenue").read(stage.session)
     rows = table.orderBy("minute", "country").collect()
     counted = sum(row["orders"] for row in rows)
     if counted != expected - 1:
-        raise CannotDo(f"the demo went wrong: the table counts {counted} orders, not {expected - 1}")
+        raise CommandError(f"demo failed: the table counts {counted} orders, not {expected - 1}")
     report.done(f"{len(rows)} rows in the Iceberg table [bold]shop.revenue[/bold]; the first of them:")
     report.table(
         ["minute", "country", "orders", "revenue"],
@@ -163,12 +163,12 @@ def show_results(stage: Stage) -> None:
 
 
 def audit(stage: Stage) -> None:
-    """Every batch is read and checked."""
+    """Verify every batch of the log."""
     from runnel.pipelines.audit import job
     from runnel.pipelines.audit.expectations import parse_expected
     from runnel.pipelines.progress import Progress
 
-    stage.report.chapter("An audit proves that nothing is lost")
+    stage.report.step("Audit the log")
     expected = (f"orders={stage.orders + MALFORMED}", f"payments={stage.payments}")
     options = job.AuditOptions(
         bootstrap=stage.broker,
@@ -178,23 +178,23 @@ def audit(stage: Stage) -> None:
     with stage.report.working("reading every batch"):
         outcome = job.run(stage.session, options, Progress())
     if not outcome.is_sound:
-        raise CannotDo(f"the demo went wrong: {outcome.headline}")
+        raise CommandError(f"demo failed: {outcome.headline}")
     stage.report.done(outcome.headline)
     stage.report.say(f"report: [bold]{outcome.report}[/bold]")
 
 
 def insights(stage: Stage) -> None:
-    """How the traffic went."""
+    """Analyse the traffic."""
     from runnel.pipelines.insights import job
     from runnel.pipelines.insights.words import verdict_of
     from runnel.pipelines.progress import Progress
 
-    stage.report.chapter("Insights tell how the traffic went")
+    stage.report.step("Analyse the traffic")
     since_ms = stage.events[0].timestamp_ms
     options = job.InsightsOptions(
         bootstrap=stage.broker, since_ms=since_ms, report=stage.reports / "demo-insights"
     )
-    with stage.report.working("summing up"):
+    with stage.report.working("aggregating"):
         outcome = job.run(stage.session, options, Progress())
     verdict = verdict_of(outcome)
     stage.report.done(f"{verdict.headline}: {verdict.detail}")

@@ -1,4 +1,4 @@
-"""A broker as a process of its own, as somebody would start it."""
+"""A broker in a child process."""
 
 import os
 import re
@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from runnel.server.cli.output import CannotDo
+from runnel.server.cli.output import CommandError
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 20.0
-_LISTENS = re.compile(r"listens at (\S+)")
+_LISTENING = re.compile(r"listening on (\S+)")
 
 
 class BrokerProcess:
@@ -35,40 +35,42 @@ class BrokerProcess:
             self.kill()
 
     def start(self) -> float:
-        """Start, at the port of last time if there was one; the seconds until it listens."""
+        """Start, on the previous port after a restart; returns the seconds until it listens."""
         began_s = time.perf_counter()
         command = [sys.executable, "-m", "runnel.server.cli", "serve"]
         command += ["--data-dir", str(self._data_dir), "--listen", self.address]
         command += ["--set", "group.initial.rebalance.delay.ms=0"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RUNNEL_")}
         with self._log.open("wb") as log:
-            # In a session of its own, so that Ctrl-C reaches the demo only, which then ends its broker.
+            # A separate session: Ctrl-C reaches the demo only, which then stops the broker.
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True
             )
         while True:
-            found = _LISTENS.search(self._log.read_text(errors="replace"))
+            found = _LISTENING.search(self._log.read_text(errors="replace"))
             if found:
                 self.address = found[1]
                 return time.perf_counter() - began_s
             if self._process.poll() is not None or time.perf_counter() - began_s > START_TIMEOUT_S:
-                raise CannotDo(f"the broker did not start: {self._log.read_text(errors='replace').strip()}")
+                raise CommandError(
+                    f"the broker did not start: {self._log.read_text(errors='replace').strip()}"
+                )
             time.sleep(0.002)
 
     def stop(self) -> int:
-        """End cleanly with SIGTERM; the exit code."""
+        """Shut down with SIGTERM; returns the exit status."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(STOP_TIMEOUT_S)
 
     def kill(self) -> None:
-        """End at once, as a crash would."""
+        """Kill with SIGKILL."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(STOP_TIMEOUT_S)
 
     def memory_bytes(self) -> int | None:
-        """How much memory the broker has now, where the system tells."""
+        """Resident memory of the broker, if the platform reports it."""
         assert self._process is not None
         try:
             status = Path(f"/proc/{self._process.pid}/status").read_text()

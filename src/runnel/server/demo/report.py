@@ -1,4 +1,4 @@
-"""What the demo says, and how it looks; in a pipe it is plain text."""
+"""Output of the demo: styled on a terminal, plain text in a pipe."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,32 +14,32 @@ BAR_COLUMNS = 40
 
 
 class Report:
-    """Prints the story chapter by chapter."""
+    """Prints the steps of the demo and their results."""
 
     def __init__(self) -> None:
         console = Console(highlight=False)
         self._console = console if console.is_terminal else Console(highlight=False, width=PIPE_COLUMNS)
-        self._chapter = 0
+        self._step = 0
 
     def title(self, text: str) -> None:
         """The headline."""
         self._console.print(Rule(f"[bold]{escape(text)}[/bold]"))
 
-    def chapter(self, text: str) -> None:
-        """A new part of the story."""
-        self._chapter += 1
-        self._console.print(f"\n[bold cyan]{self._chapter}. {escape(text)}[/bold cyan]")
+    def step(self, text: str) -> None:
+        """Heading of the next step."""
+        self._step += 1
+        self._console.print(f"\n[bold cyan]{self._step}. {escape(text)}[/bold cyan]")
 
     def say(self, text: str) -> None:
-        """A sentence; rich's markup may be in it."""
+        """A line of text, with rich markup."""
         self._console.print(f"   {text}")
 
     def done(self, text: str) -> None:
-        """A sentence about something that was checked."""
+        """A result that was verified."""
         self._console.print(f"   [green]✓[/green] {text}")
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Rows under their names; all but the first column to the right."""
+        """A table; all but the first column are right-aligned."""
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for index, column in enumerate(columns):
             table.add_column(column, justify="right" if index else "left", no_wrap=True)
@@ -48,7 +48,7 @@ class Report:
         self._console.print(table)
 
     def bars(self, rows: Sequence[tuple[str, int]]) -> None:
-        """Numbers as bars, the largest as wide as it goes."""
+        """A bar chart, scaled to the largest value."""
         largest = max((value for _, value in rows), default=0) or 1
         for name, value in rows:
             bar = "█" * max(round(value / largest * BAR_COLUMNS), 1 if value else 0)
@@ -56,7 +56,7 @@ class Report:
 
     @contextmanager
     def working(self, text: str) -> Iterator[None]:
-        """Something that takes a moment; a spinner where somebody looks."""
+        """Show a spinner on a terminal while the block runs."""
         if not self._console.is_terminal:
             yield
             return

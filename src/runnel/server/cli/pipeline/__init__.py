@@ -1,1 +1,1 @@
-"""`runnel pipeline …`: data pipelines on Spark. Spark itself is imported when one runs, never before."""
+"""`runnel pipeline …`: data pipelines on Spark. Spark is imported only when a job runs."""

@@ -1,4 +1,4 @@
-"""The tree of `runnel pipeline …`: a job's command stands in a file of its own, hooked in by one line."""
+"""The command tree of `runnel pipeline …`; each job's command has its own file."""
 
 import os
 from typing import Any
@@ -13,16 +13,16 @@ FILE = "file"
 
 
 class JobOrFile(TyperGroup):
-    """Jobs by their names; what is no job but a file is a declared pipeline."""
+    """Resolves a job by name, and any other argument that is a file as a declared pipeline."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse options before the name: whose they are is not known yet."""
+        """Reject options before the name: they belong to a job that is not known yet."""
         if args and args[0].startswith("-") and args[0] not in ctx.help_option_names:
-            ctx.fail(f"say what to run before its options: runnel pipeline run NAME|FILE {args[0]} …")
+            ctx.fail(f"options follow the job: runnel pipeline run NAME|FILE {args[0]} …")
         return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first argument means, and what is left for it."""
+        """The command of the first argument, and its arguments."""
         if FILE in self.commands and args[0] not in self.commands and _is_file(args[0]):
             return FILE, self.commands[FILE], args
         return super().resolve_command(ctx, args)
@@ -35,7 +35,7 @@ def _is_file(text: str) -> bool:
 app = typer.Typer(help="Run data pipelines on Spark.", no_args_is_help=True)
 run = typer.Typer(
     cls=JobOrFile,
-    help="Run a job by its name, or a pipeline that a file declares: "
+    help="Run a job by name, or the pipeline declared in a file: "
     "[bold]runnel pipeline run orders.yaml[/bold].",
     no_args_is_help=True,
     subcommand_metavar="NAME|FILE [OPTIONS]...",
@@ -50,7 +50,7 @@ def pipeline() -> None:
 
 @run.callback()
 def run_pipeline() -> None:
-    """What stands before every job."""
+    """Options of `runnel pipeline run` itself."""
 
 
 run.command(FILE)(file.file)

@@ -18,24 +18,24 @@ Warehouse = Annotated[
         "--warehouse",
         "-w",
         metavar="DIR",
-        help="The folder of the tables; with --catalog, any place that Iceberg and Spark can reach.",
+        help="Warehouse directory; with --catalog, any location that Iceberg and Spark support.",
     ),
 ]
 Namespace = Annotated[
-    str, typer.Option("--namespace", metavar="NAME", help="Where tables stand in the catalog.")
+    str, typer.Option("--namespace", metavar="NAME", help="Catalog namespace of the tables.")
 ]
 CatalogSettings = Annotated[
     list[str] | None,
     typer.Option(
         "--catalog",
         metavar="KEY=VALUE",
-        help="A property of another Iceberg catalog than the SQLite file in the folder, as type=rest. "
-        "May be repeated.",
+        help="Iceberg catalog property, such as type=rest. Default: a SQLite catalog in the warehouse. "
+        "Repeatable.",
     ),
 ]
-Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="What to archive.")]
+Topics = Annotated[list[str] | None, typer.Argument(metavar="[TOPIC]...", help="Topics to archive.")]
 Pattern = Annotated[
-    str | None, typer.Option("--pattern", metavar="REGEX", help="All topics whose whole name matches.")
+    str | None, typer.Option("--pattern", metavar="REGEX", help="Topics whose full name matches.")
 ]
 Retention = Annotated[
     int | None,
@@ -43,7 +43,7 @@ Retention = Annotated[
 ]
 Compact = Annotated[
     bool,
-    typer.Option("--compact", help="Merge all small files at the end, not only where there are many."),
+    typer.Option("--compact", help="Compact all small files at the end, not only where there are many."),
 ]
 ValueFormat = Annotated[
     str, typer.Option("--value-format", metavar="FORMAT", help="bytes, string, json or avro.")
@@ -53,20 +53,20 @@ ValueSchema = Annotated[
     typer.Option(
         "--value-schema",
         metavar="SCHEMA",
-        help="What values look like, or a file with it: columns as in SQL for JSON, or an Avro schema.",
+        help="Schema of the values, or a file with it: SQL columns for JSON, or an Avro schema.",
     ),
 ]
 Every = Annotated[
     float,
-    typer.Option("--every", min=0.1, metavar="SECONDS", help="With --continuous: how often to add."),
+    typer.Option("--every", min=0.1, metavar="SECONDS", help="Trigger interval with --continuous."),
 ]
 BatchRecords = Annotated[
     int | None,
-    typer.Option("--batch-records", min=1, metavar="COUNT", help="At most so many records per snapshot."),
+    typer.Option("--batch-records", min=1, metavar="COUNT", help="Maximum number of records per snapshot."),
 ]
 AcceptLoss = Annotated[
     bool,
-    typer.Option("--accept-loss", help="Go on where the broker deleted records before they were archived."),
+    typer.Option("--accept-loss", help="Continue if the broker deleted records before they were archived."),
 ]
 
 
@@ -86,9 +86,9 @@ def archive(
     batch_records: BatchRecords = None,
     accept_loss: AcceptLoss = False,
 ) -> None:
-    """Keep topics in Iceberg tables, one per topic: every committed record once, whatever fails.
+    """Archive topics to Iceberg tables, one per topic: every committed record exactly once.
 
-    Run again, it goes on where it was: Spark's checkpoint says where, and so do the tables.
+    A later run resumes from the checkpoint, or from the tables if the checkpoint is lost.
 
     Example: runnel pipeline run archive orders payments --warehouse /srv/archive
 
@@ -100,7 +100,7 @@ def archive(
     from runnel.server.cli.pipeline.running import run_job
 
     if bool(topics) == (pattern is not None):
-        raise typer.BadParameter("say which topics to archive: their names, or --pattern")
+        raise typer.BadParameter("specify the topics to archive: either names or --pattern")
     chosen = ArchiveOptions(
         bootstrap=options.bootstrap,
         warehouse=warehouse,
@@ -122,12 +122,12 @@ def archive(
 
 
 def _name(namespace: str, subject: str) -> str:
-    """One name per archive: several may run with folders that nobody chose."""
+    """A distinct name per archive: several may run with default checkpoint directories."""
     return f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
 
 
 def _text_of(schema: str | None) -> str | None:
-    """The schema itself, also if it is given as the name of a file."""
+    """The schema, read from its file if a file name was given."""
     if schema is None or len(schema) > 1000 or not Path(schema).is_file():
         return schema
     return Path(schema).read_text("utf-8")
@@ -149,5 +149,5 @@ def _show(outcome: "ArchiveOutcome") -> None:
             )
             for topic in outcome.topics
         ],
-        empty="nothing was there to archive",
+        empty="nothing to archive",
     )

@@ -1,4 +1,4 @@
-"""`runnel pipeline run audit`: prove that nothing is lost."""
+"""`runnel pipeline run audit`: verify logs and archives."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,41 +14,37 @@ _SHOWN = 50
 
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", help="A topic. May be repeated; left out: all.", metavar="TOPIC"),
+    typer.Option("--topic", "-t", help="Topic. Repeatable. Default: all.", metavar="TOPIC"),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--from", metavar="DATA_DIR", help="Audit the data folder of a broker that is not running."),
+    typer.Option("--from", metavar="DATA_DIR", help="Audit the data directory of a stopped broker."),
 ]
 Warehouse = Annotated[
     str | None,
-    typer.Option("--archive", metavar="DIR", help="Compare with the archive in this warehouse folder."),
+    typer.Option("--archive", metavar="DIR", help="Compare with the archive in this warehouse directory."),
 ]
-Namespace = Annotated[
-    str, typer.Option("--namespace", help="Where in the warehouse the archive's tables are.")
-]
+Namespace = Annotated[str, typer.Option("--namespace", help="Catalog namespace of the archive's tables.")]
 Expect = Annotated[
     list[str] | None,
     typer.Option(
         "--expect",
         metavar="TOPIC[:PARTITION]=COUNT",
-        help="So many records were written. May be repeated.",
+        help="Expected number of records. Repeatable.",
     ),
 ]
 Compacted = Annotated[
     list[str] | None,
     typer.Option(
-        "--compacted", metavar="TOPIC", help="A topic that was compacted once: its holes are no loss."
+        "--compacted",
+        metavar="TOPIC",
+        help="A topic that was compacted in the past: its offset gaps are no loss.",
     ),
 ]
-StrictTime = Annotated[
-    bool, typer.Option("--strict-time", help="Fail, too, where producers' timestamps go back.")
-]
+StrictTime = Annotated[bool, typer.Option("--strict-time", help="Fail if producer timestamps decrease.")]
 Report = Annotated[
     Path | None,
-    typer.Option(
-        "--report", metavar="DIR", help="Where the report goes. Left out: .runnel/reports/audit-TIME."
-    ),
+    typer.Option("--report", metavar="DIR", help="Report directory. Default: .runnel/reports/audit-TIME."),
 ]
 
 
@@ -64,11 +60,11 @@ def audit(
     strict_time: StrictTime = False,
     report: Report = None,
 ) -> None:
-    """Prove that nothing is lost: every batch is checked, and what is wrong is named. Ends with 1 if so.
+    """Verify every batch and report loss, duplication and corruption. Exits with status 1 on findings.
 
-    Holes in the offsets, batches whose checksum fails, records written twice by a retry, groups that stand
-    behind the end, and records that the archive has not, or otherwise. Holes that compaction and retention
-    made are no loss. Writes a page to look at, and the same as JSON.
+    Reports offset gaps, checksum mismatches, duplicates written by retries, committed offsets beyond the log
+    end, and records that are missing or different in the archive. Gaps caused by compaction or retention are
+    no loss. Writes an HTML report and the same as JSON.
 
     Example: runnel pipeline run audit
 
@@ -109,7 +105,7 @@ def _show(outcome: "AuditOutcome") -> None:
     findings = [*outcome.faults, *outcome.notices]
     if findings:
         print_table(
-            ["level", "what", "where", "how it shows"],
+            ["level", "problem", "location", "details"],
             [(finding.level, finding.kind, finding.where, finding.text) for finding in findings[:_SHOWN]],
         )
         if len(findings) > _SHOWN:

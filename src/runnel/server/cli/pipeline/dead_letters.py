@@ -1,4 +1,4 @@
-"""`runnel pipeline run dead-letters`: why records could not be processed, and sending them back."""
+"""`runnel pipeline run dead-letters`: inspect and redrive dead letters."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,39 +15,38 @@ Topics = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[TOPIC]...",
-        help="Dead-letter topics. Left out: all that end in .dead-letters.",
+        help="Dead-letter topics. Default: all topics ending in .dead-letters.",
         show_default=False,
     ),
 ]
 Redrive = Annotated[
-    bool, typer.Option("--redrive", help="Send the chosen letters back where they came from.")
+    bool, typer.Option("--redrive", help="Send the selected letters back to their source topics.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="With --redrive: only say what would go back.")]
-Reason = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Only letters whose reason has this in it.")
-]
-Source = Annotated[
-    str | None, typer.Option("--source", metavar="TOPIC", help="Only letters that came from this topic.")
-]
-Pipeline = Annotated[
-    str | None, typer.Option("--pipeline", metavar="NAME", help="Only letters of this pipeline.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="With --redrive: only show what would be sent.")]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Select by text in the reason.")]
+Source = Annotated[str | None, typer.Option("--source", metavar="TOPIC", help="Select by source topic.")]
+Pipeline = Annotated[str | None, typer.Option("--pipeline", metavar="NAME", help="Select by pipeline.")]
 Since = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help="Only letters from this time on: 2h, or a time.")
+    str | None,
+    typer.Option(
+        "--since", metavar="TIME", help="Select letters at or after this time: 2h (ago), or a time."
+    ),
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only letters before this time.")]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Select letters before this time.")
+]
 Offsets = Annotated[
     list[str] | None,
     typer.Option(
         "--offsets",
         metavar="PARTITION:FIRST-LAST",
-        help="Only these of the dead-letter topic. May be repeated.",
+        help="Select by offsets in the dead-letter topic. Repeatable.",
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Send at most so many back.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of letters to send.")]
 MaxAttempts = Annotated[
     int | None,
-    typer.Option("--max-attempts", min=1, help="Leave letters alone that went back so often already."),
+    typer.Option("--max-attempts", min=1, help="Skip letters that were redriven this many times."),
 ]
 
 
@@ -66,10 +65,10 @@ def dead_letters(
     limit: Limit = None,
     max_attempts: MaxAttempts = None,
 ) -> None:
-    """Show dead letters by reason and source, with samples; --redrive sends a chosen set back, each once.
+    """Show dead letters by reason and source, with samples; --redrive sends the selected ones back.
 
-    A letter that went back is remembered: it does not go twice, however often this is run or interrupted.
-    It goes with the headers it had, and one more, runnel.redrive.attempt.
+    Each letter is redriven exactly once, across repeated and interrupted runs. It keeps its headers and gets
+    the header runnel.redrive.attempt.
 
     Example: runnel pipeline run dead-letters
 
@@ -106,7 +105,7 @@ def _show(outcome: "DeadLetterOutcome") -> None:
     from runnel.server.cli.output import print_table, time_text
 
     print_table(
-        ["letters", "sent back", "source", "reason", "last", "in"],
+        ["letters", "redriven", "source", "reason", "last", "topic"],
         [
             (
                 group.letters,
@@ -118,7 +117,7 @@ def _show(outcome: "DeadLetterOutcome") -> None:
             )
             for group in outcome.groups
         ],
-        empty="there are no dead letters",
+        empty="no dead letters",
     )
     for group in outcome.groups:
         print(f"\n{group.source or 'unknown source'}: {group.kind}")
@@ -126,9 +125,9 @@ def _show(outcome: "DeadLetterOutcome") -> None:
             key = "-" if letter.key is None else letter.key.decode(errors="replace")
             value = "-" if letter.value is None else letter.value.decode(errors="replace")
             print(f"  {letter.partition}:{letter.offset}  {key}  {value[:_VALUE_SHOWN]}")
-    verb = "would go back" if outcome.is_dry_run else "went back"
+    verb = "would be redriven" if outcome.is_dry_run else "redriven"
     for each in outcome.redriven:
         targets = ", ".join(f"{count:,} to {topic}" for topic, count in sorted(each.by_target.items()))
         print(f"\n{each.topic}: {each.letters:,} {verb}" + (f" ({targets})" if targets else ""))
         for why, count in sorted(each.skipped.items()):
-            print(f"  {count:,} stayed: {why}")
+            print(f"  {count:,} skipped: {why}")

@@ -1,4 +1,4 @@
-"""`runnel pipeline run FILE`: a pipeline that a file declares."""
+"""`runnel pipeline run FILE`: run a declared pipeline."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class InDoubt(StrEnum):
-    """What to do with a batch of which nobody knows whether it was written."""
+    """What to do with a batch whose commit state is unknown."""
 
     FAIL = "fail"
     WRITE = "write"
@@ -25,28 +25,28 @@ InDoubtOption = Annotated[
     InDoubt,
     typer.Option(
         "--in-doubt",
-        help="For this start only: write or skip a batch for a topic of which the broker does not know any "
-        "more whether it was written, as after a week without one.",
+        help="For this start only: write or skip a batch whose commit state the broker no longer has, for "
+        "example after a week without activity.",
     ),
 ]
 
 
 @job(streams=True)
 def file(options: JobOptions, file: File, in_doubt: InDoubtOption = InDoubt.FAIL) -> None:
-    """Run a pipeline that a file declares; see `runnel pipeline init` for one to start from.
+    """Run a pipeline declared in a file; `runnel pipeline init` writes an example.
 
     Example: runnel pipeline run file orders.yaml --once, or shorter: runnel pipeline run orders.yaml --once
     """
     from runnel.pipelines.declared.job import DeclaredOptions, run
     from runnel.server.cli.pipeline.running import run_job
 
-    declaration = _checked(file)
+    declaration = _validated(file)
     chosen = DeclaredOptions(
         declaration,
         once=options.once,
         checkpoint=options.checkpoint_given,
-        # A broker that the file names stands above the environment's, and below the one of this command.
-        broker=options.bootstrap_named,
+        # Precedence: --bootstrap-server, the file, the environment.
+        broker=options.bootstrap_flag,
         in_doubt=in_doubt.value,
     )
     run_job(
@@ -57,15 +57,15 @@ def file(options: JobOptions, file: File, in_doubt: InDoubtOption = InDoubt.FAIL
     )
 
 
-def _checked(path: File) -> "Declaration":
-    """The declaration of a file without mistakes; those that only Spark finds come when it starts."""
-    from runnel.server.cli.output import complain
+def _validated(path: File) -> "Declaration":
+    """The validated declaration; errors that only Spark detects are raised when the job starts."""
+    from runnel.server.cli.output import print_error
     from runnel.server.cli.pipeline.validate import read_pipeline
 
     declaration, findings = read_pipeline(path)
     if declaration is None or findings.has_errors:
         for finding in findings:
-            complain(finding.line(str(path)))
+            print_error(finding.line(str(path)))
         raise typer.Exit(1)
     return declaration
 
@@ -79,4 +79,4 @@ def _show(outcome: "Outcome") -> None:
         empty="nothing to do",
     )
     for source, count in outcome.malformed.items():
-        print(f"{count} values of {source} were malformed")
+        print(f"{count} malformed values in {source}")

@@ -1,4 +1,4 @@
-"""`runnel pipeline init`: a pipeline to start from."""
+"""`runnel pipeline init`: write an example pipeline."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,24 +9,22 @@ DEFAULT = Path("pipeline.yaml")
 
 
 def init(
-    file: Annotated[
-        Path, typer.Argument(metavar="[FILE]", help="Where to write it.", dir_okay=False)
-    ] = DEFAULT,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there.")] = False,
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="File to write.", dir_okay=False)] = DEFAULT,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
-    """Write an example that runs: orders joined with payments, and the revenue per minute.
+    """Write a runnable example: orders joined with payments, and the revenue per minute.
 
     Example: runnel pipeline init shop.yaml
     """
     from runnel.pipelines.declared.example import example_text
-    from runnel.server.cli.output import CannotDo, note
+    from runnel.server.cli.output import CommandError, print_info
 
     text = example_text().replace(str(DEFAULT), file.name)
     try:
         with file.open("w" if force else "x", encoding="utf-8") as new:
             new.write(text)
     except FileExistsError:
-        raise CannotDo(f"{file} is there already; --force overwrites it") from None
+        raise CommandError(f"{file} already exists; use --force to overwrite it") from None
     except OSError as error:
-        raise CannotDo(f"{file} cannot be written: {error.strerror}") from error
-    note(f"wrote {file}; next: runnel pipeline validate {file}")
+        raise CommandError(f"cannot write {file}: {error.strerror}") from error
+    print_info(f"wrote {file}; next: runnel pipeline validate {file}")

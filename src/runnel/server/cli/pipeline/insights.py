@@ -1,4 +1,4 @@
-"""`runnel pipeline run insights`: how the traffic goes."""
+"""`runnel pipeline run insights`: analyse traffic, lag and growth."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,21 +14,21 @@ HISTORY = Path(".runnel") / "insights" / "history.jsonl"
 
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", help="A topic. May be repeated; left out: all.", metavar="TOPIC"),
+    typer.Option("--topic", "-t", help="Topic. Repeatable. Default: all.", metavar="TOPIC"),
 ]
 Since = Annotated[
     str,
-    typer.Option("--since", metavar="TIME", help="Records from this time on: an age as 24h, a time, or all."),
+    typer.Option(
+        "--since", metavar="TIME", help="Records at or after this time: an age such as 24h, a time, or all."
+    ),
 ]
 Report = Annotated[
     Path | None,
-    typer.Option(
-        "--report", metavar="DIR", help="Where the report goes. Left out: .runnel/reports/insights-TIME."
-    ),
+    typer.Option("--report", metavar="DIR", help="Report directory. Default: .runnel/reports/insights-TIME."),
 ]
 History = Annotated[
     Path,
-    typer.Option("--history", metavar="FILE", help="Where runs leave what they saw of disks and lag."),
+    typer.Option("--history", metavar="FILE", help="File in which runs record disk usage and lag."),
 ]
 
 
@@ -40,11 +40,10 @@ def insights(
     report: Report = None,
     history: History = HISTORY,
 ) -> None:
-    """Tell how the traffic goes: how much, how large, how even, how late, and when the disks are full.
+    """Report throughput, record sizes, partition skew, consumer lag and the growth of the logs.
 
-    Throughput, sizes, hot keys, uneven partitions with a proposal how many there should be, delay and lag of
-    groups, growth. Writes a page to look at, and the same as JSON. Run it again and again, and it knows more
-    of the past.
+    Includes hot keys, a recommended number of partitions, and an estimate of when the disks are full. Writes
+    an HTML report and the same as JSON. Repeated runs extend the history.
 
     Example: runnel pipeline run insights
 
@@ -72,22 +71,22 @@ def _show(outcome: "InsightsOutcome") -> None:
     from runnel.pipelines.insights.words import disk_words, verdict_of
     from runnel.server.cli.output import print_table, size_text
 
-    facts = {each.topic: each for each in outcome.topics}
+    topics = {each.topic: each for each in outcome.topics}
     print_table(
         ["topic", "partitions", "proposed", "records", "bytes", "on disk", "advice"],
         [
             (
                 proposal.topic,
-                facts[proposal.topic].partitions,
+                topics[proposal.topic].partitions,
                 proposal.partitions,
                 f"{outcome.traffic[proposal.topic].records:,}",
                 size_text(outcome.traffic[proposal.topic].size_bytes),
-                size_text(facts[proposal.topic].size_bytes),
+                size_text(topics[proposal.topic].size_bytes),
                 proposal.reason,
             )
             for proposal in outcome.proposals
         ],
-        empty="there are no topics",
+        empty="no topics",
     )
     if outcome.lags:
         print()

@@ -1,4 +1,4 @@
-"""The options that every job takes: a command names the ones of its own, `@job` adds these."""
+"""Options shared by all jobs, added to a command by `@job`."""
 
 import inspect
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from runnel.server.cli.options import BOOTSTRAP_DEFAULT, Json, parse_settings
 LOCAL = "local[*]"
 CHECKPOINTS = Path(".runnel") / "checkpoints"
 
-_RUNNING = "How it runs"
+_RUNNING = "Execution"
 
 Bootstrap = Annotated[
     str | None,
@@ -22,7 +22,7 @@ Bootstrap = Annotated[
         "--bootstrap-server",
         "-b",
         envvar="RUNNEL_BOOTSTRAP",
-        help="Where the broker listens: HOST:PORT, several with commas.",
+        help="Bootstrap servers: HOST:PORT, separated by commas.",
         metavar="ADDRESS",
         show_default=BOOTSTRAP_DEFAULT,
         rich_help_panel=_RUNNING,
@@ -34,7 +34,7 @@ Master = Annotated[
         "--master",
         envvar="RUNNEL_SPARK_MASTER",
         metavar="URL",
-        help="Where Spark runs: local[*] is this machine, spark://HOST:PORT a cluster.",
+        help="Spark master: local[*] for this machine, spark://HOST:PORT for a cluster.",
         rich_help_panel=_RUNNING,
     ),
 ]
@@ -43,7 +43,7 @@ SparkSettings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A setting of Spark, as spark.driver.memory=4g. May be repeated.",
+        help="Spark setting, such as spark.driver.memory=4g. Repeatable.",
         rich_help_panel=_RUNNING,
     ),
 ]
@@ -52,18 +52,16 @@ Metrics = Annotated[
     typer.Option(
         "--metrics",
         metavar="FILE",
-        help="Keep figures in this file, in Prometheus' text format, for its node exporter to pick up.",
+        help="Write metrics to this file in Prometheus text format, for the node exporter.",
         rich_help_panel=_RUNNING,
     ),
 ]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Say nothing of how it goes.", rich_help_panel=_RUNNING)
-]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.", rich_help_panel=_RUNNING)]
 Once = Annotated[
     bool | None,
     typer.Option(
         "--once/--continuous",
-        help="Take what is there now and end, or go on until stopped. Left out: as is usual for the job.",
+        help="Process the available records and exit, or run until stopped. Default: depends on the job.",
         show_default=False,
         rich_help_panel=_RUNNING,
     ),
@@ -73,7 +71,7 @@ Checkpoint = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="DIR",
-        help=f"Where it keeps how far it has come, to go on from there. Left out: {CHECKPOINTS}/NAME.",
+        help=f"Checkpoint directory. Default: {CHECKPOINTS}/NAME.",
         show_default=False,
         rich_help_panel=_RUNNING,
     ),
@@ -82,15 +80,15 @@ Checkpoint = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """What was asked of a job, apart from its own options."""
+    """Values of the shared options."""
 
     bootstrap_given: str | None
-    bootstrap_named: str | None
-    """The same if this very command named it; what the environment says does not count."""
+    bootstrap_flag: str | None
+    """The same, but only if given on the command line, not by the environment."""
     master: str
     settings: dict[str, str]
     once: bool | None
-    """Take what is there and end (True), go on (False), or as the job sees fit (None)."""
+    """Process available records and exit (True), run until stopped (False), or the job's default (None)."""
     checkpoint_given: str | None
     as_json: bool
     metrics: str | None
@@ -98,11 +96,11 @@ class JobOptions:
 
     @property
     def bootstrap(self) -> str:
-        """Where the broker listens."""
+        """Bootstrap servers."""
         return self.bootstrap_given or BOOTSTRAP_DEFAULT
 
     def checkpoint(self, name: str) -> str:
-        """The folder for the progress of the pipeline of this name."""
+        """Checkpoint directory of the pipeline with this name."""
         return self.checkpoint_given or str(CHECKPOINTS / name)
 
 
@@ -117,13 +115,13 @@ _COMMON: dict[str, tuple[object, object]] = {
 _STREAMING: dict[str, tuple[object, object]] = {"once": (Once, None), "checkpoint": (Checkpoint, None)}
 
 _CONTEXT = "command_context"
-"""The parameter by which a command learns who gave its options."""
+"""The parameter with the context, which knows the source of each option."""
 
 P = ParamSpec("P")
 
 
 def job(*, streams: bool) -> Callable[[Callable[Concatenate[JobOptions, P], None]], Callable[..., None]]:
-    """A command whose first parameter is the JobOptions; those of streaming only where it `streams`."""
+    """A command whose first parameter is JobOptions; streaming options only if it `streams`."""
     common = {**(_STREAMING if streams else {}), **_COMMON}
 
     def decorate(command: Callable[Concatenate[JobOptions, P], None]) -> Callable[..., None]:
@@ -153,7 +151,7 @@ def _job_options(values: dict[str, Any], context: typer.Context) -> JobOptions:
     is_named = source is not None and source.name == "COMMANDLINE"
     return JobOptions(
         bootstrap_given=values["bootstrap"],
-        bootstrap_named=values["bootstrap"] if is_named else None,
+        bootstrap_flag=values["bootstrap"] if is_named else None,
         master=values["master"],
         settings=parse_settings(values["settings"]),
         once=values["once"],

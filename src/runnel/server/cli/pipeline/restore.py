@@ -1,4 +1,4 @@
-"""`runnel pipeline run restore`: from an archive, or from the folder of a stopped broker, back to a topic."""
+"""`runnel pipeline run restore`: restore a topic from an archive or a data directory."""
 
 import time
 from functools import partial
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from runnel.pipelines.restore.job import RestoreOptions, RestoreOutcome
 Topic = Annotated[
     str | None,
-    typer.Argument(help="The topic, as it was called. Left out: list what could be restored."),
+    typer.Argument(help="Name of the archived topic. Default: list the topics that can be restored."),
 ]
 ArchiveFolder = Annotated[
-    str | None, typer.Option("--warehouse", "-w", metavar="DIR", help="The archive to restore from.")
+    str | None, typer.Option("--warehouse", "-w", metavar="DIR", help="Warehouse directory of the archive.")
 ]
 DataDir = Annotated[
     str | None,
-    typer.Option("--from", metavar="DIR", help="Or: the data folder of a broker that is not running."),
+    typer.Option("--from", metavar="DIR", help="Data directory of a stopped broker."),
 ]
 To = Annotated[
     str | None,
-    typer.Option("--to", metavar="TOPIC", help="The topic to restore to. Left out: the same name."),
+    typer.Option("--to", metavar="TOPIC", help="Target topic. Default: the same name."),
 ]
 Until = Annotated[
     str | None,
     typer.Option(
         "--until",
         metavar="TIME",
-        help="Records with timestamps up to this and no others: 2026-10-01T12:30, @EPOCH_MS or 2h (ago).",
+        help="Only records with timestamps up to this: 2026-10-01T12:30, @EPOCH_MS or 2h (ago).",
     ),
 ]
 UntilOffset = Annotated[
@@ -45,7 +45,7 @@ UntilOffset = Annotated[
     typer.Option(
         "--until-offset",
         metavar="PARTITION:OFFSET",
-        help="Of this partition, the records before this offset. May be repeated.",
+        help="Only records of this partition below this offset. Repeatable.",
     ),
 ]
 GroupNames = Annotated[
@@ -53,7 +53,7 @@ GroupNames = Annotated[
     typer.Option(
         "--group",
         metavar="GROUP",
-        help="Move this consumer group, without members, to where it had read to. May be repeated.",
+        help="Restore the committed offsets of this inactive consumer group. Repeatable.",
     ),
 ]
 GroupsFrom = Annotated[
@@ -61,14 +61,16 @@ GroupsFrom = Annotated[
     typer.Option(
         "--groups-from",
         metavar="ADDRESS",
-        help="Who knows how far groups had read. Left out: the folder, the same broker, or the archive.",
+        help="Broker with the committed offsets. Default: data directory, same broker, or archive.",
     ),
 ]
 Partitions = Annotated[
     int | None,
-    typer.Option("--partitions", min=1, metavar="COUNT", help="Of a topic that is made. Left out: as many."),
+    typer.Option(
+        "--partitions", min=1, metavar="COUNT", help="Partitions of a new target topic. Default: as before."
+    ),
 ]
-Append = Annotated[bool, typer.Option("--append", help="Also to a topic with other records, behind those.")]
+Append = Annotated[bool, typer.Option("--append", help="Append to a topic that has other records.")]
 
 
 @job(streams=False)
@@ -87,12 +89,12 @@ def restore(
     namespace: Namespace = "archive",
     catalog: CatalogSettings = None,
 ) -> None:
-    """Bring a topic back: whole, or up to a point in time, and its consumer groups with it.
+    """Restore a topic, optionally up to a point in time and with its consumer groups.
 
-    Each record comes back once, in its partition, in order, with its timestamp, and with headers that say
-    where it stood. Interrupted, run it again with the same options; the limit must be the very same, and an
-    error tells which it was. What the broker had compacted away before it was archived does not come back.
-    Ends with 1 if the folder has lost something.
+    Each record is restored exactly once, in its partition, in order, with its timestamp, and with headers
+    that state its original offset. An interrupted restore is resumed by the same command with the same limit;
+    an error states the previous one. Records compacted away before they were archived are not restored.
+    Exits with status 1 if the data directory has lost records.
 
     Example: runnel pipeline run restore orders -w /srv/archive --to again --until 2026-10-01T12:30
 
@@ -101,9 +103,9 @@ def restore(
     from runnel.pipelines.restore.job import RestoreOptions
 
     if (warehouse is None) == (folder is None):
-        raise typer.BadParameter("say where to restore from: --warehouse DIR, or --from DIR")
+        raise typer.BadParameter("specify the source: either --warehouse DIR or --from DIR")
     if topic is None:
-        _list(options, *_listed(warehouse, folder, namespace, parse_settings(catalog)))
+        _list(options, *_restorable_topics(warehouse, folder, namespace, parse_settings(catalog)))
         return
     chosen = RestoreOptions(
         bootstrap=options.bootstrap,
@@ -130,13 +132,15 @@ def _run(chosen: "RestoreOptions", session: "SparkSession", progress: "Progress"
 
 
 def _offsets(texts: list[str] | None) -> dict[int, int]:
-    places: dict[int, int] = {}
+    offsets: dict[int, int] = {}
     for text in texts or ():
         partition, colon, offset = text.partition(":")
         if not (colon and partition.isdecimal() and offset.isdecimal()):
-            raise typer.BadParameter(f"--until-offset looks like 0:1500, not {text}")
-        places[int(partition)] = int(offset)
-    return places
+            raise typer.BadParameter(
+                f"--until-offset must have the form PARTITION:OFFSET, such as 0:1500, not {text}"
+            )
+        offsets[int(partition)] = int(offset)
+    return offsets
 
 
 def _list(options: JobOptions, columns: list[str], rows: list[tuple[object, ...]]) -> None:
@@ -146,10 +150,10 @@ def _list(options: JobOptions, columns: list[str], rows: list[tuple[object, ...]
         print_table(columns, rows)
 
 
-def _listed(
+def _restorable_topics(
     warehouse: str | None, folder: str | None, namespace: str, catalog: dict[str, str]
 ) -> tuple[list[str], list[tuple[object, ...]]]:
-    """What could be restored from there."""
+    """Topics that can be restored from the source."""
     if folder is not None:
         from runnel.pipelines.restore.data_folder import DataFolder
 
@@ -169,7 +173,7 @@ def _show(outcome: "RestoreOutcome") -> None:
     print_table(
         ["partition", "records restored", "restored before"],
         [(part.partition, part.records, part.records_before) for part in outcome.partitions],
-        empty="nothing was there to restore",
+        empty="nothing to restore",
     )
     if outcome.groups:
         print()

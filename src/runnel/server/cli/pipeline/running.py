@@ -1,4 +1,4 @@
-"""From a job's command to Spark and back: session, progress, what came out, and the code to end with."""
+"""Runs a job: Spark session, progress, outcome and exit status."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,16 +26,16 @@ def run_job(
     show: Callable[[Outcome], None],
     is_fine: Callable[[Outcome], bool] = lambda outcome: True,
 ) -> None:
-    """Run a job, print its outcome as asked for, and end with 1 unless that is fine."""
+    """Run a job, print its outcome, and exit with status 1 unless it `is_fine`."""
     from runnel.pipelines.failures import explained, is_of_spark
     from runnel.server.cli.output import print_json
 
     progress = _progress(name, options)
-    is_well = False
+    is_successful = False
     try:
         with _terminated_as_interrupted():
             outcome = _run(name, options, work, progress)
-        is_well = is_fine(outcome)
+        is_successful = is_fine(outcome)
     except KeyboardInterrupt:
         raise typer.Exit(_KILLED_BY_SIGINT) from None
     except Exception as error:
@@ -43,9 +43,9 @@ def run_job(
             raise explained(error) from error
         raise
     finally:
-        progress.end(is_well)
+        progress.end(is_successful)
     print_json(as_document(outcome)) if options.as_json else show(outcome)
-    if not is_well:
+    if not is_successful:
         raise typer.Exit(1)
 
 
@@ -86,7 +86,7 @@ def _progress(name: str, options: JobOptions) -> "Progress":
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Let SIGTERM end a job as Ctrl-C does: with everything put away."""
+    """Handle SIGTERM like Ctrl-C: shut down cleanly."""
     import signal
     import threading
 
@@ -104,7 +104,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 def as_document(outcome: object) -> Any:
-    """An outcome in values that JSON knows."""
+    """An outcome as JSON values."""
     from dataclasses import fields, is_dataclass
     from datetime import date
     from enum import Enum

@@ -1,4 +1,4 @@
-"""`runnel pipeline validate`: everything that is wrong with a pipeline's file, before it runs."""
+"""`runnel pipeline validate`: report all errors of a pipeline file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from runnel.pipelines.declared.findings import Findings
 
 File = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The pipeline, as YAML.", show_default=False, dir_okay=False)
+    Path, typer.Argument(metavar="FILE", help="Pipeline file (YAML).", show_default=False, dir_okay=False)
 ]
 
 
@@ -22,16 +22,16 @@ def validate(
         bool,
         typer.Option(
             "--spark/--no-spark",
-            help="Let Spark look at queries and functions as well, which takes about half a minute.",
+            help="Analyse queries and functions with Spark, which takes about half a minute.",
         ),
     ] = True,
     as_json: Json = False,
 ) -> None:
-    """Explain every mistake in a pipeline's file, with its line. Nothing is run, and no broker is asked.
+    """Report every error in a pipeline file with its line. Runs nothing and contacts no broker.
 
     Example: runnel pipeline validate orders.yaml
     """
-    from runnel.server.cli.output import note, print_json
+    from runnel.server.cli.output import print_info, print_json
 
     declaration, findings = read_pipeline(file)
     if spark and declaration is not None:
@@ -42,25 +42,27 @@ def validate(
         for finding in findings:
             print(finding.line(str(file)))
         if not findings.has_errors:
-            note(f"{file} is fine" if spark else f"{file} is fine, as far as can be said without Spark")
+            print_info(f"{file} is valid" if spark else f"{file} is valid (queries were not analysed)")
     if findings.has_errors:
         raise typer.Exit(1)
 
 
 def read_pipeline(file: Path) -> "tuple[Declaration | None, Findings]":
-    """The file's declaration and what is wrong with it."""
+    """The declaration of a file, and its findings."""
     import os
 
-    from runnel.server.cli.output import CannotDo
+    from runnel.server.cli.output import CommandError
 
     try:
         from runnel.pipelines.declared.reading import read_file
     except ImportError as error:
-        raise CannotDo(f"pipelines need more packages: pip install 'runnel[spark]' ({error})") from error
+        raise CommandError(
+            f"pipelines require additional packages: pip install 'runnel[spark]' ({error})"
+        ) from error
     try:
         return read_file(file, os.environ)
     except OSError as error:
-        raise CannotDo(f"{file} cannot be read: {error.strerror}") from error
+        raise CommandError(f"cannot read {file}: {error.strerror}") from error
 
 
 def _analyse(declaration: "Declaration", findings: "Findings") -> None:
