@@ -120,7 +120,7 @@ def test_what_was_asked_before_is_answered_before_closing(tell):
 
 def _replace(monkeypatch, api_key, handler) -> None:
     handlers.handler_of(api_key)
-    monkeypatch.setitem(handlers._registered, api_key, handler)
+    monkeypatch.setitem(handlers._registered, api_key, handlers.as_handler(handler))
 
 
 def test_a_refusal_becomes_the_top_level_error(tell, monkeypatch):

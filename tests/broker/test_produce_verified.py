@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import Promise
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.messages.delete_topics import DeleteTopicsRequest
 from runnel.model.errors import ApiError, ErrorCode
@@ -24,7 +24,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.words: list[Any] = []
-        self.open: list[Deferred] = []
+        self.open: list[Promise[Any]] = []
         self.asked: list[tuple[str, int, int, bool]] = []
 
     def verify(
@@ -32,7 +32,7 @@ class Coordinator:
     ) -> Any:
         self.asked.append((name, producer_id, epoch, adds))
         if not self.words:
-            self.open.append(Deferred())
+            self.open.append(Promise())
             return self.open[-1]
         word = self.words.pop(0)
         if isinstance(word, Exception):
@@ -40,7 +40,7 @@ class Coordinator:
         return dict.fromkeys(partitions, word)
 
     def answer(self, word: ErrorCode = ErrorCode.NONE) -> None:
-        self.open.pop(0).complete({NAME: word})
+        self.open.pop(0).resolve({NAME: word})
 
 
 Scenario = Callable[[BrokerWorld, Client, Coordinator], Awaitable[None]]

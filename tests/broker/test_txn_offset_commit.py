@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import Promise
 from runnel.disk.disk_log import DiskLog
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from runnel.messages.end_txn import EndTxnRequest
@@ -25,6 +25,7 @@ from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
 from tests.broker.group_calls import NONE, codes, commit_request, fetch, join, play, sync_request
 from tests.broker.world import BrokerWorld, Client
 
@@ -244,7 +245,8 @@ def test_a_verification_that_comes_after_the_end_begins_nothing(
         writer = Writer(client, 3)
         await writer.begin()
         await writer.add()
-        late, late_client = Deferred(), await world.connect()
+        late: Promise[dict[TopicPartition, ErrorCode]] = Promise()
+        late_client = await world.connect()
         with monkeypatch.context() as slow:
             slow.setattr(world.broker.transactions, "verify", lambda *_, **__: late)
             late_client.send(writer.request({0: 5}), 3)
@@ -253,11 +255,30 @@ def test_a_verification_that_comes_after_the_end_begins_nothing(
             while stored.producer_state()._guards == {}:
                 await asyncio.sleep(0)
         await writer.end()
-        late.complete({})
+        late.resolve({})
         assert codes(await late_client.receive()) == [ErrorCode.INVALID_TXN_STATE.code]
         assert await stable(client, 0) == [(-1, NONE)]
 
     play(tmp_path, scenario)
+
+
+def test_a_bug_after_the_verification_closes_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(world: BrokerWorld, client: Client) -> None:
+        writer = Writer(client, ADDS_FROM)
+        await writer.begin()
+
+        def fail(*_: object) -> None:
+            raise ZeroDivisionError("a bug behind the verification")
+
+        monkeypatch.setattr(world.broker.groups, "ask", fail)
+        client.send(writer.request({0: 5}), ADDS_FROM)
+        assert await client.is_closed()
+
+    # The verification is a promise only while the coordinator's record waits for the disk.
+    play(tmp_path, scenario, log_flush_policy="commit")
+    assert "a bug behind the verification" in caplog.text
 
 
 def test_deleted_offsets_do_not_come_back_with_the_transaction(tmp_path: Path) -> None:

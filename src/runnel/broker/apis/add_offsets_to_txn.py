@@ -1,11 +1,8 @@
 """AddOffsetsToTxn: a transaction is about to commit offsets of this group."""
 
-from typing import Any
-
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import settled
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, chain, settled
 from runnel.broker.runtime.topic_creation import ensure_internal_topic
 from runnel.broker.runtime.transactions import told_as
 from runnel.controller.values import CONSUMER_OFFSETS
@@ -17,17 +14,19 @@ _FENCED_FROM = 2
 
 
 @handles(AddOffsetsToTxnRequest)
-def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
+def add_offsets_to_txn(
+    request: AddOffsetsToTxnRequest, ctx: Context
+) -> MaybePromise[AddOffsetsToTxnResponse]:
     """Make the partition that keeps the group's offsets a part of the transaction.
 
     v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE
     """
     if CONSUMER_OFFSETS not in ctx.broker.metadata.image.topics:
-        return _add_to_new_topic(request, ctx)
+        return ctx.broker.run(_add_to_new_topic(request, ctx))
     return _add(request, ctx)
 
 
-async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
+async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> AddOffsetsToTxnResponse:
     # Nobody has looked for the group's coordinator yet: clients do that only after this.
     try:
         await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
@@ -36,7 +35,7 @@ async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> An
     return await settled(_add(request, ctx))
 
 
-def _add(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
+def _add(request: AddOffsetsToTxnRequest, ctx: Context) -> MaybePromise[AddOffsetsToTxnResponse]:
     try:
         index = ctx.broker.groups.partition_of(request.group_id)
     except ApiError as api_error:
@@ -46,8 +45,8 @@ def _add(request: AddOffsetsToTxnRequest, ctx: Context) -> Any:
         request.transactional_id, request.producer_id, request.producer_epoch, [partition]
     )
 
-    def answer(outcomes: list[dict[TopicPartition, ErrorCode]]) -> AddOffsetsToTxnResponse:
-        error = told_as(outcomes[0][partition], ctx.api_version, _FENCED_FROM)
+    def answer(errors: dict[TopicPartition, ErrorCode]) -> AddOffsetsToTxnResponse:
+        error = told_as(errors[partition], ctx.api_version, _FENCED_FROM)
         return AddOffsetsToTxnResponse(error_code=error.code)
 
-    return gather([added], answer)
+    return chain(added, answer)

@@ -1,11 +1,10 @@
 """AddPartitionsToTxn: a transaction is about to write to these partitions."""
 
 from itertools import groupby
-from typing import Any
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.broker.runtime.transactions import told_as
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -25,7 +24,9 @@ Errors = dict[TopicPartition, ErrorCode]
 
 
 @handles(AddPartitionsToTxnRequest)
-def add_partitions_to_txn(request: AddPartitionsToTxnRequest, ctx: Context) -> Any:
+def add_partitions_to_txn(
+    request: AddPartitionsToTxnRequest, ctx: Context
+) -> MaybePromise[AddPartitionsToTxnResponse]:
     """All partitions of a transaction are added, or none.
 
     v2 PRODUCER_FENCED · v3 flexible · v4 many transactions, from other brokers · v5 TRANSACTION_ABORTABLE
@@ -52,7 +53,7 @@ def add_partitions_to_txn(request: AddPartitionsToTxnRequest, ctx: Context) -> A
     )
 
 
-def _add(transaction: AddPartitionsToTxnTransaction, ctx: Context) -> Any:
+def _add(transaction: AddPartitionsToTxnTransaction, ctx: Context) -> MaybePromise[Errors]:
     partitions = [
         TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
     ]

@@ -3,8 +3,7 @@
 from runnel.broker.apis.describe_groups import GROUP_OPERATIONS
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -16,21 +15,20 @@ from runnel.model.errors import ErrorCode
 @handles(ConsumerGroupDescribeRequest)
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, ctx: Context
-) -> ConsumerGroupDescribeResponse | Deferred:
+) -> MaybePromise[ConsumerGroupDescribeResponse]:
     """Describe consumer groups; a classic one is not found here.
 
     v1 kind of member
     """
 
-    def describe(group_id: str) -> DescribedGroup | Deferred:
+    def describe(group_id: str) -> MaybePromise[DescribedGroup]:
         if not group_id:
             return DescribedGroup(ErrorCode.INVALID_GROUP_ID.code)
-        answer: DescribedGroup | Deferred = ctx.broker.groups.look(
+        return ctx.broker.groups.look(
             group_id,
             lambda shard: shard.describe_consumer_group(group_id),
             lambda error: DescribedGroup(error.code, group_id=group_id),
         )
-        return answer
 
     def combine(groups: list[DescribedGroup]) -> ConsumerGroupDescribeResponse:
         for group in groups:
@@ -38,5 +36,4 @@ def consumer_group_describe(
                 group.authorized_operations = GROUP_OPERATIONS
         return ConsumerGroupDescribeResponse(groups=groups)
 
-    answer: ConsumerGroupDescribeResponse | Deferred = gather(map(describe, request.group_ids), combine)
-    return answer
+    return gather(map(describe, request.group_ids), combine)

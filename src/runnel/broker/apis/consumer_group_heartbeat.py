@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.controller.features import GROUP_VERSION
 from runnel.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -14,7 +14,7 @@ from runnel.model.errors import ApiError, ErrorCode
 @handles(ConsumerGroupHeartbeatRequest)
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, ctx: Context
-) -> ConsumerGroupHeartbeatResponse | Deferred:
+) -> MaybePromise[ConsumerGroupHeartbeatResponse]:
     """Hear a member, and tell it what it may read.
 
     v1 regular expressions, and the member makes its own id
@@ -27,8 +27,7 @@ def consumer_group_heartbeat(
         decision = driver.shard.consumer_heartbeat(request, caller, driver.now())
     except ApiError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
-    answer: ConsumerGroupHeartbeatResponse | Deferred = driver.decide(decision, _refuse)
-    return answer
+    return driver.decide(decision, _refuse)
 
 
 def _refuse(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:

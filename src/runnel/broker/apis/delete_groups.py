@@ -2,28 +2,25 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @handles(DeleteGroupsRequest)
-def delete_groups(request: DeleteGroupsRequest, ctx: Context) -> DeleteGroupsResponse | Deferred:
+def delete_groups(request: DeleteGroupsRequest, ctx: Context) -> MaybePromise[DeleteGroupsResponse]:
     """Delete groups.
 
     v1 throttle time · v2 flexible
     """
 
-    def delete(group_id: str) -> list[DeletableGroupResult] | Deferred:
-        answer: list[DeletableGroupResult] | Deferred = ctx.broker.groups.ask(
+    def delete(group_id: str) -> MaybePromise[list[DeletableGroupResult]]:
+        return ctx.broker.groups.ask(
             group_id,
             lambda driver: driver.shard.delete_groups([group_id]),
             lambda error: [DeletableGroupResult(group_id, error.code)],
         )
-        return answer
 
-    answer: DeleteGroupsResponse | Deferred = gather(
+    return gather(
         map(delete, request.groups_names),
         lambda parts: DeleteGroupsResponse(results=[result for part in parts for result in part]),
     )
-    return answer

@@ -2,8 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from runnel.model.errors import ErrorCode
 
@@ -12,20 +11,19 @@ GROUP_OPERATIONS = 3400
 
 
 @handles(DescribeGroupsRequest)
-def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGroupsResponse | Deferred:
+def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> MaybePromise[DescribeGroupsResponse]:
     """Describe groups.
 
     v1 throttle time · v3 authorized operations · v4 static members · v5 flexible ·
     v6 a missing group is an error
     """
 
-    def describe(group_id: str) -> DescribedGroup | Deferred:
-        answer: DescribedGroup | Deferred = ctx.broker.groups.look(
+    def describe(group_id: str) -> MaybePromise[DescribedGroup]:
+        return ctx.broker.groups.look(
             group_id,
             lambda shard: shard.describe(group_id, ctx.api_version),
             lambda error: DescribedGroup(group_id=group_id, error_code=error.code),
         )
-        return answer
 
     def combine(groups: list[DescribedGroup]) -> DescribeGroupsResponse:
         for group in groups:
@@ -33,5 +31,4 @@ def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGro
                 group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=groups)
 
-    answer: DescribeGroupsResponse | Deferred = gather(map(describe, request.groups), combine)
-    return answer
+    return gather(map(describe, request.groups), combine)

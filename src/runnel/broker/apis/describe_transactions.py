@@ -1,11 +1,10 @@
 """DescribeTransactions: where transactions stand."""
 
 from functools import partial
-from typing import Any
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -15,7 +14,9 @@ from runnel.model.errors import ErrorCode
 
 
 @handles(DescribeTransactionsRequest)
-def describe_transactions(request: DescribeTransactionsRequest, ctx: Context) -> Any:
+def describe_transactions(
+    request: DescribeTransactionsRequest, ctx: Context
+) -> MaybePromise[DescribeTransactionsResponse]:
     """Describe each transactional id, or say why not."""
     return gather(
         [_describe(transactional_id, ctx) for transactional_id in request.transactional_ids],
@@ -23,7 +24,7 @@ def describe_transactions(request: DescribeTransactionsRequest, ctx: Context) ->
     )
 
 
-def _describe(transactional_id: str, ctx: Context) -> Any:
+def _describe(transactional_id: str, ctx: Context) -> MaybePromise[TransactionState]:
     refuse = partial(_refused, transactional_id)
     if not transactional_id:
         return refuse(ErrorCode.INVALID_REQUEST)

@@ -7,6 +7,7 @@ from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.fetch_sessions import FetchPlan, Result, Wanted
 from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.broker.runtime.waiting import LongPoll
 from runnel.messages.fetch import (
     AbortedTransaction,
@@ -27,7 +28,7 @@ _TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 
 
 @handles(FetchRequest)
-def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | LongPoll:
+def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
     """Read records, or wait for them.
 
     v4 isolation level · v5 log start offset · v7 sessions · v9 leader epoch · v11 rack · v12 flexible and

@@ -7,13 +7,20 @@ for nothing unused.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from runnel.broker.runtime.promise import Promise
 
 if TYPE_CHECKING:
-    from runnel.broker.runtime.context import Context
+    from runnel.broker.runtime.context import Context, Encoded
+    from runnel.wire import Response
 
-Handler = Callable[[Any, "Context"], Any]
+Result: TypeAlias = "Response | Encoded | Promise[Any] | None"
+"""What a handler returns: a response, the promise of one, or None where no answer is wanted (acks=0)."""
+Handler = Callable[[Any, "Context"], Result]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -96,10 +103,22 @@ def handles(request: type[Any]) -> Callable[[Function], Function]:
         api_key: int = request.api_key
         assert api_key in APIS, f"{request.__name__} has no row in APIS"
         assert api_key not in _registered, f"{request.__name__} already has a handler"
-        _registered[api_key] = function
+        _registered[api_key] = as_handler(function)
         return function
 
     return register
+
+
+def as_handler(function: Callable[..., Any]) -> Handler:
+    """A function as it is; a coroutine function so that it runs as a task and its response is promised."""
+    if not iscoroutinefunction(function):
+        return function
+
+    @wraps(function)
+    def handler(request: Any, ctx: "Context") -> Promise[Any]:
+        return ctx.broker.run(function(request, ctx))
+
+    return handler
 
 
 def handler_of(api_key: int) -> Handler:

@@ -3,13 +3,13 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(HeartbeatRequest)
-def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse | Deferred:
+def heartbeat(request: HeartbeatRequest, ctx: Context) -> MaybePromise[HeartbeatResponse]:
     """Keep a member's session open, and tell it when to join again.
 
     v1 throttle time · v3 static members · v4 flexible
@@ -27,17 +27,15 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse | De
         error = driver.shard.heartbeat(request, ctx.broker.clock.monotonic_ms())
     except ApiError as api_error:
         error = api_error.error
-    answer: HeartbeatResponse | Deferred = driver.hold(_response(error), _response)
-    return answer
+    return driver.hold(_response(error), _response)
 
 
-def _in_consumer_group(request: HeartbeatRequest, driver: GroupDriver) -> HeartbeatResponse | Deferred:
+def _in_consumer_group(request: HeartbeatRequest, driver: GroupDriver) -> MaybePromise[HeartbeatResponse]:
     try:
         decision = driver.shard.heartbeat_in_consumer_group(request)
     except ApiError as error:
         return _response(error.error)
-    answer: HeartbeatResponse | Deferred = driver.decide(decision, _response)
-    return answer
+    return driver.decide(decision, _response)
 
 
 def _response(error: ErrorCode) -> HeartbeatResponse:

@@ -1,9 +1,8 @@
 """InitProducerId: give a producer the identity by which its repeats are recognised."""
 
-from typing import Any
-
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.broker.runtime.transactions import told_as
 from runnel.coordinator.txn.init import init_producer_id_error
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -13,7 +12,7 @@ _FENCED_FROM = 4
 
 
 @handles(InitProducerIdRequest)
-def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Any:
+def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> MaybePromise[InitProducerIdResponse]:
     """A fresh id at epoch 0 for an idempotent producer; for a transactional one, what its coordinator says.
 
     v2 flexible · v3 the producer may show its current id and epoch · v4 PRODUCER_FENCED · v5 KIP-890
@@ -22,7 +21,7 @@ def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Any:
     if request.transactional_id == "" or shows_id != shows_epoch:
         return init_producer_id_error(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
-        return _idempotent(ctx)
+        return ctx.broker.run(_idempotent(ctx))
     return ctx.broker.transactions.decide(
         request.transactional_id,
         lambda driver: driver.shard.init_producer_id(request, driver.now()),

@@ -2,22 +2,21 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.coordinator.group.responses import join_group_error
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 
 @handles(JoinGroupRequest)
-def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupResponse | Deferred:
+def join_group(request: JoinGroupRequest, ctx: Context) -> MaybePromise[JoinGroupResponse]:
     """Join a group; the answer comes when its next generation begins.
 
     v1 rebalance timeout · v2 throttle time · v4 a new member is given its id first · v5 static members ·
     v6 flexible · v7 protocol type · v8 reason · v9 a static leader may be told to skip the assignment
     """
-    answer: JoinGroupResponse | Deferred = ctx.broker.groups.ask_and_park(
+    return ctx.broker.groups.ask_and_park(
         request.group_id,
         ctx,
         lambda driver, caller: driver.shard.join(request, caller, driver.now()),
         lambda error: join_group_error(error, request.member_id),
     )
-    return answer

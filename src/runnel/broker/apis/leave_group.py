@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
@@ -11,7 +11,7 @@ _MANY_FROM = 3
 
 
 @handles(LeaveGroupRequest)
-def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse | Deferred:
+def leave_group(request: LeaveGroupRequest, ctx: Context) -> MaybePromise[LeaveGroupResponse]:
     """Leave a group.
 
     v1 throttle time · v3 many members in one request, static ones by their instance id · v4 flexible ·
@@ -27,7 +27,6 @@ def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse 
             decision.response.error_code = decision.response.members[0].error_code
         return decision
 
-    answer: LeaveGroupResponse | Deferred = ctx.broker.groups.ask(
+    return ctx.broker.groups.ask(
         request.group_id, decide, lambda error: LeaveGroupResponse(error_code=error.code)
     )
-    return answer

@@ -2,35 +2,28 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
-from runnel.broker.runtime.shards import gather
-from runnel.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from runnel.model.errors import ApiError, ErrorCode
+from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.promise import MaybePromise, gather
+from runnel.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from runnel.model.errors import ErrorCode
 
 
 @handles(ListGroupsRequest)
-def list_groups(request: ListGroupsRequest, ctx: Context) -> ListGroupsResponse | Deferred:
+def list_groups(request: ListGroupsRequest, ctx: Context) -> MaybePromise[ListGroupsResponse]:
     """List groups, of some states and types if asked so.
 
     v1 throttle time · v3 flexible · v4 states · v5 types
     """
 
-    def refuse(error: ErrorCode) -> ApiError:
-        return ApiError(error, "a group's shard cannot answer")
+    def refuse(error: ErrorCode) -> ListGroupsResponse:
+        return ListGroupsResponse(error_code=error.code)
 
-    def combine(parts: list[list[ListedGroup] | ApiError]) -> ListGroupsResponse:
-        groups: list[ListedGroup] = []
-        for part in parts:
-            if isinstance(part, ApiError):
-                return ListGroupsResponse(error_code=part.code)
-            groups += part
-        return ListGroupsResponse(groups=groups)
+    def list_of(driver: GroupDriver) -> MaybePromise[ListGroupsResponse]:
+        groups = driver.shard.list_groups(request.states_filter, request.types_filter)
+        return driver.hold(ListGroupsResponse(groups=groups), refuse)
 
-    answer: ListGroupsResponse | Deferred = gather(
-        [
-            driver.hold(driver.shard.list_groups(request.states_filter, request.types_filter), refuse)
-            for driver in ctx.broker.groups.all_loaded()
-        ],
-        combine,
-    )
-    return answer
+    def combine(parts: list[ListGroupsResponse]) -> ListGroupsResponse:
+        refused = next((part for part in parts if part.error_code), None)
+        return refused or ListGroupsResponse(groups=[group for part in parts for group in part.groups])
+
+    return gather(map(list_of, ctx.broker.groups.all_loaded()), combine)

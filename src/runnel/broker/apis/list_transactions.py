@@ -1,22 +1,22 @@
 """ListTransactions: the transactions that this broker keeps."""
 
-from typing import Any
-
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.patterns import compiled
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, gather
+from runnel.broker.runtime.transactions import TransactionDriver
 from runnel.coordinator.txn.describe import STATES
 from runnel.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
-    TransactionState,
 )
 from runnel.model.errors import ApiError, ErrorCode
 
 
 @handles(ListTransactionsRequest)
-def list_transactions(request: ListTransactionsRequest, ctx: Context) -> Any:
+def list_transactions(
+    request: ListTransactionsRequest, ctx: Context
+) -> MaybePromise[ListTransactionsResponse]:
     """All transactional ids that pass the filters.
 
     v1 by duration · v2 by a pattern of the id
@@ -33,27 +33,22 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> Any:
     unknown = [name for name in request.state_filters if name not in STATES]
     producer_ids = frozenset(request.producer_id_filters)
 
-    def combine(parts: list[Any]) -> ListTransactionsResponse:
-        listed: list[TransactionState] = []
-        for part in parts:
-            if isinstance(part, ErrorCode):
-                return ListTransactionsResponse(error_code=part.code)
-            listed += part
-        return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+    def refuse(error: ErrorCode) -> ListTransactionsResponse:
+        return ListTransactionsResponse(error_code=error.code)
 
-    return gather(
-        [
-            driver.hold(
-                driver.shard.list_transactions(
-                    states if request.state_filters else None,
-                    producer_ids,
-                    request.duration_filter,
-                    matches,
-                    driver.now().wall_ms,
-                ),
-                lambda error: error,
-            )
-            for driver in drivers
-        ],
-        combine,
-    )
+    def list_of(driver: TransactionDriver) -> MaybePromise[ListTransactionsResponse]:
+        listed = driver.shard.list_transactions(
+            states if request.state_filters else None,
+            producer_ids,
+            request.duration_filter,
+            matches,
+            driver.now().wall_ms,
+        )
+        return driver.hold(ListTransactionsResponse(transaction_states=listed), refuse)
+
+    def combine(parts: list[ListTransactionsResponse]) -> ListTransactionsResponse:
+        refused = next((part for part in parts if part.error_code), None)
+        listed = [state for part in parts for state in part.transaction_states]
+        return refused or ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+
+    return gather(map(list_of, drivers), combine)

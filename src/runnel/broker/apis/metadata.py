@@ -1,10 +1,8 @@
 """Metadata: who leads which partition, and where to find them."""
 
-from collections.abc import Coroutine
-from typing import Any
-
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context, Encoded
+from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.topic_cards import TopicCards
 from runnel.broker.runtime.topic_creation import create_missing_topics
 from runnel.controller.topic_names import check_topic_name
@@ -23,7 +21,7 @@ from runnel.wire import encoded
 TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 
-Answer = MetadataResponse | Encoded | Coroutine[Any, Any, MetadataResponse]
+Answer = MetadataResponse | Encoded | Promise[MetadataResponse]
 
 
 @handles(MetadataRequest)
@@ -38,7 +36,9 @@ def metadata(request: MetadataRequest, ctx: Context) -> Answer:
     if _wants_all(request, ctx):
         return _listing(request, ctx)
     missing = _to_create(request, ctx)
-    return _create_and_answer(missing, request, ctx) if missing else _answer(request, ctx, {})
+    if missing:
+        return ctx.broker.run(_create_and_answer(missing, request, ctx))
+    return _answer(request, ctx, {})
 
 
 def _wants_all(request: MetadataRequest, ctx: Context) -> bool:

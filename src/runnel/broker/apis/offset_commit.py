@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.controller.image import MetadataImage
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.offset_commit import (
@@ -19,7 +19,7 @@ _TOPIC_IDS_FROM = 10
 
 
 @handles(OffsetCommitRequest)
-def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitResponse | Deferred:
+def offset_commit(request: OffsetCommitRequest, ctx: Context) -> MaybePromise[OffsetCommitResponse]:
     """Store offsets, of partitions that exist.
 
     v2-4 a retention of the client's choice · v3 throttle time · v6 leader epoch · v7 static members ·
@@ -45,8 +45,7 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
 
     if not any(topic.partitions for topic in request.topics):
         return refuse(ErrorCode.NONE)
-    answer: OffsetCommitResponse | Deferred = ctx.broker.groups.ask(request.group_id, decide, refuse)
-    return answer
+    return ctx.broker.groups.ask(request.group_id, decide, refuse)
 
 
 def _split(

@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.controller.image import MetadataImage
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.offset_delete import (
@@ -16,7 +16,7 @@ from runnel.model.errors import ErrorCode
 
 
 @handles(OffsetDeleteRequest)
-def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDeleteResponse | Deferred:
+def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> MaybePromise[OffsetDeleteResponse]:
     """Delete committed offsets; those of topics that members subscribe to stay (KIP-496)."""
     image = ctx.broker.metadata.image
     refused = [_split(topic, image) for topic in request.topics]
@@ -28,10 +28,9 @@ def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDeleteRes
                 topic.partitions += answers
         return decision
 
-    answer: OffsetDeleteResponse | Deferred = ctx.broker.groups.ask(
+    return ctx.broker.groups.ask(
         request.group_id, decide, lambda error: OffsetDeleteResponse(error_code=error.code)
     )
-    return answer
 
 
 def _split(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> list[OffsetDeleteResponsePartition]:

@@ -2,8 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.controller.image import MetadataImage
 from runnel.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -25,14 +24,14 @@ _TOPIC_IDS_FROM = 10
 
 
 @handles(OffsetFetchRequest)
-def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse | Deferred:
+def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> MaybePromise[OffsetFetchResponse]:
     """Read committed offsets; all of a group's if no topics are named.
 
     v2 all topics, top-level error · v3 throttle time · v5 leader epoch · v6 flexible ·
     v7 none that an open transaction may change, if so wished · v8 many groups ·
     v9 members of consumer groups (KIP-848) · v10 topic ids
     """
-    answer: OffsetFetchResponse | Deferred
+    answer: MaybePromise[OffsetFetchResponse]
     if ctx.api_version >= _MANY_GROUPS_FROM:
         parts = [_fetch(group, request.require_stable, ctx) for group in request.groups]
         answer = gather(parts, lambda groups: OffsetFetchResponse(groups=groups))
@@ -56,7 +55,7 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRespon
 
 def _fetch(
     group: OffsetFetchRequestGroup, require_stable: bool, ctx: Context
-) -> OffsetFetchResponseGroup | Deferred:
+) -> MaybePromise[OffsetFetchResponseGroup]:
     image = ctx.broker.metadata.image
     has_ids = ctx.api_version >= _TOPIC_IDS_FROM
     unknown = _resolve(group, image, has_ids)
@@ -83,8 +82,7 @@ def _fetch(
     answer = ctx.broker.groups.look(
         group.group_id, lambda shard: shard.fetch_offsets(group, id_of, require_stable), refuse
     )
-    result: OffsetFetchResponseGroup | Deferred = gather([answer], with_unknown)
-    return result
+    return gather([answer], with_unknown)
 
 
 def _resolve(

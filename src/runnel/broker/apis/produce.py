@@ -8,8 +8,8 @@ from runnel.broker.apis.produce_transactional import (
     needs_no_question,
 )
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import Promise, forward
 from runnel.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -32,7 +32,7 @@ TRANSACTIONAL = 16
 _ZSTD, _COMPRESSION_MASK = 4, 7
 
 
-class ProduceAnswer(Deferred):
+class ProduceAnswer(Promise[ProduceResponse]):
     """A produce response that is complete when all of its partitions are committed."""
 
     __slots__ = ("outstanding", "response")
@@ -48,7 +48,7 @@ class ProduceAnswer(Deferred):
     def settle_one(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
-            self.complete(self.response)
+            self.resolve(self.response)
 
     def wait_for(self, partition: Partition, staged: Staged, result: PartitionProduceResponse) -> None:
         """A batch is staged: its part of the answer stands, and counts once it is committed."""
@@ -84,7 +84,7 @@ class PartitionAck:
 
 
 @handles(ProduceRequest)
-def produce(request: ProduceRequest, ctx: Context) -> Deferred | None:
+def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] | None:
     """Append one batch per partition.
 
     v3 format 2 and transactional id · v5 log start offset · v7 zstd · v8 error messages · v9 flexible ·
@@ -127,10 +127,10 @@ def produce(request: ProduceRequest, ctx: Context) -> Deferred | None:
     return answer
 
 
-def _held(answer: ProduceAnswer, verification: Verification) -> Deferred:
+def _held(answer: ProduceAnswer, verification: Verification) -> Promise[ProduceResponse]:
     """The same answer, but the connection's next batches must not overtake those that wait for a word."""
-    held = Deferred()
-    answer.then(held.complete)
+    held: Promise[ProduceResponse] = Promise()
+    forward(answer, held)
     verification.start()
     answer.settle_one()
     return held

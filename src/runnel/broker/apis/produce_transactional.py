@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct as Layout
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import Promise
 from runnel.log.producers import Guard
 from runnel.messages.produce import PartitionProduceResponse
 from runnel.model.errors import ApiError, ErrorCode
@@ -108,15 +108,15 @@ class Verification:
         """Ask; all batches are written or refused when the answer comes, which may be now."""
         first = self._batches[0]
         names = [batch.partition.name for batch in self._batches]
-        answer: Any
+        answer: dict[TopicPartition, ErrorCode] | Promise[dict[TopicPartition, ErrorCode]] | Exception
         try:
             answer = self._broker.transactions.verify(
                 self._transactional_id, first.producer_id, first.epoch, names, self._adds
             )
         except Exception as error:  # noqa: BLE001 - `_answered` logs it, and no connection waits for ever
             answer = error
-        if isinstance(answer, Deferred):
-            answer.then(self._answered)
+        if isinstance(answer, Promise):
+            answer.on_settled(self._answered)
         else:
             self._answered(answer)
 
@@ -128,7 +128,7 @@ class Verification:
     def _adds(self) -> bool:
         return self._version >= ADDS_FROM
 
-    def _answered(self, answer: Any) -> None:
+    def _answered(self, answer: dict[TopicPartition, ErrorCode] | Exception) -> None:
         errors: dict[TopicPartition, ErrorCode]
         if isinstance(answer, dict):
             errors = answer

@@ -2,21 +2,20 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
+from runnel.broker.runtime.promise import MaybePromise
 from runnel.coordinator.group.responses import sync_group_error
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 
 @handles(SyncGroupRequest)
-def sync_group(request: SyncGroupRequest, ctx: Context) -> SyncGroupResponse | Deferred:
+def sync_group(request: SyncGroupRequest, ctx: Context) -> MaybePromise[SyncGroupResponse]:
     """Get one's share of the work; the answer comes when the leader's assignment is in the log.
 
     v1 throttle time · v3 static members · v4 flexible · v5 protocol type and name are checked
     """
-    answer: SyncGroupResponse | Deferred = ctx.broker.groups.ask_and_park(
+    return ctx.broker.groups.ask_and_park(
         request.group_id,
         ctx,
         lambda driver, caller: driver.shard.sync(request, caller, driver.now()),
         sync_group_error,
     )
-    return answer

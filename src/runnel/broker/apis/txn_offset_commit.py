@@ -1,12 +1,10 @@
 """TxnOffsetCommit: remember how far a group has come, if the transaction that says so commits."""
 
-from typing import Any
-
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
-from runnel.broker.runtime.deferred import Deferred, chain
 from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import MaybePromise, chain
 from runnel.controller.image import MetadataImage
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.log.producers import Guard
@@ -34,7 +32,7 @@ _CLIENT_SEES = {
 
 
 @handles(TxnOffsetCommitRequest)
-def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffsetCommitResponse | Deferred:
+def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePromise[TxnOffsetCommitResponse]:
     """Store offsets, of partitions that exist, in a transaction that is open.
 
     v2 leader epoch, may say that the group is being loaded · v3 flexible, checks the member ·
@@ -61,7 +59,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffse
     identity = request.producer_id, request.producer_epoch
     guard: Guard | None = None
 
-    def verified(errors: dict[TopicPartition, ErrorCode]) -> Any:
+    def verified(errors: dict[TopicPartition, ErrorCode]) -> MaybePromise[TxnOffsetCommitResponse]:
         error = errors.get(partition.name, ErrorCode.NONE)
         if error is not ErrorCode.NONE:
             return refuse(error)
@@ -76,13 +74,12 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> TxnOffse
             _merged(decision.response, refused)
         return decision
 
-    errors: Any = {}
+    errors: MaybePromise[dict[TopicPartition, ErrorCode]] = {}
     if not partition.log.has_open_transaction(*identity):
         guard = partition.log.guard_transaction(*identity, _NO_SEQUENCE, driver.now().wall_ms)
         adds = ctx.api_version >= _ADDS_FROM
         errors = ctx.broker.transactions.verify(request.transactional_id, *identity, [partition.name], adds)
-    answer: TxnOffsetCommitResponse | Deferred = chain(errors, verified)
-    return answer
+    return chain(errors, verified)
 
 
 def _check_guard(partition: Partition, identity: tuple[int, int], guard: Guard | None) -> None:

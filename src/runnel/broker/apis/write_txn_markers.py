@@ -1,12 +1,10 @@
 """WriteTxnMarkers: a coordinator, or an operator who ends a hanging transaction, tells how it ended."""
 
 from collections import defaultdict
-from typing import Any
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.deferred import Deferred
-from runnel.broker.runtime.shards import gather
+from runnel.broker.runtime.promise import MaybePromise, Promise, gather
 from runnel.broker.runtime.txn_markers import Marker, write_marker
 from runnel.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -19,15 +17,17 @@ from runnel.messages.write_txn_markers import (
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
+Outcome = tuple[TopicPartition, ErrorCode]
+
 
 @handles(WriteTxnMarkersRequest)
-def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> Any:
+def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> MaybePromise[WriteTxnMarkersResponse]:
     """Write each marker into each of its partitions; answered when all that were taken are committed.
 
     v1 flexible · v2 version of the transaction protocol
     """
 
-    def answer(results: list[list[tuple[TopicPartition, ErrorCode]]]) -> WriteTxnMarkersResponse:
+    def answer(results: list[list[Outcome]]) -> WriteTxnMarkersResponse:
         return WriteTxnMarkersResponse(
             markers=[
                 WritableTxnMarkerResult(marker.producer_id, _topics(outcomes))
@@ -38,7 +38,7 @@ def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> Any:
     return gather([_write(marker, ctx) for marker in request.markers], answer)
 
 
-def _write(wanted: WritableTxnMarker, ctx: Context) -> Any:
+def _write(wanted: WritableTxnMarker, ctx: Context) -> MaybePromise[list[Outcome]]:
     marker = Marker(
         wanted.producer_id,
         wanted.producer_epoch,
@@ -47,9 +47,9 @@ def _write(wanted: WritableTxnMarker, ctx: Context) -> Any:
         wanted.transaction_version,
     )
 
-    def write(name: TopicPartition) -> Deferred:
-        outcome = Deferred()
-        write_marker(ctx.broker, marker, name, lambda name, error: outcome.complete((name, error)))
+    def write(name: TopicPartition) -> Promise[Outcome]:
+        outcome: Promise[Outcome] = Promise()
+        write_marker(ctx.broker, marker, name, lambda name, error: outcome.resolve((name, error)))
         return outcome
 
     names = [
@@ -58,7 +58,7 @@ def _write(wanted: WritableTxnMarker, ctx: Context) -> Any:
     return gather([write(name) for name in names], list)
 
 
-def _topics(outcomes: list[tuple[TopicPartition, ErrorCode]]) -> list[WritableTxnMarkerTopicResult]:
+def _topics(outcomes: list[Outcome]) -> list[WritableTxnMarkerTopicResult]:
     topics: dict[str, list[WritableTxnMarkerPartitionResult]] = defaultdict(list)
     for name, error in outcomes:
         topics[name.topic].append(WritableTxnMarkerPartitionResult(name.partition, error.code))

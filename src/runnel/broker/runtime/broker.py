@@ -1,12 +1,14 @@
 """The broker: what every handler can reach, assembled by the composition root (or by the simulator)."""
 
-from collections.abc import Mapping
+from asyncio import Task
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from runnel.broker.runtime.fetch_sessions import FetchSessions
 from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.producer_ids import ProducerIds
+from runnel.broker.runtime.promise import Promise, in_task
 from runnel.broker.runtime.topic_cards import TopicCards
 from runnel.broker.runtime.turn import Turn
 from runnel.broker.runtime.waiting import Waiting
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.coordinators import Coordinators
     from runnel.broker.runtime.metadata_log import MetadataLog
     from runnel.broker.runtime.transactions import Transactions
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +61,8 @@ class Broker:
     transactions: "Transactions" = field(init=False)
     """The transaction coordinator."""
 
+    _tasks: set[Task[Any]] = field(default_factory=set)
+
     def __post_init__(self) -> None:
         self.partition_at = cast("Mapping[tuple[str, int], Partition]", self.partitions)
         self.turn = Turn(self.timers)
@@ -64,6 +70,10 @@ class Broker:
         self.producer_ids = ProducerIds(self)
         slots_max = self.settings["max.incremental.fetch.session.cache.slots"]
         self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> Promise[T]:
+        """Let a coroutine run as a task of this broker; its result is promised."""
+        return in_task(coroutine, self._tasks)
 
     def open_partition(
         self, name: TopicPartition, topic_id: bytes, leader_epoch: int, config: LogConfig

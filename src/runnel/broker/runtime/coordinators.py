@@ -1,12 +1,13 @@
 """The group coordinator: the shards that keep groups, and the requests that go to them."""
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from runnel.broker.runtime.group_cluster import GroupCluster
 from runnel.broker.runtime.partition import Partition
-from runnel.broker.runtime.shard_driver import Refuse, ShardDriver
+from runnel.broker.runtime.promise import MaybePromise
+from runnel.broker.runtime.shard_driver import Refuse, ShardDriver, T
 from runnel.broker.runtime.shards import Shards
 from runnel.controller.settings import Settings
 from runnel.controller.values import CONSUMER_OFFSETS
@@ -44,9 +45,9 @@ class Coordinators(Shards[GroupShard]):
         self,
         group_id: str,
         context: "Context",
-        decide: Callable[[GroupDriver, RequestContext], CoordinatorResult[Any]],
-        refuse: Refuse,
-    ) -> Any:
+        decide: Callable[[GroupDriver, RequestContext], CoordinatorResult[T]],
+        refuse: Refuse[T],
+    ) -> MaybePromise[T]:
         """The same for a request that the shard may keep waiting."""
         try:
             driver = self.driver_of(group_id)

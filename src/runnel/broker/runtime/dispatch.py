@@ -2,8 +2,7 @@
 
     frame → header → route (cached per API and version) → decode → handler → response
                                                                    ├── at once
-                                                                   ├── Deferred: at the turn's end, or later
-                                                                   ├── coroutine: when its task is done
+                                                                   ├── Promise: at the turn's end, or later
                                                                    └── None: no answer is wanted (acks=0)
 
 What cannot be answered raises CloseConnection. A ApiError that a handler lets out becomes the top-level error
@@ -11,22 +10,19 @@ of its response. Anything else that is raised is a bug: it is logged, and the cl
 server error, or loses its connection where the response has no place for that.
 """
 
-import asyncio
 import logging
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from struct import Struct as Layout
 from struct import error as LayoutError
-from types import CoroutineType
 from typing import Any
 
 from runnel.broker.apis.api_versions import unsupported
 from runnel.broker.apis.handlers import APIS, Handler, handler_of
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context, Encoded
-from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.fetch_again import FetchShapes
 from runnel.broker.runtime.produce_again import ProduceShapes
+from runnel.broker.runtime.promise import Promise
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
@@ -113,7 +109,6 @@ class Dispatch:
         self._routes: dict[int, Route] = {}
         self._produce_shapes = ProduceShapes(broker)
         self._fetch_shapes = FetchShapes(broker)
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, frame: memoryview, session: Session) -> Reply | None:
         """Begin one request; None if it wants no answer. Raises CloseConnection."""
@@ -149,6 +144,7 @@ class Dispatch:
             self._fetch_shapes.remember(request, frame, session, version, header.body_position)
         reply = Reply()
         call = Call(self.broker, session, version, header.client_id, header.correlation_id, route, reply)
+        result: Response | Encoded | Promise[Any] | Exception | None
         try:
             result = route.handler(request, call)
         except CloseConnection:
@@ -157,12 +153,9 @@ class Dispatch:
             result = error
         if result is None:
             return None
-        if isinstance(result, Deferred):
+        if isinstance(result, Promise):
             reply.holds_line = result.holds_line
-            result.then(call.answer)
-        elif isinstance(result, CoroutineType):
-            reply.holds_line = True
-            self._start(_run(result, call))
+            result.on_settled(call.answer)
         else:
             call.answer(result)
         return reply
@@ -179,12 +172,6 @@ class Dispatch:
         """No more requests will come: long polls are answered with what there is."""
         self.broker.waiting.give_up_all()
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        # The loop itself keeps only weak references to tasks.
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     def _add_route(self, api_key: int, version: int) -> Route:
         if api_key not in APIS:
             raise CloseConnection(f"there is no API with key {api_key} here")
@@ -200,15 +187,6 @@ class Dispatch:
         )
         self._routes[api_key << 16 | version] = route
         return route
-
-
-async def _run(handling: "CoroutineType[Any, Any, Response]", call: Call) -> None:
-    outcome: Response | Exception
-    try:
-        outcome = await handling
-    except Exception as error:  # noqa: BLE001 - the call logs it
-        outcome = error
-    call.answer(outcome)
 
 
 def _unknown_api_versions(correlation_id: int) -> Reply:

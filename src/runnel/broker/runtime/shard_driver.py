@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 from runnel.batch.build import build_batch
 from runnel.batch.header import NO_PRODUCER
 from runnel.batch.records import Record
-from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import MaybePromise, Promise
 from runnel.coordinator.contract import (
     CancelTimer,
     CoordinatorResult,
@@ -37,8 +37,9 @@ from runnel.ports.clock import Clock, TimerHandle, Timers
 from runnel.schemas.coordinator import encode_key, encode_value
 
 AnyShard = TypeVar("AnyShard", bound=Shard)
-Refuse = Callable[[ErrorCode], Any]
-"""Makes the response that says no."""
+T = TypeVar("T")
+Refuse = Callable[[ErrorCode], T]
+"""Makes the response that states an error."""
 
 _AWAIT_AGAIN_MS = 1000
 """How long until a disk that could not sync is asked again, for a shard that waits for it."""
@@ -50,41 +51,41 @@ _RECORDS_PER_BATCH = 500
 """How a decision is cut that may be: well below the size that any topic refuses."""
 
 
-class _Held:
+class _Held(Generic[T]):
     """An answer that leaves when all it may rest on is committed; after too long a wait, as a refusal."""
 
-    __slots__ = ("_deferred", "_outcome", "_refuse", "_timer", "end_offset")
+    __slots__ = ("_promise", "_refuse", "_reply", "_timer", "end_offset")
 
     def __init__(
         self,
         end_offset: int,
-        deferred: Deferred,
-        outcome: Any,
-        refuse: Refuse,
+        promise: Promise[T],
+        reply: T,
+        refuse: Refuse[T],
         timers: Timers,
         timeout_ms: int,
     ) -> None:
         self.end_offset = end_offset
-        self._deferred = deferred
-        self._outcome = outcome
+        self._promise = promise
+        self._reply = reply
         self._refuse = refuse
         self._timer: TimerHandle | None = timers.call_later(timeout_ms, self._expired)
 
     def committed(self) -> None:
-        self._complete(self._outcome)
+        self._resolve(self._reply)
 
     def failed(self, error: ApiError) -> None:
-        self._complete(self._refuse(client_error(error.error)))
+        self._resolve(self._refuse(client_error(error.error)))
 
     def _expired(self) -> None:
         # The records may be committed later: the client hears that it is not known, and asks again.
-        self._complete(self._refuse(client_error(ErrorCode.REQUEST_TIMED_OUT)))
+        self._resolve(self._refuse(client_error(ErrorCode.REQUEST_TIMED_OUT)))
 
-    def _complete(self, outcome: Any) -> None:
+    def _resolve(self, reply: T) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._deferred.complete(outcome)
+            self._promise.resolve(reply)
 
 
 class _Awaited:
@@ -132,7 +133,7 @@ class ShardDriver(Generic[AnyShard]):
         self._end_offset = partition.log.end_offset
         """Behind the last record that the shard has seen."""
         self._running: dict[Timer, TimerHandle] = {}
-        self._parked: dict[int, tuple[Deferred, Refuse]] = {}
+        self._parked: dict[int, tuple[Promise[Any], Refuse[Any]]] = {}
         self._last_waiter = 0
 
     @property
@@ -154,43 +155,46 @@ class ShardDriver(Generic[AnyShard]):
         self.is_loaded = False
         for effect in self.shard.unloaded().effects:
             if isinstance(effect, Respond) and effect.waiter in self._parked:
-                self._parked.pop(effect.waiter)[0].complete(effect.response)
-        for deferred, refuse in self._parked.values():
-            deferred.complete(refuse(ErrorCode.NOT_COORDINATOR))
+                self._parked.pop(effect.waiter)[0].resolve(effect.response)
+        for promise, refuse in self._parked.values():
+            promise.resolve(refuse(ErrorCode.NOT_COORDINATOR))
         self._parked.clear()
         for handle in self._running.values():
             handle.cancel()
         self._running.clear()
 
-    def park(self, refuse: Refuse) -> int:
+    def park(self, refuse: Refuse[Any]) -> int:
         """A number under which the shard can keep the coming request waiting."""
         self._last_waiter += 1
-        self._parked[self._last_waiter] = Deferred(), refuse
+        self._parked[self._last_waiter] = Promise(), refuse
         return self._last_waiter
 
     def unpark(self, waiter: int) -> None:
         """The request with this number was refused on the spot."""
         self._parked.pop(waiter, None)
 
-    def decide(self, decision: CoordinatorResult[Any], refuse: Refuse, waiter: int | None = None) -> Any:
-        """Carry a decision out; the response, or a Deferred that will be it."""
-        deferred = self._parked[waiter][0] if waiter is not None else None
+    def decide(
+        self, decision: CoordinatorResult[T], refuse: Refuse[T], waiter: int | None = None
+    ) -> MaybePromise[T]:
+        """Carry a decision out; the response, or the promise of it."""
+        promise = self._parked[waiter][0] if waiter is not None else None
         error = self._carry_out(decision)
-        if decision.response is None and deferred is not None:
-            return deferred
+        if decision.response is None and promise is not None:
+            return promise
         if waiter is not None:
             self.unpark(waiter)
         if error is not None:
             return refuse(client_error(error))
+        assert decision.response is not None, "only a parked request may be answered later"
         return self.hold(decision.response, refuse)
 
-    def hold(self, reply: Any, refuse: Refuse) -> Any:
+    def hold(self, reply: T, refuse: Refuse[T]) -> MaybePromise[T]:
         """A reply as soon as all that the shard knows is committed: mostly at once."""
         if self._end_offset <= self.partition.high_watermark:
             return reply
-        deferred = Deferred()
-        self._hold(deferred, reply, refuse)
-        return deferred
+        promise: Promise[T] = Promise()
+        self._hold(promise, reply, refuse)
+        return promise
 
     def run(self, decision: CoordinatorResult[None]) -> None:
         """Carry out a decision that nobody waits for."""
@@ -261,15 +265,15 @@ class ShardDriver(Generic[AnyShard]):
         parked = self._parked.pop(waiter, None)
         if parked is None:
             return
-        deferred, refuse = parked
+        promise, refuse = parked
         if self._end_offset <= self.partition.high_watermark:
-            deferred.complete(response)
+            promise.resolve(response)
         else:
-            self._hold(deferred, response, refuse)
+            self._hold(promise, response, refuse)
 
-    def _hold(self, deferred: Deferred, outcome: Any, refuse: Refuse) -> None:
+    def _hold(self, promise: Promise[T], reply: T, refuse: Refuse[T]) -> None:
         self.partition.when_committed(
-            _Held(self._end_offset, deferred, outcome, refuse, self._timers, self._commit_timeout_ms)
+            _Held(self._end_offset, promise, reply, refuse, self._timers, self._commit_timeout_ms)
         )
 
     def _set_timer(self, timer: Timer, delay_ms: int) -> None:

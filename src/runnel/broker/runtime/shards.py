@@ -6,13 +6,13 @@ start; one without records costs nothing.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Generic
 
-from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
-from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver
+from runnel.broker.runtime.promise import MaybePromise
+from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver, T
 from runnel.broker.runtime.shard_loading import ShardLoading
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.model.errors import ApiError, ErrorCode
@@ -71,16 +71,16 @@ class Shards(ABC, Generic[AnyShard]):
         return driver
 
     def ask(
-        self, name: str, decide: Callable[[ShardDriver[AnyShard]], CoordinatorResult[Any]], refuse: Refuse
-    ) -> Any:
-        """Have the shard of a name decide: the response, or a Deferred that will be it."""
+        self, name: str, decide: Callable[[ShardDriver[AnyShard]], CoordinatorResult[T]], refuse: Refuse[T]
+    ) -> MaybePromise[T]:
+        """Have the shard of a name decide: the response, or the promise of it."""
         try:
             driver = self.driver_of(name)
             return driver.decide(decide(driver), refuse)
         except ApiError as error:
             return refuse(error.error)
 
-    def look(self, name: str, read: Callable[[AnyShard], Any], refuse: Refuse) -> Any:
+    def look(self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T]) -> MaybePromise[T]:
         """Read from the shard of a name; the answer comes when all that was read is committed."""
         try:
             driver = self.driver_of(name)
@@ -147,24 +147,3 @@ def java_hash(text: str) -> int:
     if value == 0x80000000:
         return 0
     return value if value < 0x80000000 else 0x100000000 - value
-
-
-def gather(parts: Iterable[Any], combine: Callable[[list[Any]], Any]) -> Any:
-    """Combine answers of several shards, some of which may be on their way."""
-    known = list(parts)
-    missing = [index for index, part in enumerate(known) if isinstance(part, Deferred)]
-    if not missing:
-        return combine(known)
-    whole = Deferred()
-    outstanding = len(missing)
-
-    def arrived(index: int, outcome: Any) -> None:
-        nonlocal outstanding
-        known[index] = outcome
-        outstanding -= 1
-        if outstanding == 0:
-            whole.complete(combine(known))
-
-    for index in missing:
-        known[index].then(lambda outcome, index=index: arrived(index, outcome))
-    return whole

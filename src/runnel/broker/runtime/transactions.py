@@ -4,11 +4,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from runnel.broker.runtime.deferred import settled
 from runnel.broker.runtime.partition import Partition
-from runnel.broker.runtime.shard_driver import Refuse, ShardDriver
+from runnel.broker.runtime.promise import MaybePromise, settled
+from runnel.broker.runtime.shard_driver import Refuse, ShardDriver, T
 from runnel.broker.runtime.shards import Shards
 from runnel.broker.runtime.txn_markers import Marker, send_markers
 from runnel.controller.features import TRANSACTION_VERSION
@@ -91,21 +91,21 @@ class Transactions(Shards[TransactionShard]):
     def decide(
         self,
         transactional_id: str,
-        decide: Callable[[TransactionDriver], CoordinatorResult[Any]],
-        refuse: Refuse,
-    ) -> Any:
-        """Have a shard decide what may take a new producer id: the response, a Deferred, or a coroutine."""
+        decide: Callable[[TransactionDriver], CoordinatorResult[T]],
+        refuse: Refuse[T],
+    ) -> MaybePromise[T]:
+        """Have a shard decide what may take a new producer id: the response, or the promise of it."""
         try:
             return self.ask(transactional_id, decide, refuse)
         except ProducerIdRequired:
-            return self._decide_with_producer_id(transactional_id, decide, refuse)
+            return self._broker.run(self._decide_with_producer_id(transactional_id, decide, refuse))
 
     async def _decide_with_producer_id(
         self,
         transactional_id: str,
-        decide: Callable[[TransactionDriver], CoordinatorResult[Any]],
-        refuse: Refuse,
-    ) -> Any:
+        decide: Callable[[TransactionDriver], CoordinatorResult[T]],
+        refuse: Refuse[T],
+    ) -> T:
         while True:
             try:
                 producer_id = await self._broker.producer_ids.take()
@@ -125,8 +125,8 @@ class Transactions(Shards[TransactionShard]):
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         adds: bool,
-    ) -> Any:
-        """Whether partitions may be written to in this transaction: a dict of errors, or a Deferred of one.
+    ) -> MaybePromise[Errors]:
+        """Whether partitions may be written to in this transaction: an error code for each.
 
         With `adds`, they become part of it (KIP-890); otherwise they must be already.
         """
@@ -147,8 +147,8 @@ class Transactions(Shards[TransactionShard]):
         producer_epoch: int,
         partitions: Collection[TopicPartition],
         client_version: int = 0,
-    ) -> Any:
-        """Make partitions part of a transaction: a dict of errors, or a Deferred of one."""
+    ) -> MaybePromise[Errors]:
+        """Make partitions part of a transaction: an error code for each."""
 
         def decide(driver: TransactionDriver) -> CoordinatorResult[Errors]:
             return driver.shard.add_partitions(
@@ -162,7 +162,7 @@ class Transactions(Shards[TransactionShard]):
         transactional_id: str,
         partitions: Collection[TopicPartition],
         decide: Callable[[TransactionDriver], CoordinatorResult[Errors]],
-    ) -> Any:
+    ) -> MaybePromise[Errors]:
         def refuse(error: ErrorCode) -> Errors:
             return dict.fromkeys(partitions, error)
 

@@ -4,23 +4,24 @@ Nobody polls: a partition whose high watermark moves wakes its watchers at the e
 """
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from runnel.broker.runtime.deferred import Deferred
 from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import Promise
 from runnel.ports.clock import TimerHandle, Timers
 from runnel.ports.service import Session
 
-Attempt = Callable[[bool], Any]
-"""Try to answer: given whether this is the last chance, the response, or None to go on waiting."""
+T = TypeVar("T")
+Attempt = Callable[[bool], T | None]
+"""Try to answer: given whether this is the last chance, the response, or None to keep waiting."""
 
 
-class LongPoll(Deferred):
+class LongPoll(Promise[T]):
     """A request that waits until some partition has news for it, or its time is up."""
 
     __slots__ = ("_attempt", "_partitions", "_session", "_timer", "_waiting")
 
-    def __init__(self, waiting: "Waiting", session: Session, attempt: Attempt) -> None:
+    def __init__(self, waiting: "Waiting", session: Session, attempt: Attempt[T]) -> None:
         super().__init__()
         self._waiting = waiting
         self._session = session
@@ -59,12 +60,14 @@ class LongPoll(Deferred):
         if self._timer is None:
             return
         try:
-            outcome = self._attempt(is_last_chance)
-        except Exception as error:  # noqa: BLE001 - dispatch logs whatever it is and answers this client
-            outcome = error
-        if outcome is not None:
+            response = self._attempt(is_last_chance)
+        except Exception as error:  # noqa: BLE001 - whoever the promise was made to reports it
             self.leave()
-            self.complete(outcome)
+            self.fail(error)
+            return
+        if response is not None:
+            self.leave()
+            self.resolve(response)
 
 
 class Waiting:
@@ -72,13 +75,14 @@ class Waiting:
 
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
-        self.polls: dict[Session, LongPoll] = {}
+        self.polls: dict[Session, LongPoll[Any]] = {}
 
     def leave(self, session: Session) -> None:
         """The connection is gone."""
         poll = self.polls.get(session)
         if poll is not None:
             poll.leave()
+            poll.abandon()
 
     def give_up_all(self) -> None:
         """The broker is stopping: everybody gets what there is."""
