@@ -1,9 +1,13 @@
 """What every test of the project shares."""
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tools.fetch.programs import Unavailable
+from tools.kafka import commands
 
 # Two cores and random order make single examples slow now and then; the whole suite has its own time limit.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -32,6 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_slow(item):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
     items.sort(key=is_slow, reverse=True)
+
+
+@pytest.fixture(scope="session")
+def kafka_jars() -> Path:
+    """Apache Kafka's jars, fetched once with Maven; a skip that names what the machine lacks."""
+    try:
+        return commands.kafka_jars()
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture

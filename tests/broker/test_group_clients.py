@@ -1,8 +1,6 @@
 """Strangers' consumers in groups: the broker dies under them, they come back, Kafka reads our records."""
 
 import asyncio
-import os
-import shutil
 import subprocess
 import threading
 import time
@@ -17,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from tools.broker_process import BrokerProcess
+from tools.kafka.commands import tool
 
 PATIENCE_S = 40
 SETTINGS = {
@@ -25,9 +24,6 @@ SETTINGS = {
     "num.partitions": "4",
     "offsets.topic.num.partitions": "5",
 }
-CACHE = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
-JARS = sorted(CACHE.glob("kafka-*/.complete"))
-JAVA = shutil.which("java")
 
 
 @pytest.fixture
@@ -181,8 +177,7 @@ def test_a_static_kafka_python_consumer_restarts_in_its_place(broker: BrokerProc
 
 
 @pytest.mark.java
-@pytest.mark.skipif(JAVA is None, reason="no Java runtime on this machine")
-@pytest.mark.skipif(not JARS, reason="Apache Kafka's jars are not in the conformance cache")
+@pytest.mark.usefixtures("kafka_jars")
 def test_kafka_reads_our_records(broker: BrokerProcess) -> None:
     produce(broker, range(20))
     worker = Worker(broker, group_instance_id="one")
@@ -192,9 +187,7 @@ def test_kafka_reads_our_records(broker: BrokerProcess) -> None:
     worker.join()
 
     def read(formatter: str, expected: list[str]) -> None:
-        assert JAVA is not None
-        command = [JAVA, "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS[-1].parent}/*"]
-        command += ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", broker.bootstrap]
+        command = tool("kafka-console-consumer", "--bootstrap-server", broker.bootstrap)
         command += ["--topic", "__consumer_offsets", "--from-beginning"]
         command += ["--formatter", f"org.apache.kafka.tools.consumer.{formatter}"]
         # It ends after so long a silence; on a busy machine one may come before the first record.

@@ -1,32 +1,20 @@
 """Apache Kafka's own console tools: the Java clients as their users meet them."""
 
-import os
 import re
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-CACHE = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
-JARS = sorted(CACHE.glob("kafka-*/.complete"))
-JAVA = shutil.which("java")
+from tools.kafka.commands import java
 
-pytestmark = [
-    pytest.mark.java,
-    pytest.mark.skipif(JAVA is None, reason="no Java runtime on this machine"),
-    pytest.mark.skipif(not JARS, reason="Apache Kafka's jars are not in the conformance cache"),
-]
+pytestmark = [pytest.mark.java, pytest.mark.usefixtures("kafka_jars")]
 
-FLAGS = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
 TOOLS = "org.apache.kafka.tools"
 
 
 def tool(name: str, *arguments: str, stdin: str = "", exit_code: int = 0) -> str:
     """What one tool prints, errors included."""
-    assert JAVA is not None
-    command = [JAVA, *FLAGS, "-cp", f"{JARS[-1].parent}/*", name, *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(java(name, *arguments), input=stdin, capture_output=True, text=True, timeout=300)
     assert done.returncode == exit_code, done.stdout + done.stderr
     return done.stdout + done.stderr
 

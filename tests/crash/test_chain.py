@@ -2,10 +2,7 @@
 
 import pytest
 
-from tools.crash.chain.crew import java_missing
 from tools.crash.chain.story import chain
-
-NO_JAVA = java_missing()
 
 
 @pytest.mark.slow
@@ -18,7 +15,7 @@ def test_a_chain_of_transactions_survives_kills_of_everybody(tmp_path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.java
-@pytest.mark.skipif(NO_JAVA is not None, reason=str(NO_JAVA))
+@pytest.mark.usefixtures("kafka_jars")
 def test_a_chain_of_java_copiers_survives_kills_of_everybody(tmp_path) -> None:
     outcome = chain(tmp_path, kills=3, seed=5, policy="never", crew="java")
     assert outcome.violations == [], (tmp_path / "broker.log").read_text()[-3000:]

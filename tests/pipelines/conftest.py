@@ -1,6 +1,5 @@
 """What tests of pipelines share: one Spark session per test process, as it takes many seconds to start."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,11 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel.pipelines.session import spark_session
-from tools.bench.clients import jars
-from tools.bench.systems import Kafka
-from tools.conformance.suites import kit_folder
-
-ROOT = Path(__file__).resolve().parents[2]
+from tools.kafka import node
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,13 +31,10 @@ def spark() -> "Iterator[SparkSession]":
 
 
 @pytest.fixture(scope="session")
-def apache_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where Apache Kafka listens, where it can be started."""
-    kit = kit_folder(ROOT)
-    if kit is None or jars() is None or shutil.which("java") is None:
-        pytest.skip("Apache Kafka is not here")
-    running = Kafka(kit / "kafka-peer.sh").launch(tmp_path_factory.mktemp("peer") / "kafka")
+def apache_kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a node of Apache Kafka."""
+    running = node.start(tmp_path_factory.mktemp("peer") / "kafka", {})
     try:
-        yield f"127.0.0.1:{running.port}"
+        yield running.bootstrap
     finally:
         running.stop()

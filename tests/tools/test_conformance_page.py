@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from tools.conformance import page
-from tools.conformance.suites import Verdict, print_and_judge
+from tools.conformance.result import SuiteResult
 
 REASONS = [("txn-.*", "no transactions yet")]
 
 
 def test_failures_carry_their_reason() -> None:
-    verdict = Verdict("a suite", "tests of somebody", ["one"], ["txn-list", "odd"], ["txn-describe"])
-    text = page.page([verdict], REASONS)
+    result = SuiteResult("a suite", "tests of a third party", ["one"], ["txn-list", "odd"], ["txn-describe"])
+    text = page.page([result], REASONS)
     assert "a suite: 1 of 3 pass" in text
     assert "| `txn-list` | no transactions yet |" in text
     assert f"| `odd` | {page.UNEXPLAINED} |" in text
@@ -28,10 +28,3 @@ def test_our_own_reasons_can_be_read() -> None:
     reasons = page.read_reasons(path)
     assert page.reason_for("acl-add", reasons) != page.UNEXPLAINED
     assert page.reason_for("topic-create", reasons) == page.UNEXPLAINED
-
-
-def test_a_script_is_read_line_by_line() -> None:
-    verdict = Verdict("a suite", "tests of somebody")
-    script = "echo '== heading'; echo 'PASS one of them'; echo 'FAIL another'; echo '1 passed, 1 failed'"
-    print_and_judge(["sh", "-c", script], {}, r"(PASS|FAIL) (.+)", verdict)
-    assert (verdict.passed, verdict.failed) == (["one of them"], ["another"])

@@ -18,7 +18,8 @@ from tools.bench.measures import Bench, Numbers
 from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Runnel, System
 from tools.bench.table import compare
-from tools.conformance.suites import kit_folder
+from tools.fetch.programs import Unavailable
+from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -76,8 +77,7 @@ def parts_of(program: Path | None) -> dict[str, tuple[Callable[[Bench], Numbers]
         parts["small"] = measures.small_requests, 1
     parts["end-to-end"] = clients.end_to_end, 3
     parts["librdkafka"] = clients.librdkafka, 5
-    if clients.jars() is not None:
-        parts["java"] = clients.java, 1
+    parts["java"] = clients.java, 1
     parts["transactions"] = transactions.transactions, 1
     if program is not None:
         # Last, as gigabytes written and removed are felt for a while: pages must be found anew.
@@ -91,13 +91,13 @@ def medians(takes: list[Numbers]) -> Numbers:
 
 
 def systems_here() -> list[System]:
-    """Runnel, and Kafka where the kit that starts it is present."""
-    kit = kit_folder(ROOT)
+    """Runnel, and Kafka where it can be run."""
     found: list[System] = [Runnel()]
-    if kit is not None and clients.jars() is not None:
-        found.append(Kafka(kit / "kafka-peer.sh"))
-    else:
-        print("Apache Kafka is not here: Runnel is measured alone")
+    try:
+        kafka_jars()
+        found.append(Kafka())
+    except Unavailable as reason:
+        print(f"Runnel is measured alone: {reason}")
     return found
 
 

@@ -2,27 +2,18 @@
 
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import time
-from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from tools.bench.measures import Bench, Numbers
+from tools.kafka import commands
 
 LIGHT_LOAD_PER_S = 500
 TAKES = 3
 """This client is through within a second: the median of so many runs."""
-TOOLS = "org.apache.kafka.tools"
-
-
-def jars() -> Path | None:
-    """Apache Kafka's jars, where the conformance kit keeps them."""
-    cache = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
-    found = sorted(cache.glob("kafka-*/.complete"))
-    return found[-1].parent if found and shutil.which("java") else None
 
 
 def java(bench: Bench) -> Numbers:
@@ -41,20 +32,20 @@ def java(bench: Bench) -> Numbers:
 
 
 def _run_java(tool: str, *arguments: object) -> str:
-    command = ["java", "-Xmx512m", "-cp", f"{jars()}/*", f"{TOOLS}.{tool}", *map(str, arguments)]
+    command = commands.tool(tool, *arguments, flags=("-Xmx512m",))
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
 
 
 def java_produce(bench: Bench, topic: str, records: int, size: int, *more: object) -> float:
     load = ["--topic", topic, "--num-records", records, "--record-size", size, "--throughput", -1, *more]
-    output = _run_java("ProducerPerformance", *load, "--bootstrap-server", bench.bootstrap)
+    output = _run_java("kafka-producer-perf-test", *load, "--bootstrap-server", bench.bootstrap)
     rates = re.findall(rf"{records} records sent, ([\d.]+) records/sec", output)
     return float(rates[-1])
 
 
 def _java_consume(bench: Bench, topic: str, records: int) -> float:
     load = ["--topic", topic, "--num-records", records, "--timeout", 60_000, "--hide-header"]
-    output = _run_java("ConsumerPerformance", "--bootstrap-server", bench.bootstrap, *load)
+    output = _run_java("kafka-consumer-perf-test", "--bootstrap-server", bench.bootstrap, *load)
     # Columns: start, end, MB, MB/s, records, records/s, rebalance ms, fetch ms, fetch MB/s, fetch records/s.
     row = [line.split(", ") for line in output.splitlines() if line.count(", ") >= 9][-1]
     return float(row[9])

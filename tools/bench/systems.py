@@ -1,16 +1,15 @@
 """The two brokers that are compared, started the same way and measured from outside."""
 
-import os
-import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tools.broker_process import BrokerProcess, answers, free_port
+from tools.broker_process import BrokerProcess
+from tools.kafka import node
+from tools.kafka.commands import VERSION
+from tools.kafka.node import HEAP, KafkaNode
 from tools.processes import cpu_seconds, memory_bytes, memory_peak_bytes
 
 START_TIMEOUT_S = 120.0
@@ -88,81 +87,39 @@ class Runnel:
 
 @dataclass(slots=True)
 class KafkaRunning:
-    process: subprocess.Popen[bytes]
-    port: int
-    started_in_s: float
+    node: KafkaNode
+
+    @property
+    def port(self) -> int:
+        return self.node.port
 
     @property
     def pid(self) -> int:
-        return self.process.pid
+        return self.node.pid
+
+    @property
+    def started_in_s(self) -> float:
+        return self.node.started_in_s
 
     @property
     def waits_for_disk(self) -> dict[str, str]:
         return {"flush_messages": "1"}
 
     def stop(self) -> float:
-        began = time.monotonic()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
-        return time.monotonic() - began
+        return self.node.stop()
 
 
 @dataclass(slots=True)
 class Kafka:
     """Apache Kafka as one KRaft node, with the JVM flags of its own start script."""
 
-    script: Path
     name: str = "Kafka"
-    settings: str = "Apache Kafka 4.3.0, one KRaft node, G1, 1 GB heap, defaults (page cache: no fsync)"
-    _template: Path | None = field(default=None)
+    settings: str = (
+        f"Apache Kafka {VERSION}, one KRaft node, G1, {HEAP} heap, defaults (page cache: no fsync)"
+    )
 
     def launch(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> KafkaRunning:
-        # Formatting the storage is no part of starting: it is done once, and copied.
-        if not (folder / "log").exists():
-            shutil.copytree(self._formatted(folder.parent), folder, dirs_exist_ok=True)
-        return self._start(folder, settings)
-
-    def _start(self, folder: Path, settings: Mapping[str, str] = DEFAULTS) -> KafkaRunning:
-        folder.mkdir(parents=True, exist_ok=True)
-        port = free_port()
-        began = time.monotonic()
-        with (folder / "kafka.out").open("ab") as output:
-            command = [str(self.script), str(folder), str(port)]
-            environment = os.environ.copy()
-            if settings:
-                environment["PATH"] = f"{_java_with(folder, settings)}:{environment['PATH']}"
-            process = subprocess.Popen(
-                command, stdout=output, stderr=output, start_new_session=True, env=environment
-            )
-        try:
-            while not answers(port):
-                if process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:
-                    raise RuntimeError(f"Kafka did not start:\n{(folder / 'kafka.out').read_text()[-2000:]}")
-                time.sleep(0.01)
-        except BaseException:
-            process.kill()
-            raise
-        return KafkaRunning(process, port, time.monotonic() - began)
-
-    def _formatted(self, scratch: Path) -> Path:
-        if self._template is None:
-            self._template = scratch / "kafka-formatted"
-            self._start(self._template).stop()
-        return self._template
-
-
-def _java_with(folder: Path, settings: Mapping[str, str]) -> Path:
-    """A folder with a `java` that gives Kafka settings which its start script has no place for."""
-    real = shutil.which("java")
-    overrides = " ".join(f"--override {key}={value}" for key, value in settings.items())
-    program = folder / "java-with-settings" / "java"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(
-        '#!/bin/sh\ncase " $* " in\n'
-        f'*" kafka.Kafka "*) exec {real} "$@" {overrides} ;;\n*) exec {real} "$@" ;;\nesac\n'
-    )
-    program.chmod(0o755)
-    return program.parent
+        return KafkaRunning(node.start(folder, settings))
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ import time
 
 from confluent_kafka import Producer
 
-from tools.bench.clients import jars, java_produce
+from tools.bench.clients import java_produce
 from tools.bench.measures import Bench, Numbers
 
 TIMEOUT_S = 60
@@ -17,10 +17,9 @@ def transactions(bench: Bench) -> Numbers:
     """Java's performance tool, and confluent-kafka with large transactions and with very small ones."""
     bench.create("transactions", 4)
     numbers: Numbers = {}
-    if jars() is not None:
-        timing = ("--transaction-duration-ms", JAVA_TRANSACTION_MS)
-        records = int(1_000_000 * bench.scale)
-        numbers["java_txn_mps"] = java_produce(bench, "transactions", records, 100, *timing)
+    timing = ("--transaction-duration-ms", JAVA_TRANSACTION_MS)
+    records = int(1_000_000 * bench.scale)
+    numbers["java_txn_mps"] = java_produce(bench, "transactions", records, 100, *timing)
     producer = Producer(
         {
             "bootstrap.servers": bench.bootstrap,

@@ -1,1 +1,1 @@
-"""The judgement of strangers: test suites that know nothing of Runnel."""
+"""Conformance: third-party test suites, run against a broker."""

@@ -1,15 +1,18 @@
-"""`make conformance`: start a broker, let strangers judge it, write docs/CONFORMANCE.md."""
+"""`make conformance`: run third-party suites against a broker, write docs/CONFORMANCE.md."""
 
 import argparse
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 from tools.broker_process import BrokerProcess
-from tools.conformance import page, suites
+from tools.conformance import ecosystem, franz_go, kafka_tools, librdkafka, page, twin
+from tools.conformance.result import SuiteResult
+from tools.fetch.programs import Unavailable, find
+from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -18,57 +21,75 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 
 
 def main() -> int:
+    options = options_of(sys.argv[1:])
+    unwind_when_ended()
+    missing = missing_programs(options.suite)
+    for reason in missing:
+        print(f"make conformance: {reason}", file=sys.stderr)
+    if missing:
+        return 2
+    with tempfile.TemporaryDirectory(prefix="runnel-conformance-") as folder:
+        results = list(run(Path(folder), options))
+    reasons = page.read_reasons(Path(__file__).with_name("reasons.toml"))
+    for result in results:
+        print(f"{result.suite}: {len(result.passed)} passed, {len(result.failed)} failed")
+        for test in result.failed:
+            print(f"  {test}: {page.reason_for(test, reasons)}")
+    if not (options.bootstrap or options.suite or options.only):
+        (ROOT / "docs" / "CONFORMANCE.md").write_text(page.page(results, reasons))
+    is_explained = [
+        page.reason_for(test, reasons) != page.UNEXPLAINED for result in results for test in result.failed
+    ]
+    return 0 if all(is_explained) else 1
+
+
+def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make conformance")
-    parser.add_argument("--bootstrap", help="judge this broker instead of a fresh one; writes no page")
+    parser.add_argument("--bootstrap", help="test this broker instead of a new one; writes no page")
     parser.add_argument("--suite", choices=SUITES, help="run one suite; writes no page")
     parser.add_argument("--only", default="", help="a regular expression of test names; writes no page")
     parser.add_argument("--records", type=int, default=20_000, help="records per franz-go test")
-    options = parser.parse_args()
-    unwind_when_ended()
-    kit = suites.kit_folder(ROOT)
-    if kit is None:
-        print(f"the scripts that fetch the suites are not here; say where: {suites.KIT_VARIABLE}=folder")
-        return 2
-    with tempfile.TemporaryDirectory(prefix="runnel-conformance-") as scratch:
-        verdicts = list(_judge(kit, Path(scratch), options))
-    reasons = page.read_reasons(Path(__file__).with_name("reasons.toml"))
-    for verdict in verdicts:
-        print(f"{verdict.suite}: {len(verdict.passed)} passed, {len(verdict.failed)} failed")
-        for test in verdict.failed:
-            print(f"  {test}: {page.reason_for(test, reasons)}")
-    if not (options.bootstrap or options.suite or options.only):
-        (ROOT / "docs" / "CONFORMANCE.md").write_text(page.page(verdicts, reasons))
-    unexplained = [
-        test
-        for verdict in verdicts
-        for test in verdict.failed
-        if page.reason_for(test, reasons) == page.UNEXPLAINED
-    ]
-    return 1 if unexplained else 0
+    return parser.parse_args(arguments)
 
 
-def _judge(kit: Path, scratch: Path, options: argparse.Namespace) -> Iterator[suites.Verdict]:
-    """The verdict of each suite that is wanted and can be had."""
+def missing_programs(suite: str | None) -> list[str]:
+    """What the machine lacks for the suites, each with its purpose."""
+    needs: list[Callable[[], object]] = []
+    if suite in (None, "franz-go"):
+        needs.append(lambda: find("go", franz_go.PURPOSE))
+    if suite not in ("franz-go", "librdkafka"):
+        needs.append(kafka_jars)
+    missing = []
+    for need in needs:
+        try:
+            need()
+        except Unavailable as reason:
+            missing.append(str(reason))
+    return missing
 
-    def is_wanted(suite: str) -> bool:
+
+def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
+    """The result of each suite that is selected and available."""
+
+    def is_selected(suite: str) -> bool:
         return options.suite in (None, suite)
 
     with ExitStack() as stack:
         bootstrap = options.bootstrap
         if bootstrap is None:
-            bootstrap = stack.enter_context(BrokerProcess(scratch / "data", SETTINGS)).bootstrap
-        if is_wanted("kafka-tools"):
-            yield suites.kafka_tools(kit, bootstrap, options.only)
-        if is_wanted("ecosystem") and not options.only:
-            yield suites.ecosystem(kit, bootstrap)
-        if is_wanted("franz-go"):
-            yield suites.franz_go(kit, bootstrap, options.records, scratch, options.only)
-    # These two start brokers of their own: they must be fresh, or have other settings.
-    if is_wanted("twin") and options.bootstrap is None:
-        yield suites.twin(kit, scratch, SETTINGS)
-    tests = os.environ.get(suites.LIBRDKAFKA_VARIABLE)
-    if is_wanted("librdkafka") and options.bootstrap is None and tests:
-        yield suites.librdkafka(Path(tests), scratch, options.only)
+            bootstrap = stack.enter_context(BrokerProcess(folder / "data", SETTINGS)).bootstrap
+        if is_selected("kafka-tools"):
+            yield kafka_tools.run(bootstrap, folder / "kafka-tools", options.only)
+        if is_selected("ecosystem") and not options.only:
+            yield ecosystem.run(bootstrap, folder / "ecosystem")
+        if is_selected("franz-go"):
+            yield franz_go.run(bootstrap, options.records, folder / "franz-go", options.only)
+    # These two start brokers of their own: they must be new, or have other settings.
+    if is_selected("twin") and options.bootstrap is None:
+        yield twin.run(folder / "twin", SETTINGS)
+    tests = os.environ.get(librdkafka.FOLDER_VARIABLE)
+    if is_selected("librdkafka") and options.bootstrap is None and tests:
+        yield librdkafka.run(Path(tests), folder / "librdkafka", options.only)
 
 
 if __name__ == "__main__":

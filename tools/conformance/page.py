@@ -1,30 +1,30 @@
-"""docs/CONFORMANCE.md: the verdicts, and why each failure is one."""
+"""docs/CONFORMANCE.md: the result of each suite, and the reason of each failure."""
 
 import re
 import tomllib
 from pathlib import Path
 
-from tools.conformance.suites import Verdict
+from tools.conformance.result import SuiteResult
 
 UNEXPLAINED = "**not explained yet**"
 
 HEAD = """# Conformance
 
-What test suites written by others say about Runnel. Written by `make conformance`; the reasons come from
-`tools/conformance/reasons.toml`, which is the place to explain a failure.
+Results of third-party test suites. Written by `make conformance`, which fetches the suites itself: Apache
+Kafka with Maven, franz-go with Go. The reasons come from `tools/conformance/reasons.toml`.
 
-Beside these, `make test` runs our own suite (`tests/compat`) with the real confluent-kafka, kafka-python,
+Besides, `make test` runs our own suite (`tests/compat`) with the real confluent-kafka, kafka-python,
 aiokafka, kcat and Apache Kafka's Java console tools against a broker process. The same suite passes against
-Apache Kafka 4.3: `RUNNEL_COMPAT_BOOTSTRAP=host:port .venv/bin/pytest tests/compat` points it at any broker.
+Apache Kafka 4.3: `RUNNEL_COMPAT_BOOTSTRAP=host:port .venv/bin/pytest tests/compat` tests any broker.
 
-`make mixed` is a judgement of its own: librdkafka, Java and franz-go members share one consumer group of the
-newer protocol (KIP-848) and come, leave and are killed for two minutes. It fails if a partition is ever owned
-twice, stays without an owner, is read out of order, or if a committed offset goes back.
+`make mixed` runs librdkafka, Java and franz-go members in one consumer group of the newer protocol (KIP-848),
+which join, leave and are killed for two minutes. It fails if a partition ever has two owners, stays without
+an owner, is read out of order, or if a committed offset goes backwards.
 
-Tried by hand besides: kafka-go's own tests (all that do not need SASL, ACLs or transactions pass, except
-those that fail with Kafka 4.3 too and two that expect a deleted topic not to come back when it is asked
-for), sarama in the dialects of Kafka 0.11 to 4.3, KafkaJS and @platformatic/kafka (produce, groups, admin),
-and Kafka 3.9's tools.
+Tested manually: kafka-go's own tests (all that do not need SASL, ACLs or transactions pass, except those that
+fail with Kafka 4.3 too and two that expect a deleted topic not to be recreated by a metadata request), sarama
+with the protocol versions of Kafka 0.11 to 4.3, KafkaJS and @platformatic/kafka (produce, groups, admin), and
+the tools of Kafka 3.9.
 """
 
 
@@ -38,30 +38,31 @@ def reason_for(test: str, reasons: list[tuple[str, str]]) -> str:
     return next((why for pattern, why in reasons if re.fullmatch(pattern, test)), UNEXPLAINED)
 
 
-def section(verdict: Verdict, reasons: list[tuple[str, str]]) -> str:
+def section(result: SuiteResult, reasons: list[tuple[str, str]]) -> str:
     """One suite: its numbers, its failures with reasons, and what passed."""
-    skipped = f", {len(verdict.skipped)} skipped by the suite itself" if verdict.skipped else ""
+    skipped = f", {len(result.skipped)} skipped by the suite itself" if result.skipped else ""
     lines = [
-        f"## {verdict.suite}: {len(verdict.passed)} of {verdict.total} pass",
+        f"## {result.suite}: {len(result.passed)} of {result.total} pass",
         "",
-        f"That is {verdict.what}. {len(verdict.passed)} passed, {len(verdict.failed)} failed{skipped}.",
+        f"{_sentence(result.description)} {len(result.passed)} passed, {len(result.failed)} failed{skipped}.",
         "",
     ]
-    if verdict.failed:
-        lines += ["| failed | because |", "|---|---|"]
-        lines += [f"| `{test}` | {reason_for(test, reasons)} |" for test in verdict.failed]
-        lines.append("")
-    if verdict.skipped:
-        lines += ["| skipped by the suite | because |", "|---|---|"]
-        lines += [f"| `{test}` | {reason_for(test, reasons)} |" for test in verdict.skipped]
-        lines.append("")
-    lines += ["<details><summary>passed</summary>", "", _names(verdict.passed)]
+    for title, tests in (("failed", result.failed), ("skipped by the suite", result.skipped)):
+        if tests:
+            lines += [f"| {title} | because |", "|---|---|"]
+            lines += [f"| `{test}` | {reason_for(test, reasons)} |" for test in tests]
+            lines.append("")
+    lines += ["<details><summary>passed</summary>", "", _names(result.passed)]
     return "\n".join([*lines, "", "</details>"])
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
 
 
 def _names(tests: list[str]) -> str:
     return " ".join(f"`{test}`" for test in tests)
 
 
-def page(verdicts: list[Verdict], reasons: list[tuple[str, str]]) -> str:
-    return "\n\n".join([HEAD.rstrip(), *(section(verdict, reasons) for verdict in verdicts)]) + "\n"
+def page(results: list[SuiteResult], reasons: list[tuple[str, str]]) -> str:
+    return "\n\n".join([HEAD.rstrip(), *(section(result, reasons) for result in results)]) + "\n"

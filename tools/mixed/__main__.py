@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tools.broker_process import BrokerProcess
-from tools.mixed.members import MAKES, Command, Missing
+from tools.fetch.programs import Unavailable
+from tools.mixed.members import MAKES, Command
 from tools.mixed.story import SETTINGS, Story
 from tools.processes import unwind_when_ended
 
@@ -35,7 +36,7 @@ def main() -> int:
         for name in options.makes:
             try:
                 makes[name] = MAKES[name](scratch)
-            except Missing as reason:
+            except Unavailable as reason:
                 print(f"SKIPPED {name}: {reason}", flush=True)
         port = options.port or stack.enter_context(BrokerProcess(scratch / "data", SETTINGS)).port
         story = Story(port, makes, scratch, AT_MOST, options.seed, lambda line: print(line, flush=True))

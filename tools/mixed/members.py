@@ -12,15 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bench.clients import jars
+from tools.conformance.franz_go import MODULE
+from tools.conformance.franz_go import source as franz_go_source
+from tools.fetch.programs import Unavailable, find
+from tools.kafka.commands import kafka_jars, tool
 from tools.mixed.ledger import Ledger
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LEAVE_TIMEOUT_S = 60.0
-
-
-class Missing(Exception):
-    """A make that this machine cannot run, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,35 +52,28 @@ def librdkafka(_: Path, **changes: object) -> Command:
 
 def java(_: Path) -> Command:
     """VerifiableConsumer, one of Apache Kafka's own tools."""
-    found = jars()
-    if found is None:
-        raise Missing("no Java, or Apache Kafka's jars are not in the conformance cache")
-    flags = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
-    tool = ["java", *flags, "-cp", f"{found}/*", "org.apache.kafka.tools.VerifiableConsumer"]
+    kafka_jars()
+    flags = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+    reading = ["--group-protocol", "consumer", "--reset-policy", "earliest"]
 
     def command(group: Group) -> list[str]:
-        place = ["--bootstrap-server", group.bootstrap, "--topic", group.topic, "--group-id", group.name]
-        return [*tool, *place, "--group-protocol", "consumer", "--reset-policy", "earliest"]
+        identity = ["--bootstrap-server", group.bootstrap, "--topic", group.topic, "--group-id", group.name]
+        return tool("kafka-verifiable-consumer", *identity, *reading, flags=flags)
 
     return command
 
 
 def franz_go(scratch: Path) -> Command:
-    """A small program around franz-go, built from the checkout that its own tests run from."""
-    cache = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
-    checkouts = sorted(cache.glob("franz-go-v*/go.mod"))
-    go = shutil.which("go")
-    if go is None or not checkouts:
-        raise Missing("no Go, or franz-go is not in the conformance cache")
-    checkout, folder = checkouts[-1].parent, scratch / "franz-member"
+    """A small program around franz-go, built with the source that its own tests run from."""
+    go = find("go", "build a group member of the Go client franz-go")
+    source, folder = franz_go_source(), scratch / "franz-member"
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(Path(__file__).with_name("franz_member.go"), folder)
-    module = "github.com/twmb/franz-go"
-    needs = checkouts[-1].read_text().split("require (")[1].split(")")[0]
+    needs = (source / "go.mod").read_text().split("require (")[1].split(")")[0]
     (folder / "go.mod").write_text(
-        f"module member\n\ngo 1.21\n\nrequire (\n{module} v0.0.0\n{needs})\nreplace {module} => {checkout}\n"
+        f"module member\n\ngo 1.21\n\nrequire (\n{MODULE} v0.0.0\n{needs})\nreplace {MODULE} => {source}\n"
     )
-    shutil.copy(checkout / "go.sum", folder)
+    shutil.copy(source / "go.sum", folder)
     built = subprocess.run(
         [go, "build", "-mod=mod", "-o", "member", "."],
         cwd=folder,
@@ -90,7 +82,7 @@ def franz_go(scratch: Path) -> Command:
         check=False,
     )
     if built.returncode:
-        raise Missing(f"the member of franz-go does not build: {built.stderr[-500:]}")
+        raise Unavailable(f"the member of franz-go does not build: {built.stderr[-500:]}")
     return lambda group: [str(folder / "member"), group.bootstrap, group.topic, group.name]
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from runnel.client import SyncClient
 from runnel.pipelines.session import spark_session
 from tools.broker_process import BrokerProcess
+from tools.fetch.programs import Unavailable
 from tools.processes import unwind_when_ended
 from tools.spark_bench import page
-from tools.spark_bench.connector import VERSION, NoConnector, connector_jars
+from tools.spark_bench.connector import VERSION, connector_jars
 from tools.spark_bench.measures import PARTITIONS, VALUE_BYTES, Cost, Stage
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def main() -> int:
     unwind_when_ended()
     try:
         jars = connector_jars()
-    except NoConnector as reason:
+    except Unavailable as reason:
         print(f"Spark is left out: {reason}")
         return 0
     settings = {

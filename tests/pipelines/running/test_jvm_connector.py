@@ -1,7 +1,6 @@
 """Spark's own Kafka connector, unchanged, against Runnel; and the same rows through ours."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,23 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.running import both_connectors
-from tools.spark_bench.connector import JARS, NoConnector, connector_jars
-
-CACHE = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
-FETCH = "RUNNEL_FETCH_CONNECTOR"
+from tools.fetch.programs import Unavailable
+from tools.spark_bench.connector import connector_jars
 
 
 @pytest.fixture(scope="module")
 def jars() -> str:
-    """The connector's jars, from the cache; from Maven only where somebody asked for that."""
-    folder = CACHE / "spark-jars"
-    is_cached = all((folder / f"{name}-{version}.jar").exists() for _, name, version in JARS)
-    if not is_cached and FETCH not in os.environ:
-        pytest.skip(f"Spark's Kafka connector is not in {folder}; {FETCH}=1 fetches it with Maven")
+    """The connector's jars, fetched once with Maven; a skip that names what the machine lacks."""
     try:
-        return ",".join(map(str, connector_jars(folder)))
-    except NoConnector as error:
-        pytest.skip(str(error))
+        return ",".join(map(str, connector_jars()))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.mark.java

@@ -1,7 +1,6 @@
 """The workers as processes: started, killed, held still, and started again whenever they end."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from tools.fetch.programs import Unavailable
+from tools.kafka.commands import kafka_jars, tool
+
 INPUT, OUTPUT, GROUP = "chain-in", "chain-out", "chain"
 ROOT = Path(__file__).resolve().parents[3]
-CACHE = Path(os.environ.get("RUNNEL_CONFORMANCE_CACHE") or Path.home() / ".cache" / "runnel-conformance")
-COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 REST_S = 0.5
-JVM_FLAGS = ["-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+JVM_FLAGS = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +130,14 @@ class JavaHand(Hand):
             "transactional-id": f"copier-{self.number}",
         }
         pairs = [part for key, value in options.items() for part in (f"--{key}", value)]
-        java = shutil.which("java") or "java"
-        return [java, *JVM_FLAGS, "-cp", f"{jars()}/*", COPIER, *pairs, "--enable-random-aborts"]
-
-
-def jars() -> Path | None:
-    """Apache Kafka's jars, where they have been fetched."""
-    found = sorted(CACHE.glob("kafka-*/.complete"))
-    return found[-1].parent if found else None
+        name = "transactional-message-copier"
+        return tool(name, *pairs, "--enable-random-aborts", flags=JVM_FLAGS)
 
 
 def java_missing() -> str | None:
-    """Why there can be no Java workers here, or None."""
-    if shutil.which("java") is None:
-        return "no Java runtime"
-    if jars() is None:
-        return "Apache Kafka's jars are not in the conformance cache"
+    """Why there can be no Java workers on this machine, or None."""
+    try:
+        kafka_jars()
+    except Unavailable as reason:
+        return str(reason)
     return None

@@ -1,0 +1,198 @@
+"""What is built on Kafka, unchanged: Kafka Streams, Kafka Connect and MirrorMaker 2."""
+
+import contextlib
+import json
+import secrets
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tools.broker_process import free_port
+from tools.conformance.result import SuiteResult
+from tools.kafka.commands import VERSION, java, tool
+
+CLIENT_FLAGS = ("-Xmx512m",)
+TIMEOUT_S = 120.0
+LINES = 100
+MIRRORED = 200
+
+
+def run(bootstrap: str, folder: Path) -> SuiteResult:
+    description = (
+        f"Kafka Streams with exactly_once_v2, Kafka Connect with an exactly-once source, and MirrorMaker 2,"
+        f" all of Apache Kafka {VERSION}"
+    )
+    result = SuiteResult("The ecosystem", description)
+    for name, check in CHECKS.items():
+        place = folder / name.split()[0]
+        place.mkdir(parents=True, exist_ok=True)
+        result.record(name, check(bootstrap, place))
+    return result
+
+
+def streams(bootstrap: str, folder: Path) -> bool:
+    """The word count example counts each word once, within transactions."""
+    _create(bootstrap, "streams-plaintext-input", "streams-wordcount-output")
+    word = f"alpha{secrets.token_hex(3)}"
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "application.id": f"wordcount-{word}",
+        "replication.factor": "1",
+        "processing.guarantee": "exactly_once_v2",
+        "commit.interval.ms": "200",
+        "state.dir": str(folder / "state"),
+        "statestore.cache.max.bytes": "0",
+    }
+    main_class = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+    with _running(main_class, settings, folder):
+        _produce(bootstrap, "streams-plaintext-input", [f"{word} beta {word}", word])
+        deserializer = "org.apache.kafka.common.serialization.LongDeserializer"
+        printing = ["print.key=true", f"value.deserializer={deserializer}"]
+        command = tool(
+            "kafka-console-consumer",
+            *("--bootstrap-server", bootstrap, "--topic", "streams-wordcount-output", "--from-beginning"),
+            *("--isolation-level", "read_committed", "--timeout-ms", 25_000),
+            *(part for each in printing for part in ("--formatter-property", each)),
+        )
+        printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    counts = [line.split("\t")[1] for line in printed.splitlines() if line.startswith(f"{word}\t")]
+    return counts == ["1", "2", "3"]
+
+
+def connect(bootstrap: str, folder: Path) -> bool:
+    """A file is read into a topic exactly once and written to another file."""
+    run, port = secrets.token_hex(3), free_port()
+    converter = "org.apache.kafka.connect.storage.StringConverter"
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"connect-{run}",
+        "key.converter": converter,
+        "value.converter": converter,
+        "offset.storage.partitions": "3",
+        "status.storage.partitions": "1",
+        "exactly.once.source.support": "enabled",
+        "offset.flush.interval.ms": "1000",
+        "listeners": f"http://127.0.0.1:{port}",
+        "plugin.discovery": "SERVICE_LOAD",
+    }
+    for kind in ("offset", "config", "status"):
+        settings[f"{kind}.storage.topic"] = f"connect-{kind}-{run}"
+        settings[f"{kind}.storage.replication.factor"] = "1"
+    source, copy, topic = folder / "in.txt", folder / "out.txt", f"connect-{run}"
+    source.write_text("".join(f"{number}\n" for number in range(LINES)))
+    _create(bootstrap, topic)
+    with _running("org.apache.kafka.connect.cli.ConnectDistributed", settings, folder):
+        url = f"http://127.0.0.1:{port}/connectors"
+        if not _wait(lambda: _responds(url)):
+            return False
+        _add_connector(url, "FileStreamSource", {"file": str(source), "topic": topic})
+        _add_connector(url, "FileStreamSink", {"file": str(copy), "topics": topic})
+        return _wait(lambda: copy.exists() and copy.read_text() == source.read_text())
+
+
+def mirror_maker(bootstrap: str, folder: Path) -> bool:
+    """A topic is mirrored, to the same cluster under a prefix."""
+    topic = f"mirrored-{secrets.token_hex(3)}"
+    _create(bootstrap, topic, partitions=2)
+    _produce(bootstrap, topic, [str(number) for number in range(MIRRORED)])
+    settings = {
+        "clusters": "a,b",
+        "a.bootstrap.servers": bootstrap,
+        "b.bootstrap.servers": bootstrap,
+        "a->b.enabled": "true",
+        "b->a.enabled": "false",
+        "a->b.topics": topic,
+        "refresh.topics.interval.seconds": "5",
+        "replication.factor": "1",
+    }
+    for kind in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic"):
+        settings[f"{kind}.replication.factor"] = "1"
+    for kind in ("offset", "status", "config"):
+        settings[f"{kind}.storage.replication.factor"] = "1"
+    with _running("org.apache.kafka.connect.mirror.MirrorMaker", settings, folder):
+        return _wait(lambda: _end_offsets(bootstrap, f"a.{topic}", 2) == MIRRORED)
+
+
+CHECKS: dict[str, Callable[[str, Path], bool]] = {
+    "streams: word count, exactly once": streams,
+    "connect: file to file, exactly once": connect,
+    "mirror maker: a topic is mirrored": mirror_maker,
+}
+
+
+@contextlib.contextmanager
+def _running(main_class: str, settings: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """A Java program with a properties file, as long as the block lasts."""
+    properties = folder / "program.properties"
+    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    with (folder / "program.log").open("wb") as log:
+        process = subprocess.Popen(java(main_class, properties, flags=CLIENT_FLAGS), stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _create(bootstrap: str, *topics: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    existing = admin.list_topics(timeout=30).topics
+    missing = [NewTopic(topic, partitions, 1) for topic in topics if topic not in existing]
+    for created in admin.create_topics(missing).values() if missing else ():
+        created.result(30)
+
+
+def _produce(bootstrap: str, topic: str, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value)
+    if producer.flush(30):
+        raise RuntimeError(f"{topic} does not accept records")
+
+
+def _end_offsets(bootstrap: str, topic: str, partitions: int) -> int:
+    """The records of a topic; 0 while it does not exist."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "ecosystem", "log_level": 0})
+    try:
+        if topic not in consumer.list_topics(timeout=30).topics:
+            return 0
+        places = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return sum(int(consumer.get_watermark_offsets(place, timeout=30)[1]) for place in places)
+    finally:
+        consumer.close()
+
+
+def _wait(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.5)
+    return False
+
+
+def _responds(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=10):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+def _add_connector(url: str, kind: str, config: Mapping[str, str]) -> None:
+    connector = f"org.apache.kafka.connect.file.{kind}Connector"
+    body = {"name": kind, "config": {"connector.class": connector, "tasks.max": "1", **config}}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60):
+        pass

@@ -1,0 +1,140 @@
+"""The integration tests of the Go client franz-go."""
+
+import json
+import os
+import re
+import select
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tools.conformance.result import SuiteResult
+from tools.fetch.cache import cached
+from tools.fetch.go import module_source
+from tools.fetch.programs import find
+
+MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
+PURPOSE = "run the tests of the Go client franz-go"
+LIMIT_S = 600
+"""Tests that wait for a missing feature end with this limit; all others end long before."""
+PROBE_TIMEOUT_S = 20.0
+PROBES_AT_ONCE = 2
+
+
+def source() -> Path:
+    return module_source(MODULE, VERSION, PURPOSE)
+
+
+def run(bootstrap: str, records: int, folder: Path, only: str = "") -> SuiteResult:
+    """The tests that talk to a broker, with fewer records than upstream's half million."""
+    description = (
+        f"the tests of the Go client franz-go {VERSION} that talk to a broker, {records} records per test"
+    )
+    result = SuiteResult("franz-go", description)
+    names = [name for name in broker_tests() if re.search(only, name)]
+    settings = {
+        "KGO_SEEDS": bootstrap,
+        "KGO_TEST_RF": "1",
+        "KGO_TEST_RECORDS": str(records),
+        # Without group.initial.rebalance.delay.ms=0 and with small topics the suite takes too long.
+        "KGO_TEST_UNSAFE": "1",
+        "KGO_TEST_MAX_TOPIC_PARTS": "5",
+        "KGO_LOG_LEVEL": "none",
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "franz-go.err").open("wb") as errors:
+        done = subprocess.run(
+            _go_test("-count=1", f"-timeout={LIMIT_S}s", "-json", "-run", f"^({'|'.join(names)})$", "."),
+            cwd=source() / "pkg" / "kgo",
+            env={**os.environ, **settings},
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            check=False,
+        )
+    for test, action in sorted(last_actions(done.stdout.splitlines()).items()):
+        if action == "skip":
+            result.skipped.append(test)
+        else:
+            # A test that began and never ended was cut off by the limit: that is a failure too.
+            result.record(test, action == "pass")
+    if not result.total:
+        raise RuntimeError(f"franz-go's tests did not run:\n{(folder / 'franz-go.err').read_text()[-2000:]}")
+    return result
+
+
+def last_actions(lines: Iterable[str]) -> dict[str, str]:
+    """Test → what `go test -json` reported of it last: run, pass, fail or skip."""
+    last: dict[str, str] = {}
+    for line in lines:
+        event = json.loads(line) if line.startswith("{") else {}
+        if event.get("Test") and event.get("Action") in ("run", "pass", "fail", "skip"):
+            last[event["Test"]] = event["Action"]
+    return last
+
+
+def broker_tests() -> list[str]:
+    """The tests that connect to the broker they are given, or are skipped for want of another one.
+
+    The suite does not mark them. So each test is started once with the address of a socket that only listens:
+    what neither connects to it nor is skipped is a unit test.
+    """
+
+    def fill(folder: Path) -> None:
+        program = folder / "kgo.test"
+        package = source() / "pkg" / "kgo"
+        subprocess.run(_go_test("-c", "-o", str(program), "."), cwd=package, check=True)
+        listed = subprocess.run(
+            [str(program), "-test.list", "^Test"], cwd=package, capture_output=True, text=True, check=True
+        )
+        names = [name for name in listed.stdout.split() if name.startswith("Test")]
+        with ThreadPoolExecutor(PROBES_AT_ONCE) as probes:
+            is_for_broker = list(probes.map(lambda name: needs_broker(program, package, name), names))
+        wanted = [name for name, is_wanted in zip(names, is_for_broker, strict=True) if is_wanted]
+        (folder / "tests.txt").write_text("\n".join(wanted) + "\n")
+        program.unlink()
+
+    return (cached(f"franz-go-{VERSION}-broker-tests", fill) / "tests.txt").read_text().split()
+
+
+def needs_broker(program: Path, folder: Path, test: str) -> bool:
+    """Does the test connect to the broker it is given, or is it skipped?"""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        seeds = f"127.0.0.1:{listener.getsockname()[1]}"
+        environment: Mapping[str, str] = {**os.environ, "KGO_SEEDS": seeds, "KGO_LOG_LEVEL": "none"}
+        with subprocess.Popen(
+            [str(program), "-test.v", "-test.run", f"^{test}$"],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        ) as process:
+            try:
+                return _connects(listener, process) or _is_skipped(process, test)
+            finally:
+                process.kill()
+
+
+def _connects(listener: socket.socket, process: "subprocess.Popen[str]") -> bool:
+    """Whether a connection is opened before the process ends; the kernel accepts it by itself."""
+    waited_s, step_s = 0.0, 0.05
+    while waited_s < PROBE_TIMEOUT_S:
+        if select.select([listener], [], [], step_s)[0]:
+            return True
+        if process.poll() is not None:
+            return bool(select.select([listener], [], [], 0)[0])
+        waited_s += step_s
+    return False
+
+
+def _is_skipped(process: "subprocess.Popen[str]", test: str) -> bool:
+    process.kill()
+    assert process.stdout is not None
+    return f"--- SKIP: {test}" in process.stdout.read()
+
+
+def _go_test(*arguments: str) -> list[str]:
+    return [find("go", PURPOSE), "test", *arguments]
