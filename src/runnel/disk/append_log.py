@@ -138,11 +138,12 @@ class AppendLog(LogState):
         """Close the active segment; an empty one follows, whose file remembers the end offset."""
         self.settle()
         assert not self._staged
+        snapshot = encode_producers(self.producer_state())
         segment = Segment(self.written_offset)
         segment.start_indexes()
         self.segments.open(segment, create=True)
         self.folder_changed = True
-        self._close_active(encode_producers(self.producer_state()))
+        self._close_active(snapshot)
         self.segments.segments.append(segment)
         self._rolls.clear()
         self._look_at_the_tail()

@@ -10,6 +10,7 @@ old segments or the new ones, see `DiskLog.replace_segments`. Up to where the lo
 after the swaps are durable; if that is lost, the next pass does more work, and nothing else.
 """
 
+import logging
 import time
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
@@ -39,6 +40,8 @@ from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
 from runnel.ports.files import File, Files, Workers
+
+logger = logging.getLogger(__name__)
 
 BACKOFF_MS = 15_000
 """Kafka's log.cleaner.backoff.ms: when no log is due, none is looked at for so long."""
@@ -138,8 +141,12 @@ class Cleaner:
     def _plan(self, log: DiskLog, now_ms: int) -> CompactionPlan | None:
         try:
             return plan_cleaning(log, now_ms)
-        except (OSError, CorruptBatch) as error:
+        except (OSError, CorruptBatch, StorageFailed) as error:
             self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be looked at: {error}")
+            return None
+        except Exception as bug:
+            logger.exception("%s could not be looked at", log.name)
+            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be looked at: {bug!r}")
             return None
 
     def change(self, *, key_memory_bytes: int, backoff_ms: int) -> None:
@@ -179,6 +186,10 @@ class Cleaner:
             self._leave_alone(log, FOREVER, f"{log.name} is damaged and can't be compacted: {error}")
         except (OSError, StorageFailed) as error:
             self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {error}")
+        except Exception as bug:
+            # Not foreseen, hence logged with its trace; the other logs are compacted all the same.
+            logger.exception("%s could not be compacted", log.name)
+            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {bug!r}")
         else:
             self._workers.submit(partial(self._run, steps), partial(self._go_on, log, script, now_ms))
 

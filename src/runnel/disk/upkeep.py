@@ -13,6 +13,7 @@ from runnel.disk.group_commit import GroupCommit
 from runnel.disk.healing import start_healing
 from runnel.disk.removal import Removal
 from runnel.disk.retention import apply_retention
+from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
 from runnel.ports.files import Workers
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 LOGS_PER_RUN_MAX = 200
 """Logs looked at in one run: a look costs a few microseconds, and a run must not be felt by a client."""
+RETRY_AFTER_MS = 60_000
+"""Retention of a log for which it failed is not tried again for so long."""
 FLUSH_INTERVAL_MS = 1000
 """How long a log with the flush policy `interval` waits when it does not set flush.ms."""
 
@@ -80,6 +83,8 @@ class Upkeep:
         self._round: list[DiskLog] = []
         self._round_applies_retention = False
         self._failed: set[AppendLog] = set()
+        self._not_before_ms: dict[TopicPartition, int] = {}
+        """Logs whose retention failed, and when it is tried again."""
         self._retention = Interval(rhythm.retention_interval_ms)
         self._recovery_points = Interval(rhythm.recovery_points_interval_ms)
         self._log_starts = Interval(rhythm.log_starts_interval_ms)
@@ -125,17 +130,23 @@ class Upkeep:
         if not self._round:
             self._round = list(self._logs.values())
             self._round_applies_retention = self._retention.is_over(now_ms, first=True)
-        for log in self._round[-LOGS_PER_RUN_MAX:]:
+        some = self._round[-LOGS_PER_RUN_MAX:]
+        # Taken off before anything can fail: no log may stop the round for the others.
+        del self._round[-LOGS_PER_RUN_MAX:]
+        for log in some:
             if self._logs.get(log.name) is log and log.failure is None:
                 self._look_at(log, now_ms)
-        del self._round[-LOGS_PER_RUN_MAX:]
 
     def _look_at(self, log: DiskLog, now_ms: int) -> None:
-        if self._round_applies_retention:
+        if self._round_applies_retention and now_ms >= self._not_before_ms.get(log.name, 0):
             try:
                 apply_retention(log, now_ms)
-            except (OSError, CorruptBatch) as failure:
-                logger.warning("%s: old segments could not be let go: %s", log.segments.folder, failure)
+            except (OSError, CorruptBatch, StorageFailed) as failure:
+                self._not_before_ms[log.name] = now_ms + RETRY_AFTER_MS
+                logger.warning("%s: retention failed: %s", log.segments.folder, failure)
+            except Exception:
+                self._not_before_ms[log.name] = now_ms + RETRY_AFTER_MS
+                logger.exception("%s: retention failed", log.segments.folder)
         log.expire_producers(now_ms)
         log.note_time_passed()
         self._commit.seal(log)

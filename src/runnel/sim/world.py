@@ -34,6 +34,14 @@ SETTINGS = {
 }
 
 
+class Strict(logging.Handler):
+    """Fails a story in which the broker met an error that it did not foresee, and only logged it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None:
+            raise AssertionError(record.getMessage())
+
+
 class World:
     """The disk, the clock and the luck that outlive every crash."""
 
@@ -49,6 +57,9 @@ class World:
         loop.pass_time(self._seconds)
         loop.set_exception_handler(_ignore_the_dead)
         asyncio.set_event_loop(loop)
+        strict = Strict(logging.ERROR)
+        disk_logger = logging.getLogger("runnel.disk")
+        disk_logger.addHandler(strict)
         try:
             loop.run_until_complete(Life(self, loop).run(story))
         except NothingWillHappen:
@@ -56,6 +67,7 @@ class World:
                 raise Death from None
             raise
         finally:
+            disk_logger.removeHandler(strict)
             self._seconds = loop.time() + 1
             asyncio.set_event_loop(None)
             # What the dead broker still had in hand never happens: its tasks and timers go with their loop.
