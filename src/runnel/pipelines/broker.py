@@ -11,11 +11,16 @@ from typing import TypeVar
 
 from runnel.client.admin import BROKER_DEFAULT, Admin
 from runnel.client.cluster import Cluster, TopicView
-from runnel.client.errors import BrokerRefused, ClientError, NoBroker
+from runnel.client.errors import BrokerRefused, ClientError, NoBroker, check
 from runnel.client.groups import Groups
 from runnel.client.loop_thread import LoopThread
 from runnel.client.offsets import NOT_FOUND, READ_UNCOMMITTED, end_offsets, list_offsets, start_offsets
 from runnel.client.patience import Patience
+from runnel.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -190,6 +195,34 @@ class BrokerView:
             partition: None if place.offset == NOT_FOUND else place.offset
             for partition, place in found.items()
         }
+
+    def log_sizes(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Bytes on disk of one replica of each of these partitions."""
+        wanted: dict[str, DescribableLogDirTopic] = {}
+        for topic, partition in partitions:
+            wanted.setdefault(topic, DescribableLogDirTopic(topic)).partitions.append(partition)
+        request = DescribeLogDirsRequest(topics=list(wanted.values()))
+
+        async def ask(cluster: Cluster) -> dict[TopicPartition, int]:
+            async with asyncio.timeout(timeout_s):
+                return await cluster.retrying(lambda: ask_all(cluster))
+
+        async def ask_all(cluster: Cluster) -> dict[TopicPartition, int]:
+            sizes: dict[TopicPartition, int] = {}
+            await cluster.refresh([])
+            for node_id in list(cluster.nodes):
+                answer = await cluster.ask_node(node_id, request, DescribeLogDirsResponse)
+                check(answer.error_code, "reading the sizes of logs")
+                for folder in answer.results:
+                    for topic in folder.topics:
+                        for view in topic.partitions:
+                            partition = TopicPartition(topic.name, view.partition_index)
+                            sizes[partition] = max(sizes.get(partition, 0), view.partition_size)
+            return sizes
+
+        return self.run(ask)
 
     # Groups.
 

@@ -5,6 +5,7 @@ import pytest
 from runnel.client.offsets import EARLIEST, LATEST
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BadOption
+from runnel.pipelines.source.admission import Admission
 from runnel.pipelines.source.options import Bound, SourceOptions, read_options
 
 BASE = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
@@ -72,6 +73,9 @@ def test_single_partitions() -> None:
         ("startingOffsetsByTimestampStrategy", "earliest", "error, latest"),
         ("minPartitions", "0", "above 0"),
         ("maxOffsetsPerTrigger", "many", "above 0"),
+        ("maxBytesPerTrigger", "1GB", "above 0"),
+        ("minOffsetsPerTrigger", "0", "above 0"),
+        ("maxTriggerDelay", "5m", "no meaning without minOffsetsPerTrigger"),
         ("failOnDataLoss", "yes", "neither true nor false"),
         ("kafka.isolation.level", "serializable", "read_committed, read_uncommitted"),
         ("valueFormat", "xml", "bytes, string, json, avro"),
@@ -116,3 +120,33 @@ def test_a_schema_in_a_file_is_read_where_the_query_is_planned(tmp_path) -> None
     file.write_text('"string"')
     assert options(valueFormat="avro", valueSchema=str(file)).value_schema == '"string"'
     assert options(valueSchema="a INT, b STRING").value_schema == "a INT, b STRING"
+
+
+def test_the_limits_of_a_batch() -> None:
+    assert options().admission == Admission()
+    chosen = options(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="9", maxTriggerDelay="2 minutes")
+    assert chosen.admission == Admission(9, offsets_min=5, delay_max_ms=120_000)
+    assert options(minOffsetsPerTrigger="5000000").admission.offsets_max == 5_000_000
+    with pytest.raises(BadOption, match="minOffsetsPerTrigger=10 is more than maxOffsetsPerTrigger=9"):
+        options(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="9")
+
+
+@pytest.mark.parametrize(
+    ("text", "delay_ms"),
+    [
+        ("250ms", 250),
+        ("30s", 30_000),
+        ("15m", 900_000),
+        ("15 min", 900_000),
+        ("1h", 3_600_000),
+        ("2d", 172_800_000),
+    ],
+)
+def test_a_delay_is_written_as_spark_writes_it(text: str, delay_ms: int) -> None:
+    assert options(minOffsetsPerTrigger="5", maxTriggerDelay=text).admission.delay_max_ms == delay_ms
+
+
+@pytest.mark.parametrize("text", ["", "0s", "5", "soon", "5 weeks", "-1s"])
+def test_a_delay_that_is_no_span_of_time_is_refused(text: str) -> None:
+    with pytest.raises(BadOption, match="is not a span of time, such as 30s"):
+        options(minOffsetsPerTrigger="5", maxTriggerDelay=text)

@@ -107,7 +107,6 @@ def test_limits_and_the_end_of_available_now(runnel: Broker) -> None:
     assert without_ids(position) == {"orders": {"0": 10, "1": 5}} and seen == 15, (
         "what came later waits for the next query"
     )
-    assert stream(runnel, subscribe="orders").getDefaultReadLimit() == ALL
     reader.stop()
 
 

@@ -11,6 +11,12 @@ from typing import TypeVar
 from runnel.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BadOption
+from runnel.pipelines.source.admission import (
+    BYTES_PER_TRIGGER,
+    OFFSETS_PER_TRIGGER,
+    TRIGGER_DELAY_MS,
+    Admission,
+)
 
 T = TypeVar("T")
 
@@ -31,6 +37,9 @@ READ_OPTIONS = (
     "minPartitions",
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "includeHeaders",
     "valueFormat",
     "valueSchema",
@@ -46,8 +55,6 @@ STRANGERS_OPTIONS = frozenset(
         "kafkaconsumer.polltimeoutms",
         "fetchoffset.numretries",
         "fetchoffset.retryintervalms",
-        "minoffsetspertrigger",
-        "maxtriggerdelay",
         "groupidprefix",
         "kafka.fetch.max.bytes",
         "kafka.fetch.min.bytes",
@@ -119,7 +126,7 @@ class SourceOptions:
     fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
-    max_offsets_per_trigger: int | None
+    admission: Admission
     include_headers: bool
     value_format: str
     value_schema: str | None
@@ -145,7 +152,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         fail_on_data_loss=_boolean(options, "failOnDataLoss", True),
         min_partitions=_positive(options, "minPartitions"),
         max_records_per_partition=_positive(options, "maxRecordsPerPartition"),
-        max_offsets_per_trigger=_positive(options, "maxOffsetsPerTrigger"),
+        admission=_admission(options),
         include_headers=_boolean(options, "includeHeaders", True),
         value_format=_one_of(options, "valueFormat", VALUE_FORMATS),
         value_schema=_value_schema(options),
@@ -260,6 +267,37 @@ def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicP
 
 
 # One option at a time.
+
+
+def _admission(options: Mapping[str, str]) -> Admission:
+    offsets_min = _positive(options, "minOffsetsPerTrigger")
+    offsets_max = _positive(options, "maxOffsetsPerTrigger") or max(OFFSETS_PER_TRIGGER, offsets_min or 0)
+    if offsets_min is not None and offsets_min > offsets_max:
+        raise BadOption(
+            f"minOffsetsPerTrigger={offsets_min} is more than maxOffsetsPerTrigger={offsets_max} allows"
+        )
+    if offsets_min is None and "maxtriggerdelay" in options:
+        raise BadOption("maxTriggerDelay has no meaning without minOffsetsPerTrigger")
+    return Admission(
+        offsets_max,
+        _positive(options, "maxBytesPerTrigger") or BYTES_PER_TRIGGER,
+        offsets_min,
+        _delay_ms(options.get("maxtriggerdelay")),
+    )
+
+
+def _delay_ms(text: str | None) -> int:
+    """A span of time as Spark writes it: 30s, 15m, 1 hour."""
+    if text is None:
+        return TRIGGER_DELAY_MS
+    found = _SPAN.fullmatch(text.strip().lower())
+    if found is None or not int(found["count"]):
+        raise BadOption(f"maxTriggerDelay={text!r} is not a span of time, such as 30s, 15m or 1h")
+    return int(found["count"]) * _UNITS_MS[found["unit"][:2] if found["unit"] == "ms" else found["unit"][0]]
+
+
+_SPAN = re.compile(r"(?P<count>[0-9]{1,9})\s*(?P<unit>ms|s|m|h|d|(?:second|minute|min|hour|day)s?)")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def _json(text: str, name: str, example: str) -> dict[str, object]:

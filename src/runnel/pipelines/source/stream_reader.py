@@ -7,26 +7,22 @@ for tools that watch lag; nothing is ever read back from there.
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from runnel.client.offsets import LATEST
 from runnel.model.ids import NO_ID, TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, DataLost, PipelineError
+from runnel.pipelines.source.admission import available, mean_bytes
 from runnel.pipelines.source.columns import RowBuilder
 from runnel.pipelines.source.options import Bound, SourceOptions
-from runnel.pipelines.source.planning import Range, limited, split_ranges, told
+from runnel.pipelines.source.planning import Range, split_ranges, told
 from runnel.pipelines.source.reached import Changes, Reached, Table, stream_changes
 from runnel.pipelines.source.reading import RangePartition, read_range
 from runnel.pipelines.source.resolving import Topics, connected, starting_offsets, subscribed
@@ -36,6 +32,9 @@ Offsets = dict[TopicPartition, int]
 LOOKS_AGAIN = 5
 LOOK_AGAIN_S = 0.2
 """A leader that was elected a moment ago may tell an end that lies before what was already read."""
+SIZES_S = 60.0
+"""How long the mean sizes of records count as known."""
+SIZES_TIMEOUT_S = 10.0
 COMMIT_TIMEOUT_S = 5.0
 TELL_AGAIN_S = 30.0
 """Progress that could not be told is told again, but nobody waits for that all the time."""
@@ -60,6 +59,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._told: Offsets = {}
         self._not_told: Offsets = {}
         self._tell_again_s = 0.0
+        self._admitted_s: float | None = None
+        self._sizes: dict[TopicPartition, float] = {}
+        self._sized_s = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy; connections stay here.
@@ -77,8 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Reached.of(starts, self._topic_ids).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        return ReadMaxRows(self._options.admission.offsets_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._latest(Reached({}))
@@ -88,10 +89,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark asks when the batch that ended here is done; `commit` tells of it only with the next one.
         self._tell_progress(starts.offsets)
         ends = self._latest(starts) if self._target is None else self._up_to_target(starts, self._target)
+        # Trigger.Once alone comes without a limit.
         if isinstance(limit, ReadMaxRows):
             begins = self._begins(starts, stream_changes(starts, ends))
-            ends = Reached(limited(begins, ends.offsets, limit.max_rows), ends.topic_ids)
+            if self._target is None and self._is_delayed(begins, ends.offsets):
+                return start
+            admitted = self._options.admission.ends(
+                begins, ends.offsets, limit.max_rows, self._offset_bytes(begins, ends.offsets)
+            )
+            ends = Reached(admitted, ends.topic_ids)
+        if ends.to_json() != start:
+            self._admitted_s = time.monotonic()
         return ends.to_json()
+
+    def _is_delayed(self, begins: Offsets, ends: Offsets) -> bool:
+        idle_ms = None if self._admitted_s is None else (time.monotonic() - self._admitted_s) * 1000
+        return self._options.admission.is_delayed(begins, ends, idle_ms)
+
+    def _offset_bytes(self, begins: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
+        """The mean size of an offset in each partition, looked up now and then; empty if brokers refuse."""
+        is_fresh = time.monotonic() < self._sized_s + SIZES_S and self._sizes.keys() >= ends.keys()
+        if is_fresh or not available(begins, ends):
+            return self._sizes
+        broker = self._connected()
+        try:
+            sizes = broker.log_sizes(ends, timeout_s=SIZES_TIMEOUT_S)
+        except PipelineError as error:
+            logger.warning("maxBytesPerTrigger has no effect: the sizes of logs are not known: %s", error)
+            return self._sizes
+        self._sizes = dict.fromkeys(ends, 0.0) | mean_bytes(sizes, broker.earliest_offsets(ends), ends)
+        self._sized_s = time.monotonic()
+        return self._sizes
 
     def reportLatestOffset(self) -> Table | None:
         return None if self._seen is None else self._seen.to_json()
