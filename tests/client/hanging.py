@@ -30,7 +30,7 @@ def set_transaction_version(broker: Broker, level: int) -> None:
     update = FeatureUpdateKey("transaction.version", level, upgrade_type=2)
     request = UpdateFeaturesRequest(feature_updates=[update])
     with broker.client() as client:
-        answer = client.run(lambda cluster: cluster.ask_controller(request, UpdateFeaturesResponse))
+        answer = client.run(lambda cluster: cluster.send_to_controller(request, UpdateFeaturesResponse))
     assert answer.error_code == 0, answer
 
 
@@ -47,7 +47,7 @@ async def leave_hanging(
     )
     part = PartitionProduceData(where.partition, memoryview(records))
     request = ProduceRequest(name, -1, 10_000, [TopicProduceData(name=where.topic, partition_data=[part])])
-    answer = await cluster.ask_node(await cluster.leader(where), request, ProduceResponse)
+    answer = await cluster.send_to_node(await cluster.leader(where), request, ProduceResponse)
     result = answer.responses[0].partition_responses[0]
     assert result.error_code == 0, result
     return result.base_offset

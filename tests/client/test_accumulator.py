@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from runnel.batch.build import encode_record
 from runnel.batch.header import read_header
 from runnel.batch.records import Record, iterate_records
-from runnel.client.accumulator import Accumulator, Delivery, Identity, record_size_bytes
+from runnel.client.accumulator import Accumulator, Delivery, ProducerIdentity, record_size_bytes
 from runnel.model.ids import TopicPartition
 
 HERE = TopicPartition("t", 0)
-ME = Identity(producer_id=9, producer_epoch=1)
+ME = ProducerIdentity(producer_id=9, producer_epoch=1)
 
 
 def waiter() -> "asyncio.Future[Delivery]":
@@ -45,14 +45,14 @@ def test_every_record_is_sent_in_order_with_gapless_sequences(values, retries):
         assert header.base_sequence == len(sent)
         if next(fates, False):
             before = bytes(batch.encoded)
-            batches.put_back(batch, not_before_s=1.0)
+            batches.requeue(batch, not_before_s=1.0)
             add(batches, b"later")
             values = [*values, b"later"]
             again = batches.take(HERE, ME)
             assert bytes(again.encoded or b"") == before
             batch = again
         sent += [item.value for item in iterate_records(bytes(batch.encoded or b""))]
-        batches.settle(batch)
+        batches.complete(batch)
     assert sent == values
     assert batches.is_empty and batches.size_bytes == 0
 
@@ -68,7 +68,7 @@ def test_one_batch_of_a_partition_at_a_time():
 def test_a_batch_that_is_held_back_says_until_when():
     batches = Accumulator(batch_bytes=50, compression=0)
     add(batches, b"x")
-    batches.put_back(batches.take(HERE, ME), not_before_s=7.0)
+    batches.requeue(batches.take(HERE, ME), not_before_s=7.0)
     assert (batches.ready(now_s=6.0), batches.next_retry_s(now_s=6.0)) == ([], 7.0)
     assert (batches.ready(now_s=7.0), batches.next_retry_s(now_s=7.0)) == ([HERE], None)
 
@@ -76,10 +76,10 @@ def test_a_batch_that_is_held_back_says_until_when():
 def test_a_new_identity_counts_from_zero():
     batches = Accumulator(batch_bytes=50, compression=0)
     add(batches, b"x")
-    batches.settle(batches.take(HERE, ME))
-    batches.forget_sequences()
+    batches.complete(batches.take(HERE, ME))
+    batches.reset_sequences()
     add(batches, b"y")
-    assert read_header(batches.take(HERE, Identity(10, 0)).encoded or b"").base_sequence == 0
+    assert read_header(batches.take(HERE, ProducerIdentity(10, 0)).encoded or b"").base_sequence == 0
 
 
 @given(st.binary(max_size=200), st.none() | st.binary(max_size=200), st.text(max_size=20))

@@ -7,7 +7,7 @@ from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.header import patch_offset_and_epoch
 from runnel.batch.records import Record
 from runnel.client.chunk import Chunk, end_of
-from runnel.client.errors import BrokerRefused
+from runnel.client.errors import BrokerError
 from runnel.model.ids import TopicPartition
 
 HERE = TopicPartition("t", 3)
@@ -82,11 +82,11 @@ def test_damage_on_the_way_is_noticed():
     damaged = batch(0, b"a")
     damaged[-1] ^= 1
     with pytest.raises(
-        BrokerRefused, match="reading t-3: the checksum of the batch at offset 0 does not match"
+        BrokerError, match="reading t-3: the checksum of the batch at offset 0 does not match"
     ):
         seen(chunk(damaged))
 
 
 def test_garbage_is_an_error_of_the_client_too():
-    with pytest.raises(BrokerRefused, match="reading t-3"):
+    with pytest.raises(BrokerError, match="reading t-3"):
         chunk(bytearray(100))

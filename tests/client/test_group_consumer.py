@@ -224,7 +224,7 @@ def test_the_group_survives_a_restart_of_the_broker(name):
 
 
 def test_a_topic_that_grows_is_shared_out_anew(address, name, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("runnel.client.group_consumer.TOPICS_CHECKED_EVERY_S", 0.1)
+    monkeypatch.setattr("runnel.client.group_consumer.METADATA_CHECK_INTERVAL_S", 0.1)
 
     async def play() -> None:
         async with Cluster(address) as cluster:

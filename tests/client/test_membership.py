@@ -3,8 +3,8 @@
 import pytest
 
 from runnel.client.consumer_protocol import assignment_bytes, subscription_bytes
-from runnel.client.errors import BrokerRefused
-from runnel.client.membership import Membership, Stage
+from runnel.client.errors import BrokerError
+from runnel.client.membership import Membership, MembershipState
 from runnel.messages.heartbeat import HeartbeatResponse
 from runnel.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from runnel.messages.sync_group import SyncGroupResponse
@@ -62,14 +62,16 @@ def test_a_follower_hands_out_nothing():
 
 def test_partitions_are_ours_once_synced():
     membership = stable(member())
-    assert membership.stage is Stage.STABLE
+    assert membership.state is MembershipState.STABLE
     assert membership.partitions == [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
 def test_a_rebalance_leaves_us_the_generation_to_commit_in():
     membership = stable(member())
-    assert not membership.heard(HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS.code))
-    assert (membership.stage, membership.generation_id) == (Stage.STABLE, 5)
+    assert not membership.heartbeat_received(
+        HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS.code)
+    )
+    assert (membership.state, membership.generation_id) == (MembershipState.STABLE, 5)
 
 
 @pytest.mark.parametrize(
@@ -77,18 +79,18 @@ def test_a_rebalance_leaves_us_the_generation_to_commit_in():
 )
 def test_who_was_thrown_out_begins_anew(error, member_id):
     membership = stable(member())
-    assert not membership.heard(HeartbeatResponse(error_code=error.code))
-    assert membership.stage is Stage.UNJOINED
+    assert not membership.heartbeat_received(HeartbeatResponse(error_code=error.code))
+    assert membership.state is MembershipState.UNJOINED
     assert membership.join().member_id == member_id
 
 
 def test_a_refusal_that_no_rejoining_mends_is_told():
     membership = member()
     membership.join()
-    with pytest.raises(BrokerRefused, match="joining group g"):
+    with pytest.raises(BrokerError, match="joining group g"):
         membership.joined(JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT.code))
 
 
 def test_a_static_member_keeps_its_place_when_it_goes():
-    assert stable(member()).leaves_when_closed
-    assert not stable(member(instance_id="one")).leaves_when_closed
+    assert stable(member()).leaves_on_close
+    assert not stable(member(instance_id="one")).leaves_on_close

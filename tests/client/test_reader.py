@@ -8,7 +8,7 @@ import pytest
 from runnel.client.admin import Admin
 from runnel.client.chunk import Message
 from runnel.client.cluster import Cluster
-from runnel.client.errors import BrokerRefused
+from runnel.client.errors import BrokerError
 from runnel.client.offsets import (
     MAX_TIMESTAMP,
     READ_COMMITTED,
@@ -133,7 +133,7 @@ def test_an_offset_that_is_gone_is_an_error_or_a_new_start(address, name):
             await Admin(cluster).delete_records({partition: 30})
             async with Reader(cluster) as reader:
                 await reader.assign({partition: 10})
-                with pytest.raises(BrokerRefused, match="OFFSET_OUT_OF_RANGE"):
+                with pytest.raises(BrokerError, match="OFFSET_OUT_OF_RANGE"):
                     await take(reader.messages(), 1)
             async with Reader(cluster, out_of_range="earliest") as reader:
                 await reader.assign({partition: 10})

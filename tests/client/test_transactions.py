@@ -8,10 +8,10 @@ import pytest
 
 from runnel.client import (
     Admin,
-    BrokerRefused,
+    BrokerError,
     ClientError,
     Cluster,
-    NoBroker,
+    NoBrokerAvailable,
     Reader,
     TransactionalProducer,
     Transactions,
@@ -75,7 +75,7 @@ def test_a_record_that_cannot_be_sent_spoils_its_transaction_only(versioned, nam
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name, settings={"max.message.bytes": "2000"})
         async with TransactionalProducer(cluster, name) as producer:
-            with pytest.raises(BrokerRefused, match="MESSAGE_TOO_LARGE"):
+            with pytest.raises(BrokerError, match="MESSAGE_TOO_LARGE"):
                 async with producer.transaction():
                     await producer.send_and_wait(name, b"before")
                     await producer.send(name, b"x" * 5000)
@@ -94,9 +94,9 @@ def test_whoever_takes_an_id_fences_its_holder(versioned, name):
         await zombie.send_and_wait(name, b"half")
         async with heir, heir.transaction():
             await heir.send(name, b"whole")
-        with pytest.raises(BrokerRefused, match="INVALID_PRODUCER_EPOCH"):
+        with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
             await zombie.send_and_wait(name, b"too late")
-        with pytest.raises(BrokerRefused, match="taken over"):
+        with pytest.raises(BrokerError, match="taken over"):
             await zombie.commit()
         await zombie.close()
         assert await values(cluster, name) == [b"whole"]
@@ -141,24 +141,24 @@ def test_another_process_ends_what_one_prepared(versioned, name):
 class WithDeadBroker(Cluster):
     """A cluster whose metadata tells of a broker at which nobody answers."""
 
-    async def refresh(self, topics: Any, *, may_create: bool = False) -> Any:
-        answer = await super().refresh(topics, may_create=may_create)
+    async def refresh(self, topics: Any, *, allow_auto_create: bool = False) -> Any:
+        answer = await super().refresh(topics, allow_auto_create=allow_auto_create)
         self.nodes[99] = Node(99, "127.0.0.1", 1)
         return answer
 
 
 def test_finding_what_brokers_tell_that_can_be_asked(versioned, name):
     async def scenario(cluster: Cluster) -> None:
-        await Transactions(cluster).take_over(name, timeout_ms=1000)
+        await Transactions(cluster).init_producer_id(name, timeout_ms=1000)
         async with WithDeadBroker(versioned, timeout_s=0.5) as broken:
             transactions = Transactions(broken)
-            [found] = await transactions.find(pattern=name, patience_s=5)
+            [found] = await transactions.find(pattern=name, timeout_s=5)
             assert found.transactional_id == name
             broken.timeout_s = 60
-            [found] = await transactions.find(pattern=name, patience_s=0.2)
+            [found] = await transactions.find(pattern=name, timeout_s=0.2)
             assert found.transactional_id == name
             broken.timeout_s = 0.5
-            with pytest.raises(NoBroker):
+            with pytest.raises(NoBrokerAvailable):
                 await transactions.find(pattern=name)
 
     play(versioned, scenario)
@@ -169,7 +169,7 @@ def test_finding_by_state_producer_age_and_name(versioned, name):
         await Admin(cluster).create_topic(name)
         transactions = Transactions(cluster)
         async with TransactionalProducer(cluster, f"{name}-open") as producer:
-            await transactions.take_over(f"{name}-idle", timeout_ms=1000)
+            await transactions.init_producer_id(f"{name}-idle", timeout_ms=1000)
             await producer.begin()
             await producer.send_and_wait(name, b"x")
             mine = f"{name}-.*"
@@ -184,7 +184,7 @@ def test_finding_by_state_producer_age_and_name(versioned, name):
             assert await found(producer_ids=[view.producer_id]) == ["open"]
             assert await found(longer_than_ms=EVER, states=["Ongoing"]) == []
             assert await found(pattern=f"{name}-i.*") == ["idle"]
-            with pytest.raises(BrokerRefused, match="no state Nonsense"):
+            with pytest.raises(BrokerError, match="no state Nonsense"):
                 await found(states=["Nonsense"])
 
     play(versioned, scenario)

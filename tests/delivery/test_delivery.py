@@ -84,7 +84,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def warm_up(client: SyncClient) -> None:
     """Have the coordinators' topics made: librdkafka sleeps for a second when it has to wait for that."""
     client.run(lambda cluster: Groups(cluster).committed("billing"))
-    client.run(lambda cluster: Transactions(cluster).take_over("nobody", timeout_ms=1000))
+    client.run(lambda cluster: Transactions(cluster).init_producer_id("nobody", timeout_ms=1000))
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ class Outage:
         self._restart: threading.Thread | None = None
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        real = Connection.ask
+        real = Connection.send
 
-        async def ask(connection: Connection, *arguments: Any, **options: Any) -> Any:
+        async def send(connection: Connection, *arguments: Any, **options: Any) -> Any:
             self.requests += 1
             if self.requests != self._at_request:
                 return await real(connection, *arguments, **options)
@@ -37,7 +37,7 @@ class Outage:
                 raise ConnectionLost("the answer was lost")
             return await real(connection, *arguments, **options)
 
-        patch.setattr(Connection, "ask", ask)
+        patch.setattr(Connection, "send", send)
 
     def end(self) -> None:
         """Wait until the broker is back; it must have been away."""

@@ -15,7 +15,7 @@ from runnel.server.node import Node
 async def answers(connection: Connection) -> bool:
     """True if the node still responds on this connection."""
     try:
-        await connection.ask(ApiVersionsRequest("test", "1"), ApiVersionsResponse, timeout_s=20)
+        await connection.send(ApiVersionsRequest("test", "1"), ApiVersionsResponse, timeout_s=20)
     except ClientError:
         return False
     return True

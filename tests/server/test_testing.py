@@ -10,7 +10,7 @@ import aiokafka
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from runnel.client.errors import NoBroker
+from runnel.client.errors import NoBrokerAvailable
 from runnel.client.sync import SyncClient
 from runnel.server.layers import BadSettings
 from runnel.testing import Broker
@@ -45,7 +45,7 @@ def test_temporary_data_is_removed():
         assert folder.is_dir()
     assert not folder.exists()
     assert {thread for thread in threading.enumerate() if thread.is_alive()} <= threads
-    with pytest.raises(NoBroker):
+    with pytest.raises(NoBrokerAvailable):
         SyncClient(address)
 
 

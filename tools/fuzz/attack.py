@@ -12,7 +12,7 @@ from contextlib import suppress
 
 PATIENCE_S = 0.1
 CONNECTIONS = 48
-ANSWER_BYTES_MAX = 1 << 26
+RESPONSE_BYTES_MAX = 1 << 26
 QUESTION = 0x7EAD0000
 _HEAD = struct.Struct(">ii")
 
@@ -41,7 +41,9 @@ class Attack:
         writer: asyncio.StreamWriter | None = None
         for number, frame in enumerate(self.frames):
             if writer is None:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=ANSWER_BYTES_MAX)
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", self.port, limit=RESPONSE_BYTES_MAX
+                )
             writer.write(frame + question(number & 0xFFFF))
             fate = await self._fate(reader, number & 0xFFFF)
             self.fates[fate] += 1

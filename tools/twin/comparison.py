@@ -17,7 +17,7 @@ from runnel.messages.registry import api
 from runnel.wire import Request, Struct, decode, encode, fields_of
 from runnel.wire.frame import has_flexible_header, read_response_header, request_frame
 
-ANSWER_TIMEOUT_S = 15.0
+REQUEST_TIMEOUT_S = 15.0
 SETTLE_S = 0.4
 """How long Kafka may take until a change that it has acknowledged can be seen everywhere."""
 
@@ -65,7 +65,7 @@ class Twin:
         """The answer's frame, or what happened instead of one."""
         connection = self._sockets.get(client)
         if connection is None:
-            connection = socket.create_connection(("127.0.0.1", self.port), timeout=ANSWER_TIMEOUT_S)
+            connection = socket.create_connection(("127.0.0.1", self.port), timeout=REQUEST_TIMEOUT_S)
             self._sockets[client] = connection
         try:
             connection.sendall(frame)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from runnel.client.cluster import Cluster
     from runnel.client.connection import Connection
     from runnel.client.errors import (
-        BrokerRefused,
+        BrokerError,
         ClientError,
         ConnectionLost,
-        NoBroker,
-        NotKafka,
-        NotSpoken,
+        InvalidResponse,
+        NoBrokerAvailable,
         TimedOut,
+        UnsupportedVersion,
     )
     from runnel.client.group_consumer import GroupConsumer
     from runnel.client.groups import Groups
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Admin",
-    "BrokerRefused",
+    "BrokerError",
     "ClientError",
     "Cluster",
     "Connection",
@@ -42,21 +42,21 @@ __all__ = [
     "Delivery",
     "GroupConsumer",
     "Groups",
+    "InvalidResponse",
     "Message",
-    "NoBroker",
-    "NotKafka",
-    "NotSpoken",
+    "NoBrokerAvailable",
     "Producer",
     "Reader",
     "SyncClient",
     "TimedOut",
     "TransactionalProducer",
     "Transactions",
+    "UnsupportedVersion",
 ]
 
 _MODULES = {
     "Admin": "admin",
-    "BrokerRefused": "errors",
+    "BrokerError": "errors",
     "ClientError": "errors",
     "Cluster": "cluster",
     "Connection": "connection",
@@ -65,9 +65,9 @@ _MODULES = {
     "GroupConsumer": "group_consumer",
     "Groups": "groups",
     "Message": "chunk",
-    "NoBroker": "errors",
-    "NotKafka": "errors",
-    "NotSpoken": "errors",
+    "NoBrokerAvailable": "errors",
+    "InvalidResponse": "errors",
+    "UnsupportedVersion": "errors",
     "Producer": "producer",
     "Reader": "reader",
     "SyncClient": "sync",

@@ -27,7 +27,7 @@ class Delivery:
 
 
 @dataclass(slots=True)
-class Identity:
+class ProducerIdentity:
     """How a broker recognises an idempotent producer."""
 
     producer_id: int = -1
@@ -89,7 +89,7 @@ class Accumulator:
         batch.size_bytes += size_bytes
         self.size_bytes += size_bytes
 
-    def can_join(self, partition: TopicPartition, record: Record) -> bool:
+    def has_room_for(self, partition: TopicPartition, record: Record) -> bool:
         """Is a batch of this partition growing that the record still fits in?"""
         queue = self._queues.get(partition)
         return queue is not None and len(queue) > 0 and self._has_room(queue[-1], record_size_bytes(record))
@@ -108,12 +108,12 @@ class Accumulator:
 
     def next_retry_s(self, now_s: float) -> float | None:
         """When the earliest batch that is held back may go."""
-        moments = [
+        timestamps = [
             queue[0].not_before_s
             for partition, queue in self._queues.items()
             if queue and partition not in self.in_flight and queue[0].not_before_s > now_s
         ]
-        return min(moments, default=None)
+        return min(timestamps, default=None)
 
     def has_full_batch(self) -> bool:
         """Is there a batch that will not grow any more?"""
@@ -122,7 +122,7 @@ class Accumulator:
             for queue in self._queues.values()
         )
 
-    def take(self, partition: TopicPartition, identity: Identity) -> PendingBatch:
+    def take(self, partition: TopicPartition, identity: ProducerIdentity) -> PendingBatch:
         """The first batch of a ready partition, encoded; it is in flight until `settle` or `put_back`."""
         batch = self._queues[partition].popleft()
         self.in_flight.add(partition)
@@ -141,18 +141,18 @@ class Accumulator:
         batch.attempts += 1
         return batch
 
-    def put_back(self, batch: PendingBatch, not_before_s: float) -> None:
+    def requeue(self, batch: PendingBatch, not_before_s: float) -> None:
         """Try the batch again later, before anything else of its partition."""
         self.in_flight.discard(batch.partition)
         batch.not_before_s = not_before_s
         self._queues.setdefault(batch.partition, deque()).appendleft(batch)
 
-    def settle(self, batch: PendingBatch) -> None:
+    def complete(self, batch: PendingBatch) -> None:
         """The batch is done, well or not."""
         self.in_flight.discard(batch.partition)
         self.size_bytes -= batch.size_bytes
 
-    def forget_sequences(self) -> None:
+    def reset_sequences(self) -> None:
         """A new identity counts from zero."""
         self._sequences.clear()
 

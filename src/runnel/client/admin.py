@@ -40,7 +40,7 @@ from runnel.model.configs import AlterOperation, ConfigSource, ResourceType
 from runnel.model.ids import TopicPartition
 from runnel.wire import Request, Response
 
-A = TypeVar("A", bound=Response)
+ResponseT = TypeVar("ResponseT", bound=Response)
 
 BROKER_DEFAULT = -1
 """As a number of partitions or replicas: let the broker decide (KIP-464)."""
@@ -70,7 +70,7 @@ class Admin:
 
     async def topic(self, name: str) -> TopicView:
         """One topic as it is now."""
-        self._cluster.forget_topic(name)
+        self._cluster.invalidate_topic(name)
         return await self._cluster.topic(name)
 
     async def create_topic(
@@ -93,12 +93,12 @@ class Admin:
             topics=[topic], timeout_ms=self._timeout_ms, validate_only=validate_only
         )
 
-        async def ask() -> None:
-            answer = await self._cluster.ask_controller(request, CreateTopicsResponse)
-            check(answer.topics[0].error_code, f"creating topic {name}", answer.topics[0].error_message)
+        async def attempt() -> None:
+            response = await self._cluster.send_to_controller(request, CreateTopicsResponse)
+            check(response.topics[0].error_code, f"creating topic {name}", response.topics[0].error_message)
 
-        await self._cluster.retrying(ask)
-        self._cluster.forget_topic(name)
+        await self._cluster.retry(attempt)
+        self._cluster.invalidate_topic(name)
 
     async def delete_topic(self, name: str) -> None:
         """Remove a topic and its records."""
@@ -106,18 +106,18 @@ class Admin:
             topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
         )
         # Not retried: "unknown topic" counts as retriable, and here it is the plain answer.
-        answer = await self._cluster.ask_controller(request, DeleteTopicsResponse)
-        check(answer.responses[0].error_code, f"deleting topic {name}", answer.responses[0].error_message)
-        self._cluster.forget_topic(name)
+        response = await self._cluster.send_to_controller(request, DeleteTopicsResponse)
+        check(response.responses[0].error_code, f"deleting topic {name}", response.responses[0].error_message)
+        self._cluster.invalidate_topic(name)
 
     async def add_partitions(self, name: str, total: int) -> None:
         """Grow a topic to `total` partitions; keys written before stay where they are."""
         topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
-        answer = await self._cluster.ask_controller(request, CreatePartitionsResponse)
-        result = answer.results[0]
+        response = await self._cluster.send_to_controller(request, CreatePartitionsResponse)
+        result = response.results[0]
         check(result.error_code, f"growing topic {name} to {total} partitions", result.error_message)
-        self._cluster.forget_topic(name)
+        self._cluster.invalidate_topic(name)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Drop the records below an offset (-1: all of them); returns the new first offsets."""
@@ -130,8 +130,8 @@ class Admin:
                     DeleteRecordsPartition(partition_index=partition.partition, offset=before[partition])
                 )
             request = DeleteRecordsRequest(topics=list(topics.values()), timeout_ms=self._timeout_ms)
-            answer = await self._cluster.ask_node(node_id, request, DeleteRecordsResponse)
-            for result in answer.topics:
+            response = await self._cluster.send_to_node(node_id, request, DeleteRecordsResponse)
+            for result in response.topics:
                 for view in result.partitions:
                     partition = TopicPartition(result.name, view.partition_index)
                     check(view.error_code, f"deleting records of {partition}")
@@ -140,13 +140,13 @@ class Admin:
 
     async def sizes(self) -> dict[TopicPartition, int]:
         """Bytes on disk of every partition, all replicas together."""
-        await self._cluster.retrying(lambda: self._cluster.refresh([]))
+        await self._cluster.retry(lambda: self._cluster.refresh([]))
         sizes: dict[TopicPartition, int] = {}
         for node_id in list(self._cluster.nodes):
             request = DescribeLogDirsRequest(topics=None)
-            answer = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
-            check(answer.error_code, "asking for the size of the logs")
-            for folder in answer.results:
+            response = await self._cluster.send_to_node(node_id, request, DescribeLogDirsResponse)
+            check(response.error_code, "asking for the size of the logs")
+            for folder in response.results:
                 check(folder.error_code, f"asking for the size of the logs in {folder.log_dir}")
                 for topic in folder.topics:
                     for view in topic.partitions:
@@ -162,8 +162,8 @@ class Admin:
             resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
         )
         request = DescribeConfigsRequest(resources=[resource], include_documentation=documentation)
-        answer = await self._ask_owner(kind, name, request, DescribeConfigsResponse)
-        result = answer.results[0]
+        response = await self._send_to_owner(kind, name, request, DescribeConfigsResponse)
+        result = response.results[0]
         check(
             result.error_code,
             f"reading the settings of {kind.name.lower()} {name or 'default'}",
@@ -196,19 +196,21 @@ class Admin:
         ]
         resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
         request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        answer = await self._ask_owner(kind, name, request, IncrementalAlterConfigsResponse)
-        result = answer.responses[0]
+        response = await self._send_to_owner(kind, name, request, IncrementalAlterConfigsResponse)
+        result = response.responses[0]
         check(
             result.error_code,
             f"changing the settings of {kind.name.lower()} {name or 'default'}",
             result.error_message,
         )
 
-    async def _ask_owner(self, kind: ResourceType, name: str, request: Request, answer: type[A]) -> A:
+    async def _send_to_owner(
+        self, kind: ResourceType, name: str, request: Request, response_type: type[ResponseT]
+    ) -> ResponseT:
         # A broker's static settings are known to that broker only.
         if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
-            return await self._cluster.ask_node(_node_id(name), request, answer)
-        return await self._cluster.ask_controller(request, answer)
+            return await self._cluster.send_to_node(_node_id(name), request, response_type)
+        return await self._cluster.send_to_controller(request, response_type)
 
     @property
     def _timeout_ms(self) -> int:

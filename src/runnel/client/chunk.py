@@ -8,7 +8,7 @@ from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import BatchHeader, crc_is_valid, walk_headers
 from runnel.batch.records import Headers, iterate_records
-from runnel.client.errors import BrokerRefused
+from runnel.client.errors import BrokerError
 from runnel.model.ids import TopicPartition
 
 
@@ -41,7 +41,7 @@ class Chunk:
     def messages(self) -> Iterator[Message]:
         """The messages from `from_offset` on; not those that control transactions or were aborted."""
         topic, number = self.partition
-        with _told_of(self.partition):
+        with _as_broker_error(self.partition):
             for position, header in visible_batches(self):
                 batch = self.records[position : position + header.size_bytes]
                 for record in iterate_records(batch):
@@ -78,16 +78,16 @@ def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:
 
 def end_of(partition: TopicPartition, records: memoryview, offset: int) -> int:
     """One past the last offset of the whole batches in `records`, or `offset` if there is none."""
-    with _told_of(partition):
+    with _as_broker_error(partition):
         for _, header in walk_headers(records):
             offset = max(offset, header.next_offset)
     return offset
 
 
 @contextmanager
-def _told_of(partition: TopicPartition) -> Iterator[None]:
+def _as_broker_error(partition: TopicPartition) -> Iterator[None]:
     """Damaged records are an error like any other that a broker can give."""
     try:
         yield
     except CorruptBatch as error:
-        raise BrokerRefused(error.error, f"reading {partition}", str(error)) from error
+        raise BrokerError(error.error, f"reading {partition}", str(error)) from error

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
 
-from runnel.client.connection import ANSWER_TIMEOUT_S, CONNECT_TIMEOUT_S, Connection
-from runnel.client.errors import BrokerGone, BrokerRefused, ClientError, NoBroker, check
-from runnel.client.patience import Patience
+from runnel.client.backoff import Backoff
+from runnel.client.connection import CONNECT_TIMEOUT_S, REQUEST_TIMEOUT_S, Connection
+from runnel.client.errors import BrokerError, BrokerNotAvailable, ClientError, NoBrokerAvailable, check
 from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.messages.metadata import (
     MetadataRequest,
@@ -26,7 +26,7 @@ MISSING_TOPIC_TIMEOUT_S = 1.0
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 
-A = TypeVar("A", bound=Response)
+ResponseT = TypeVar("ResponseT", bound=Response)
 T = TypeVar("T")
 Address = tuple[str, int, object]
 """Host, port, and the lane that keeps one asker's connection apart from the others'."""
@@ -71,7 +71,7 @@ class Cluster:
         bootstrap: str | Sequence[str],
         *,
         client_id: str = "runnel",
-        timeout_s: float = ANSWER_TIMEOUT_S,
+        timeout_s: float = REQUEST_TIMEOUT_S,
         api_timeout_s: float | None = None,
     ) -> None:
         """`timeout_s` bounds one request, `api_timeout_s` an operation with its retries (KIP-266)."""
@@ -120,7 +120,7 @@ class Cluster:
             await self.refresh([])
         node = self.nodes.get(node_id)
         if node is None:
-            raise BrokerGone(node_id)
+            raise BrokerNotAvailable(node_id)
         return await self._connect((node.host, node.port, lane))
 
     async def any_connection(self) -> Connection:
@@ -133,9 +133,9 @@ class Cluster:
         for host, port in dict.fromkeys(known + self.bootstrap):
             try:
                 return await self._connect((host, port, None))
-            except NoBroker as error:
+            except NoBrokerAvailable as error:
                 reason = error.reason
-        raise NoBroker(", ".join(f"{host}:{port}" for host, port in self.bootstrap), reason)
+        raise NoBrokerAvailable(", ".join(f"{host}:{port}" for host, port in self.bootstrap), reason)
 
     async def close_lane(self, lane: object) -> None:
         """End the connections that only one asker used."""
@@ -166,53 +166,55 @@ class Cluster:
 
     # Metadata.
 
-    async def refresh(self, topics: Iterable[str] | None, *, may_create: bool = False) -> MetadataResponse:
+    async def refresh(
+        self, topics: Iterable[str] | None, *, allow_auto_create: bool = False
+    ) -> MetadataResponse:
         """Ask who is there and who leads what: of some topics, of none ([]), or of all (None)."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=may_create)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=allow_auto_create)
         connection = await self.any_connection()
-        answer = await connection.ask(request, MetadataResponse, timeout_s=self.timeout_s)
-        check(answer.error_code, "asking for metadata")
-        self.cluster_id, self.controller_id = answer.cluster_id, answer.controller_id
+        response = await connection.send(request, MetadataResponse, timeout_s=self.timeout_s)
+        check(response.error_code, "asking for metadata")
+        self.cluster_id, self.controller_id = response.cluster_id, response.controller_id
         self.nodes = {
-            node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in answer.brokers
+            node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in response.brokers
         }
-        for topic in answer.topics:
+        for topic in response.topics:
             if topic.name is None:
                 continue
             if topic.error_code:
                 self._topics.pop(topic.name, None)
             else:
                 self._topics[topic.name] = _topic_view(topic)
-        return answer
+        return response
 
     async def topics(self) -> list[TopicView]:
         """Every topic of the cluster, by name."""
-        answer = await self.retrying(lambda: self.refresh(None))
+        response = await self.retry(lambda: self.refresh(None))
         return sorted(
-            (_topic_view(topic) for topic in answer.topics if topic.name), key=lambda topic: topic.name
+            (_topic_view(topic) for topic in response.topics if topic.name), key=lambda topic: topic.name
         )
 
-    async def topic(self, name: str, *, may_create: bool = False) -> TopicView:
+    async def topic(self, name: str, *, allow_auto_create: bool = False) -> TopicView:
         """One topic; asks only if it is not known yet. BrokerRefused if it does not exist."""
         known = self._topics.get(name)
-        return known if known is not None else await self._find_topic(name, may_create)
+        return known if known is not None else await self._find_topic(name, allow_auto_create)
 
-    async def _find_topic(self, name: str, may_create: bool) -> TopicView:
-        patience, missing = Patience(self.api_timeout_s), Patience(MISSING_TOPIC_TIMEOUT_S)
+    async def _find_topic(self, name: str, allow_auto_create: bool) -> TopicView:
+        backoff, missing = Backoff(self.api_timeout_s), Backoff(MISSING_TOPIC_TIMEOUT_S)
         while True:
-            answer = await self.retrying(lambda: self.refresh([name], may_create=may_create))
+            response = await self.retry(lambda: self.refresh([name], allow_auto_create=allow_auto_create))
             topic = self._topics.get(name)
             if topic is not None:
                 return topic
-            error = ErrorCode.from_code(answer.topics[0].error_code)
+            error = ErrorCode.from_code(response.topics[0].error_code)
             if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 hint = f"there is no topic {name!r}; create it with `runnel topic create {name}`"
-                await missing.after(BrokerRefused(error, f"topic {name}", hint))
+                await missing.after(BrokerError(error, f"topic {name}", hint))
             else:
-                await patience.after(BrokerRefused(error, f"topic {name}"))
+                await backoff.after(BrokerError(error, f"topic {name}"))
 
-    def forget_topic(self, name: str) -> None:
+    def invalidate_topic(self, name: str) -> None:
         """What we know of a topic is stale: the next use asks again."""
         self._topics.pop(name, None)
 
@@ -222,19 +224,19 @@ class Cluster:
             await self.refresh([partition.topic])
         topic = self._topics.get(partition.topic)
         if topic is None:
-            raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(partition))
         if not 0 <= partition.partition < len(topic.partitions):
-            self.forget_topic(partition.topic)
+            self.invalidate_topic(partition.topic)
             count = len(topic.partitions)
-            raise BrokerRefused(
+            raise BrokerError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 str(partition),
                 f"topic {partition.topic!r} has {count} partition{'s' * (count != 1)}, numbered from 0",
             )
         view = topic.partitions[partition.partition]
         if view.leader < 0:
-            self.forget_topic(partition.topic)
-            raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, str(partition))
+            self.invalidate_topic(partition.topic)
+            raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(partition))
         return view.leader
 
     async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
@@ -246,46 +248,46 @@ class Cluster:
 
     # Asking.
 
-    async def ask_any(self, request: Request, answer: type[A]) -> A:
+    async def send_to_any(self, request: Request, response_type: type[ResponseT]) -> ResponseT:
         """Ask whoever is there."""
         connection = await self.any_connection()
-        return await connection.ask(request, answer, timeout_s=self.timeout_s)
+        return await connection.send(request, response_type, timeout_s=self.timeout_s)
 
-    async def ask_node(self, node_id: int, request: Request, answer: type[A]) -> A:
+    async def send_to_node(self, node_id: int, request: Request, response_type: type[ResponseT]) -> ResponseT:
         """Ask one broker."""
         connection = await self.connection(node_id)
-        return await connection.ask(request, answer, timeout_s=self.timeout_s)
+        return await connection.send(request, response_type, timeout_s=self.timeout_s)
 
-    async def ask_controller(self, request: Request, answer: type[A]) -> A:
+    async def send_to_controller(self, request: Request, response_type: type[ResponseT]) -> ResponseT:
         """Ask the node that decides about metadata; where every broker forwards, any will do."""
         if not self.nodes:
             await self.refresh([])
         if self.controller_id in self.nodes:
-            return await self.ask_node(self.controller_id, request, answer)
-        return await self.ask_any(request, answer)
+            return await self.send_to_node(self.controller_id, request, response_type)
+        return await self.send_to_any(request, response_type)
 
-    async def ask_coordinator(
+    async def send_to_coordinator(
         self,
         key: str,
         request: Request,
-        answer: type[A],
+        response_type: type[ResponseT],
         *,
         kind: int = GROUP_KEY,
         lane: object = None,
         timeout_s: float | None = None,
-    ) -> A:
+    ) -> ResponseT:
         """Ask the broker that looks after a group or a transactional id."""
         connection = await self.connection(await self.coordinator(key, kind), lane)
-        return await connection.ask(request, answer, timeout_s=timeout_s or self.timeout_s)
+        return await connection.send(request, response_type, timeout_s=timeout_s or self.timeout_s)
 
     async def coordinator(self, key: str, kind: int = GROUP_KEY) -> int:
         """The node that looks after a group or a transactional id."""
         if (kind, key) in self._coordinators:
             return self._coordinators[kind, key]
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-        answer = await self.ask_any(request, FindCoordinatorResponse)
+        response = await self.send_to_any(request, FindCoordinatorResponse)
         # Up to version 3 the answer is for one key and stands at the top.
-        found = answer.coordinators[0] if answer.coordinators else answer
+        found = response.coordinators[0] if response.coordinators else response
         name = "group" if kind == GROUP_KEY else "transactional id"
         check(found.error_code, f"finding the coordinator of {name} {key}", found.error_message)
         if found.node_id not in self.nodes:
@@ -293,20 +295,20 @@ class Cluster:
         self._coordinators[kind, key] = found.node_id
         return found.node_id
 
-    def forget_coordinator(self, key: str, kind: int = GROUP_KEY) -> None:
+    def invalidate_coordinator(self, key: str, kind: int = GROUP_KEY) -> None:
         """Somebody else looks after it now: the next use asks again."""
         self._coordinators.pop((kind, key), None)
 
-    async def retrying(
+    async def retry(
         self, operation: Callable[[], Awaitable[T]], recover: Callable[[], None] | None = None
     ) -> T:
         """Run an operation until it succeeds, fails for good or time is over; `recover` before a new try."""
-        patience = Patience(self.api_timeout_s)
+        backoff = Backoff(self.api_timeout_s)
         while True:
             try:
                 return await operation()
             except ClientError as error:
-                await patience.after(error)
+                await backoff.after(error)
                 if recover is not None:
                     recover()
 

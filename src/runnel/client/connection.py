@@ -3,16 +3,16 @@
 import asyncio
 from typing import TypeVar, cast
 
-from runnel.client.conversation import Conversation
-from runnel.client.errors import ClientError, ConnectionLost, NoBroker, TimedOut, check
+from runnel.client.connection_state import ConnectionState
+from runnel.client.errors import ClientError, ConnectionLost, NoBrokerAvailable, TimedOut, check
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.model.errors import ErrorCode
 from runnel.wire import Buffer, Request, Response
 
 CONNECT_TIMEOUT_S = 5.0
-ANSWER_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S = 30.0
 
-A = TypeVar("A", bound=Response)
+ResponseT = TypeVar("ResponseT", bound=Response)
 
 
 class Connection(asyncio.Protocol):
@@ -20,7 +20,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, address: str, client_id: str) -> None:
         self.address = address
-        self._conversation = Conversation(client_id)
+        self._state = ConnectionState(client_id)
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._writable = asyncio.Event()
@@ -39,11 +39,11 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(lambda: cls(address, client_id), host, port)
         except TimeoutError:
-            raise NoBroker(address, f"no connection in {timeout_s:g} s") from None
+            raise NoBrokerAvailable(address, f"no connection in {timeout_s:g} s") from None
         except OSError as error:
-            raise NoBroker(address, _reason(error)) from error
+            raise NoBrokerAvailable(address, _reason(error)) from error
         try:
-            await connection._agree(timeout_s)
+            await connection._negotiate_versions(timeout_s)
         except BaseException:
             connection.abort()
             raise
@@ -55,23 +55,25 @@ class Connection(asyncio.Protocol):
 
     def version_of(self, request: Request) -> int:
         """The version in which a request would be asked; NotSpoken if in none."""
-        return self._conversation.version_of(request)
+        return self._state.version_of(request)
 
     def feature(self, name: str) -> int:
         """The level of a feature that the cluster has agreed on; 0 if it knows of none."""
-        return self._conversation.features.get(name, 0)
+        return self._state.features.get(name, 0)
 
-    async def ask(self, request: Request, answer: type[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
+    async def send(
+        self, request: Request, response_type: type[ResponseT], *, timeout_s: float = REQUEST_TIMEOUT_S
+    ) -> ResponseT:
         """Send a question and wait for its answer. Questions asked meanwhile do not wait for each other."""
         await self._writable.wait()
         self._check_open()
-        correlation_id, buffers = self._conversation.ask(request, answer)
+        correlation_id, buffers = self._state.send(request, response_type)
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
         self._send(buffers)
         try:
             async with asyncio.timeout(timeout_s):
-                return cast(A, await future)
+                return cast(ResponseT, await future)
         except TimeoutError:
             name = type(request).__name__.removesuffix("Request")
             late = TimedOut(f"{self.address} did not answer {name} in {timeout_s:g} s")
@@ -81,11 +83,11 @@ class Connection(asyncio.Protocol):
         finally:
             self._waiting.pop(correlation_id, None)
 
-    async def tell(self, request: Request) -> None:
+    async def send_oneway(self, request: Request) -> None:
         """Send a request that gets no answer."""
         await self._writable.wait()
         self._check_open()
-        self._send(self._conversation.tell(request))
+        self._send(self._state.send_oneway(request))
 
     async def close(self) -> None:
         """End the connection, also for those who still wait for an answer."""
@@ -96,14 +98,14 @@ class Connection(asyncio.Protocol):
         """End the connection without waiting for the socket to be gone."""
         self._finish(ConnectionLost(f"the connection to {self.address} was closed"))
 
-    async def _agree(self, timeout_s: float) -> None:
+    async def _negotiate_versions(self, timeout_s: float) -> None:
         ours = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
-        answer = await self.ask(ours, ApiVersionsResponse, timeout_s=timeout_s)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION.code:
-            self._conversation.learn(answer)
-            answer = await self.ask(ours, ApiVersionsResponse, timeout_s=timeout_s)
-        check(answer.error_code, f"agreeing on versions with {self.address}")
-        self._conversation.learn(answer)
+        response = await self.send(ours, ApiVersionsResponse, timeout_s=timeout_s)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION.code:
+            self._state.set_api_versions(response)
+            response = await self.send(ours, ApiVersionsResponse, timeout_s=timeout_s)
+        check(response.error_code, f"agreeing on versions with {self.address}")
+        self._state.set_api_versions(response)
 
     def _check_open(self) -> None:
         if self._end is not None:
@@ -132,10 +134,10 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
-            for correlation_id, answer in self._conversation.received(data):
+            for correlation_id, response in self._state.received(data):
                 future = self._waiting.get(correlation_id)
                 if future is not None and not future.done():
-                    future.set_result(answer)
+                    future.set_result(response)
         except ClientError as error:
             self._finish(error)
 

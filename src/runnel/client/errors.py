@@ -19,7 +19,7 @@ class ClientError(Exception):
     retriable = False
 
 
-class NoBroker(ClientError):
+class NoBrokerAvailable(ClientError):
     """Nobody answers at any of the addresses we know."""
 
     retriable = True
@@ -43,7 +43,7 @@ class TimedOut(ClientError):
     retriable = True
 
 
-class BrokerGone(ClientError):
+class BrokerNotAvailable(ClientError):
     """A broker that we were sent to is not part of the cluster right now; who sent us there may be stale."""
 
     retriable = True
@@ -52,15 +52,15 @@ class BrokerGone(ClientError):
         super().__init__(f"broker {node_id} is not part of the cluster right now")
 
 
-class NotKafka(ClientError):
+class InvalidResponse(ClientError):
     """What came back is not an answer in Kafka's protocol."""
 
 
-class NotSpoken(ClientError):
+class UnsupportedVersion(ClientError):
     """The broker does not speak an API in any version that we know."""
 
 
-class BrokerRefused(ClientError):
+class BrokerError(ClientError):
     """The broker understood the request and said no."""
 
     def __init__(self, error: ErrorCode, about: str, message: str | None = None) -> None:
@@ -100,4 +100,4 @@ _SENTENCES = {
 def check(code: int, about: str, message: str | None = None) -> None:
     """Raise BrokerRefused unless the code is zero."""
     if code:
-        raise BrokerRefused(ErrorCode.from_code(code), about, message)
+        raise BrokerError(ErrorCode.from_code(code), about, message)

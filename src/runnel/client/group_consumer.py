@@ -8,9 +8,9 @@ from typing import TypeVar
 
 from runnel.client.chunk import Chunk, Message
 from runnel.client.cluster import Cluster
-from runnel.client.errors import BrokerRefused, ClientError
+from runnel.client.errors import BrokerError, ClientError
 from runnel.client.groups import Groups, check_committed, commit_request
-from runnel.client.membership import Membership, Stage
+from runnel.client.membership import Membership, MembershipState
 from runnel.client.offsets import READ_UNCOMMITTED, list_offsets
 from runnel.client.reader import RESETS, Reader
 from runnel.messages.heartbeat import HeartbeatResponse
@@ -21,10 +21,10 @@ from runnel.messages.sync_group import SyncGroupResponse
 from runnel.model.ids import TopicPartition
 from runnel.wire import Request, Response
 
-TOPICS_CHECKED_EVERY_S = 30.0
+METADATA_CHECK_INTERVAL_S = 30.0
 """How often the leader of a group looks whether a topic has grown."""
 
-A = TypeVar("A", bound=Response)
+ResponseT = TypeVar("ResponseT", bound=Response)
 Listener = Callable[[Sequence[TopicPartition]], None]
 
 
@@ -71,9 +71,9 @@ class GroupConsumer:
         self._read: tuple[TopicPartition, int] | None = None
         self._commit_due_s = 0.0
         self._partition_counts: dict[str, int] = {}
-        self._unsettled = False
-        self._joining: asyncio.Task[None] | None = None
-        self._heart: asyncio.Task[None] | None = None
+        self._must_rejoin = False
+        self._join_task: asyncio.Task[None] | None = None
+        self._heartbeat_task: asyncio.Task[None] | None = None
         self._failure: ClientError | None = None
 
     @property
@@ -87,7 +87,7 @@ class GroupConsumer:
     @property
     def assignment(self) -> list[TopicPartition]:
         """The partitions that are ours now, and of which we know where to read."""
-        if self._membership.stage is not Stage.STABLE:
+        if self._membership.state is not MembershipState.STABLE:
             return []
         return [partition for partition in self._membership.partitions if partition in self._reader.positions]
 
@@ -107,10 +107,10 @@ class GroupConsumer:
 
     async def poll(self, timeout_s: float, max_messages: int | None = None) -> list[Message]:
         """The next messages, or none when time is over. Rebalances and commits happen meanwhile."""
-        self._note_read()
+        self._update_position()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._settle()
+                await self._ensure_joined()
                 if self._commit_every_s is not None and _now_s() >= self._commit_due_s:
                     await self.commit()
                 while self._chunk is None:
@@ -120,7 +120,7 @@ class GroupConsumer:
                     self._chunk, self._rest = chunk, chunk.messages()
         except TimeoutError:
             return []
-        return self._hand_out(self._chunk, max_messages)
+        return self._take_messages(self._chunk, max_messages)
 
     async def messages(self) -> AsyncIterator[Message]:
         """Message by message, without end."""
@@ -130,14 +130,14 @@ class GroupConsumer:
 
     async def commit(self) -> None:
         """Tell the group how far we have read: everything that was handed out."""
-        self._note_read()
+        self._update_position()
         self._commit_due_s = _now_s() + (self._commit_every_s or 0)
         moved = {
             partition: offset
             for partition, offset in self._reader.positions.items()
             if self._committed.get(partition) != offset
         }
-        if not moved or self._membership.stage is not Stage.STABLE:
+        if not moved or self._membership.state is not MembershipState.STABLE:
             return
         membership = self._membership
         request = commit_request(
@@ -148,17 +148,17 @@ class GroupConsumer:
             instance_id=membership.instance_id,
         )
 
-        async def ask() -> None:
-            answer = await self._ask(request, OffsetCommitResponse)
-            check_committed(self.group_id, answer)
+        async def attempt() -> None:
+            response = await self._send(request, OffsetCommitResponse)
+            check_committed(self.group_id, response)
 
         try:
-            await self._cluster.retrying(ask, self._forget_coordinator)
-        except BrokerRefused as error:
-            if not membership.refused(error.error):
+            await self._cluster.retry(attempt, self._invalidate_coordinator)
+        except BrokerError as error:
+            if not membership.commit_rejected(error.error):
                 raise
             # The group moved on without us: whoever has these partitions now starts from the last commit.
-            self._unsettle()
+            self._request_rejoin()
             return
         self._committed.update(moved)
 
@@ -167,8 +167,8 @@ class GroupConsumer:
         try:
             await self._stop_tasks()
             await self.commit()
-            if self._membership.leaves_when_closed:
-                await self._ask(self._membership.leave(), LeaveGroupResponse)
+            if self._membership.leaves_on_close:
+                await self._send(self._membership.leave(), LeaveGroupResponse)
         finally:
             self._membership.revoked()
             await self._reader.close()
@@ -176,7 +176,7 @@ class GroupConsumer:
 
     # Handing out.
 
-    def _hand_out(self, chunk: Chunk, max_messages: int | None) -> list[Message]:
+    def _take_messages(self, chunk: Chunk, max_messages: int | None) -> list[Message]:
         messages = list(islice(self._rest, max_messages))
         if max_messages is None or len(messages) < max_messages:
             self._chunk = None
@@ -185,7 +185,7 @@ class GroupConsumer:
             self._read = (chunk.partition, messages[-1].offset + 1)
         return messages
 
-    def _note_read(self) -> None:
+    def _update_position(self) -> None:
         if self._read is not None:
             partition, offset = self._read
             self._reader.positions[partition] = offset
@@ -193,25 +193,27 @@ class GroupConsumer:
 
     # Joining.
 
-    async def _settle(self) -> None:
+    async def _ensure_joined(self) -> None:
         """Wait until we are in the group; a join goes on while its caller loses patience and comes back."""
         if self._failure is not None:
             raise self._failure
-        if self._joining is None and (self._unsettled or self._membership.stage is not Stage.STABLE):
-            self._joining = asyncio.create_task(self._rejoin())
-        if self._joining is not None:
-            await asyncio.shield(self._joining)
-            self._joining = None
+        if self._join_task is None and (
+            self._must_rejoin or self._membership.state is not MembershipState.STABLE
+        ):
+            self._join_task = asyncio.create_task(self._rejoin())
+        if self._join_task is not None:
+            await asyncio.shield(self._join_task)
+            self._join_task = None
 
     async def _rejoin(self) -> None:
-        if self._heart is not None:
-            self._heart.cancel()
+        if self._heartbeat_task is not None:
+            self._heartbeat_task.cancel()
         await self._revoke()
-        self._unsettled = False
-        while self._membership.stage is not Stage.STABLE:
-            await self._cluster.retrying(self._join_once, self._forget_coordinator)
-        await self._begin_reading()
-        self._heart = asyncio.create_task(self._beat())
+        self._must_rejoin = False
+        while self._membership.state is not MembershipState.STABLE:
+            await self._cluster.retry(self._join_once, self._invalidate_coordinator)
+        await self._reset_positions()
+        self._heartbeat_task = asyncio.create_task(self._heartbeat_loop())
         if self._on_assigned is not None:
             self._on_assigned(self._membership.partitions)
 
@@ -227,22 +229,22 @@ class GroupConsumer:
     async def _join_once(self) -> None:
         membership = self._membership
         request = membership.join()
-        answer = await self._ask(request, JoinGroupResponse, request.rebalance_timeout_ms / 1000)
-        if membership.joined(answer):
+        response = await self._send(request, JoinGroupResponse, request.rebalance_timeout_ms / 1000)
+        if membership.joined(response):
             self._partition_counts = await self._count_partitions()
             request_to_sync = membership.sync(self._partition_counts)
             timeout_s = request.rebalance_timeout_ms / 1000
-            membership.synced(await self._ask(request_to_sync, SyncGroupResponse, timeout_s))
+            membership.synced(await self._send(request_to_sync, SyncGroupResponse, timeout_s))
 
     async def _count_partitions(self) -> dict[str, int]:
         """How many partitions the topics have that anyone in the group wants; for the leader only."""
-        wanted = {topic for topics in self._membership.wanted_by.values() for topic in topics}
+        wanted = {topic for topics in self._membership.subscriptions.values() for topic in topics}
         if not wanted:
             return {}
-        answer = await self._cluster.refresh(sorted(wanted))
-        return {topic.name: len(topic.partitions) for topic in answer.topics if topic.name}
+        response = await self._cluster.refresh(sorted(wanted))
+        return {topic.name: len(topic.partitions) for topic in response.topics if topic.name}
 
-    async def _begin_reading(self) -> None:
+    async def _reset_positions(self) -> None:
         partitions = self._membership.partitions
         committed = await Groups(self._cluster).committed(self.group_id) if partitions else {}
         self._committed = {
@@ -254,47 +256,49 @@ class GroupConsumer:
             {**self._committed, **{partition: view.offset for partition, view in found.items()}}
         )
 
-    async def _beat(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         """Keep our place in the group, until it changes."""
-        topics_due_s = _now_s() + TOPICS_CHECKED_EVERY_S
+        topics_due_s = _now_s() + METADATA_CHECK_INTERVAL_S
         while True:
             await asyncio.sleep(self._heartbeat_s)
             try:
-                answer = await self._ask(self._membership.heartbeat(), HeartbeatResponse)
-                if not self._membership.heard(answer):
+                response = await self._send(self._membership.heartbeat(), HeartbeatResponse)
+                if not self._membership.heartbeat_received(response):
                     break
                 if _now_s() >= topics_due_s:
-                    topics_due_s = _now_s() + TOPICS_CHECKED_EVERY_S
+                    topics_due_s = _now_s() + METADATA_CHECK_INTERVAL_S
                     if await self._count_partitions() != self._partition_counts:
                         break
             except ClientError as error:
-                self._forget_coordinator()
+                self._invalidate_coordinator()
                 if not error.retriable:
                     self._failure = error
                     break
-        self._unsettle()
+        self._request_rejoin()
 
-    def _unsettle(self) -> None:
-        self._unsettled = True
+    def _request_rejoin(self) -> None:
+        self._must_rejoin = True
         self._reader.interrupt()
 
     async def _stop_tasks(self) -> None:
-        tasks = [task for task in (self._joining, self._heart) if task is not None]
+        tasks = [task for task in (self._join_task, self._heartbeat_task) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._joining is not None:
+        if self._join_task is not None:
             # The broker answers in order: behind a join that waits for the group, a farewell would wait too.
             await self._cluster.close_lane(self)
 
-    async def _ask(self, request: Request, answer: type[A], waits_s: float = 0.0) -> A:
+    async def _send(
+        self, request: Request, response_type: type[ResponseT], waits_s: float = 0.0
+    ) -> ResponseT:
         timeout_s = self._cluster.timeout_s + waits_s
-        return await self._cluster.ask_coordinator(
-            self.group_id, request, answer, lane=self, timeout_s=timeout_s
+        return await self._cluster.send_to_coordinator(
+            self.group_id, request, response_type, lane=self, timeout_s=timeout_s
         )
 
-    def _forget_coordinator(self) -> None:
-        self._cluster.forget_coordinator(self.group_id)
+    def _invalidate_coordinator(self) -> None:
+        self._cluster.invalidate_coordinator(self.group_id)
 
 
 def _now_s() -> float:

@@ -7,7 +7,7 @@ from functools import partial
 
 from runnel.client.cluster import Cluster
 from runnel.client.consumer_protocol import assigned_partitions
-from runnel.client.errors import BrokerRefused, NotSpoken, check
+from runnel.client.errors import BrokerError, UnsupportedVersion, check
 from runnel.messages import consumer_group_describe
 from runnel.messages.consumer_group_describe import (
     Assignment,
@@ -111,20 +111,20 @@ class Groups:
 
     async def list(self) -> list[GroupListing]:
         """Every group of every broker, by name."""
-        await self._cluster.retrying(lambda: self._cluster.refresh([]))
+        await self._cluster.retry(lambda: self._cluster.refresh([]))
 
-        async def ask(node_id: int) -> ListGroupsResponse:
-            answer = await self._cluster.ask_node(node_id, ListGroupsRequest(), ListGroupsResponse)
-            check(answer.error_code, f"listing the groups of broker {node_id}")
-            return answer
+        async def attempt(node_id: int) -> ListGroupsResponse:
+            response = await self._cluster.send_to_node(node_id, ListGroupsRequest(), ListGroupsResponse)
+            check(response.error_code, f"listing the groups of broker {node_id}")
+            return response
 
-        answers = await asyncio.gather(
-            *(self._cluster.retrying(partial(ask, node_id)) for node_id in self._cluster.nodes)
+        responses = await asyncio.gather(
+            *(self._cluster.retry(partial(attempt, node_id)) for node_id in self._cluster.nodes)
         )
         listings = [
             GroupListing(group.group_id, group.group_state, group.group_type, group.protocol_type)
-            for answer in answers
-            for group in answer.groups
+            for response in responses
+            for group in response.groups
         ]
         return sorted(listings, key=lambda listing: listing.group_id)
 
@@ -132,19 +132,21 @@ class Groups:
         """One group and its members; BrokerRefused with GROUP_ID_NOT_FOUND if there is none."""
         try:
             return await self._describe_consumer(group_id)
-        except (NotSpoken, BrokerRefused) as error:
-            if isinstance(error, BrokerRefused) and error.error not in _NOT_A_CONSUMER_GROUP:
+        except (UnsupportedVersion, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.error not in _NOT_A_CONSUMER_GROUP:
                 raise
         return await self._describe_classic(group_id)
 
     async def _describe_consumer(self, group_id: str) -> GroupView:
-        async def ask() -> consumer_group_describe.DescribedGroup:
+        async def attempt() -> consumer_group_describe.DescribedGroup:
             request = ConsumerGroupDescribeRequest(group_ids=[group_id])
-            answer = await self._cluster.ask_coordinator(group_id, request, ConsumerGroupDescribeResponse)
-            check(answer.groups[0].error_code, f"group {group_id}", answer.groups[0].error_message)
-            return answer.groups[0]
+            response = await self._cluster.send_to_coordinator(
+                group_id, request, ConsumerGroupDescribeResponse
+            )
+            check(response.groups[0].error_code, f"group {group_id}", response.groups[0].error_message)
+            return response.groups[0]
 
-        group = await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        group = await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
         return GroupView(
             group.group_id,
             group.group_state,
@@ -158,16 +160,16 @@ class Groups:
         )
 
     async def _describe_classic(self, group_id: str) -> GroupView:
-        async def ask() -> DescribedGroup:
+        async def attempt() -> DescribedGroup:
             request = DescribeGroupsRequest(groups=[group_id])
-            answer = await self._cluster.ask_coordinator(group_id, request, DescribeGroupsResponse)
-            check(answer.groups[0].error_code, f"group {group_id}", answer.groups[0].error_message)
-            return answer.groups[0]
+            response = await self._cluster.send_to_coordinator(group_id, request, DescribeGroupsResponse)
+            check(response.groups[0].error_code, f"group {group_id}", response.groups[0].error_message)
+            return response.groups[0]
 
-        group = await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        group = await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
         if group.group_state == "Dead":
             # Brokers before KIP-1043 say so for groups that do not exist.
-            raise BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
+            raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
         is_consumer = group.protocol_type == "consumer"
         members = [
             _classic_member(member, assigned_partitions(member.member_assignment) if is_consumer else [])
@@ -185,18 +187,18 @@ class Groups:
     async def committed(self, group_id: str) -> dict[TopicPartition, Commit]:
         """How far a group has read, in every partition it ever committed."""
 
-        async def ask() -> dict[TopicPartition, Commit]:
+        async def attempt() -> dict[TopicPartition, Commit]:
             request = OffsetFetchRequest(
                 group_id=group_id,
                 topics=None,
                 groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)],
             )
-            answer = await self._cluster.ask_coordinator(group_id, request, OffsetFetchResponse)
-            return _commits(group_id, answer)
+            response = await self._cluster.send_to_coordinator(group_id, request, OffsetFetchResponse)
+            return _commits(group_id, response)
 
-        return await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        return await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
 
-    async def settled(
+    async def stable_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Commit]:
         """How far a group has read these partitions, once no open transaction is about to change that.
@@ -216,21 +218,21 @@ class Groups:
             require_stable=True,
         )
 
-        async def ask() -> dict[TopicPartition, Commit]:
-            answer = await self._cluster.ask_coordinator(group_id, request, OffsetFetchResponse)
-            return _commits(group_id, answer)
+        async def attempt() -> dict[TopicPartition, Commit]:
+            response = await self._cluster.send_to_coordinator(group_id, request, OffsetFetchResponse)
+            return _commits(group_id, response)
 
-        return await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        return await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Move a group that has no members to other offsets."""
 
-        async def ask() -> None:
+        async def attempt() -> None:
             request = commit_request(group_id, offsets)
-            answer = await self._cluster.ask_coordinator(group_id, request, OffsetCommitResponse)
-            check_committed(group_id, answer)
+            response = await self._cluster.send_to_coordinator(group_id, request, OffsetCommitResponse)
+            check_committed(group_id, response)
 
-        await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget how far a group has read some partitions."""
@@ -240,13 +242,13 @@ class Groups:
             topic.partitions.append(OffsetDeleteRequestPartition(partition_index=partition.partition))
         request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
 
-        async def ask() -> OffsetDeleteResponse:
-            answer = await self._cluster.ask_coordinator(group_id, request, OffsetDeleteResponse)
-            check(answer.error_code, f"deleting offsets of group {group_id}")
-            return answer
+        async def attempt() -> OffsetDeleteResponse:
+            response = await self._cluster.send_to_coordinator(group_id, request, OffsetDeleteResponse)
+            check(response.error_code, f"deleting offsets of group {group_id}")
+            return response
 
-        answer = await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
-        for result in answer.topics:
+        response = await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
+        for result in response.topics:
             for view in result.partitions:
                 partition = TopicPartition(result.name, view.partition_index)
                 check(view.error_code, f"deleting the offset of group {group_id} in {partition}")
@@ -254,12 +256,12 @@ class Groups:
     async def delete(self, group_id: str) -> None:
         """Remove a group that has no members, and its offsets."""
 
-        async def ask() -> None:
+        async def attempt() -> None:
             request = DeleteGroupsRequest(groups_names=[group_id])
-            answer = await self._cluster.ask_coordinator(group_id, request, DeleteGroupsResponse)
-            check(answer.results[0].error_code, f"deleting group {group_id}")
+            response = await self._cluster.send_to_coordinator(group_id, request, DeleteGroupsResponse)
+            check(response.results[0].error_code, f"deleting group {group_id}")
 
-        await self._cluster.retrying(ask, lambda: self._cluster.forget_coordinator(group_id))
+        await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
 
 
 _NOT_A_CONSUMER_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}
@@ -325,18 +327,18 @@ def commit_request(
     )
 
 
-def check_committed(group_id: str, answer: OffsetCommitResponse) -> None:
+def check_committed(group_id: str, response: OffsetCommitResponse) -> None:
     """BrokerRefused for the first partition whose commit was refused."""
-    for topic in answer.topics:
+    for topic in response.topics:
         for view in topic.partitions:
             partition = TopicPartition(topic.name, view.partition_index)
             check(view.error_code, f"committing an offset of group {group_id} in {partition}")
 
 
-def _commits(group_id: str, answer: OffsetFetchResponse) -> dict[TopicPartition, Commit]:
+def _commits(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition, Commit]:
     about = f"reading the offsets of group {group_id}"
     # Up to version 7 the answer is for one group and stands at the top.
-    group = answer.groups[0] if answer.groups else answer
+    group = response.groups[0] if response.groups else response
     check(group.error_code, about)
     commits: dict[TopicPartition, Commit] = {}
     for topic in group.topics:

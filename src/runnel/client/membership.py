@@ -28,7 +28,7 @@ ASSIGNOR = "range"
 NO_GENERATION = -1
 
 
-class Stage(Enum):
+class MembershipState(Enum):
     """How far a member is on its way into the group."""
 
     UNJOINED = "unjoined"
@@ -37,7 +37,7 @@ class Stage(Enum):
     STABLE = "stable"
 
 
-START_OVER = {
+REJOIN_ERRORS = {
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -59,11 +59,11 @@ class Membership:
     ) -> None:
         self.group_id = group_id
         self.topics = sorted(topics)
-        self.stage = Stage.UNJOINED
+        self.state = MembershipState.UNJOINED
         self.member_id = ""
         self.generation_id = NO_GENERATION
         self.partitions: list[TopicPartition] = []
-        self.wanted_by: dict[str, list[str]] = {}
+        self.subscriptions: dict[str, list[str]] = {}
         """Who wants which topics; only the leader of the group is told."""
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
@@ -71,11 +71,11 @@ class Membership:
 
     @property
     def is_leader(self) -> bool:
-        return bool(self.wanted_by)
+        return bool(self.subscriptions)
 
     def join(self) -> JoinGroupRequest:
         """Ask to be let in."""
-        self.stage = Stage.JOINING
+        self.state = MembershipState.JOINING
         return JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=self._session_timeout_ms,
@@ -86,22 +86,22 @@ class Membership:
             protocols=[JoinGroupRequestProtocol(name=ASSIGNOR, metadata=subscription_bytes(self.topics))],
         )
 
-    def joined(self, answer: JoinGroupResponse) -> bool:
+    def joined(self, response: JoinGroupResponse) -> bool:
         """Are we in? If not, ask again; BrokerRefused if asking again is of no use."""
-        error = ErrorCode.from_code(answer.error_code)
+        error = ErrorCode.from_code(response.error_code)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
-            self.member_id = answer.member_id
+            self.member_id = response.member_id
             return False
-        if error in START_OVER:
-            self._step_back(error)
+        if error in REJOIN_ERRORS:
+            self._reset(error)
             return False
-        check(answer.error_code, f"joining group {self.group_id}")
-        self.stage = Stage.SYNCING
-        self.member_id = answer.member_id
-        self.generation_id = answer.generation_id
-        leads = answer.leader == answer.member_id and not answer.skip_assignment
-        self.wanted_by = (
-            {member.member_id: subscribed_topics(member.metadata) for member in answer.members}
+        check(response.error_code, f"joining group {self.group_id}")
+        self.state = MembershipState.SYNCING
+        self.member_id = response.member_id
+        self.generation_id = response.generation_id
+        leads = response.leader == response.member_id and not response.skip_assignment
+        self.subscriptions = (
+            {member.member_id: subscribed_topics(member.metadata) for member in response.members}
             if leads
             else {}
         )
@@ -109,7 +109,7 @@ class Membership:
 
     def sync(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
         """Ask for our partitions; the leader hands out everyone's."""
-        shares = assign_ranges(self.wanted_by, partition_counts) if self.is_leader else {}
+        shares = assign_ranges(self.subscriptions, partition_counts) if self.is_leader else {}
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation_id,
@@ -123,12 +123,12 @@ class Membership:
             ],
         )
 
-    def synced(self, answer: SyncGroupResponse) -> bool:
+    def synced(self, response: SyncGroupResponse) -> bool:
         """Do we have our partitions? If not, join again."""
-        if not self._is_settled(answer.error_code, "syncing with"):
+        if not self._is_current(response.error_code, "syncing with"):
             return False
-        self.stage = Stage.STABLE
-        self.partitions = sorted(assigned_partitions(answer.assignment))
+        self.state = MembershipState.STABLE
+        self.partitions = sorted(assigned_partitions(response.assignment))
         return True
 
     def heartbeat(self) -> HeartbeatRequest:
@@ -140,24 +140,24 @@ class Membership:
             group_instance_id=self.instance_id,
         )
 
-    def heard(self, answer: HeartbeatResponse) -> bool:
+    def heartbeat_received(self, response: HeartbeatResponse) -> bool:
         """Is the group as it was? If not, join again."""
-        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS.code:
+        if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS.code:
             # Until we join again we are still of the old generation, and may commit what we have read in it.
             return False
-        return self._is_settled(answer.error_code, "staying in")
+        return self._is_current(response.error_code, "staying in")
 
-    def refused(self, error: ErrorCode) -> bool:
+    def commit_rejected(self, error: ErrorCode) -> bool:
         """Was a commit refused because the group moved on? Then join again."""
-        if error not in START_OVER:
+        if error not in REJOIN_ERRORS:
             return False
-        self._step_back(error)
+        self._reset(error)
         return True
 
     def revoked(self) -> None:
         """Our partitions are given up; we are on our way to the next generation."""
         self.partitions = []
-        self.stage = Stage.UNJOINED
+        self.state = MembershipState.UNJOINED
 
     def leave(self) -> LeaveGroupRequest:
         """Say good-bye, so that the others need not wait for the session to run out."""
@@ -165,20 +165,20 @@ class Membership:
         return LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id, members=[member])
 
     @property
-    def leaves_when_closed(self) -> bool:
+    def leaves_on_close(self) -> bool:
         """A static member keeps its place while it is away."""
         return bool(self.member_id) and self.instance_id is None
 
-    def _is_settled(self, code: int, doing: str) -> bool:
+    def _is_current(self, code: int, doing: str) -> bool:
         error = ErrorCode.from_code(code)
-        if error in START_OVER:
-            self._step_back(error)
+        if error in REJOIN_ERRORS:
+            self._reset(error)
             return False
         check(code, f"{doing} group {self.group_id}")
         return True
 
-    def _step_back(self, error: ErrorCode) -> None:
-        self.stage = Stage.UNJOINED
+    def _reset(self, error: ErrorCode) -> None:
+        self.state = MembershipState.UNJOINED
         self.generation_id = NO_GENERATION
         if error is ErrorCode.UNKNOWN_MEMBER_ID:
             self.member_id = ""

@@ -32,35 +32,37 @@ class FoundOffset:
 
 
 async def list_offsets(
-    cluster: Cluster, moments: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
+    cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, FoundOffset]:
     """The first offset at or after a timestamp, or what EARLIEST, LATEST and MAX_TIMESTAMP stand for."""
     found: dict[TopicPartition, FoundOffset] = {}
 
-    async def ask_missing() -> None:
-        missing = [partition for partition in moments if partition not in found]
+    async def list_missing() -> None:
+        missing = [partition for partition in timestamps if partition not in found]
         groups = await cluster.by_leader(missing)
-        await asyncio.gather(*(ask_leader(node_id, partitions) for node_id, partitions in groups.items()))
+        await asyncio.gather(
+            *(list_from_leader(node_id, partitions) for node_id, partitions in groups.items())
+        )
 
-    async def ask_leader(node_id: int, partitions: list[TopicPartition]) -> None:
+    async def list_from_leader(node_id: int, partitions: list[TopicPartition]) -> None:
         request = ListOffsetsRequest(
             replica_id=-1,
             isolation_level=isolation,
-            topics=_topics({partition: moments[partition] for partition in partitions}),
+            topics=_topics({partition: timestamps[partition] for partition in partitions}),
             timeout_ms=int(cluster.timeout_s * 1000),
         )
-        answer = await cluster.ask_node(node_id, request, ListOffsetsResponse)
-        for topic in answer.topics:
+        response = await cluster.send_to_node(node_id, request, ListOffsetsResponse)
+        for topic in response.topics:
             for view in topic.partitions:
                 partition = TopicPartition(topic.name, view.partition_index)
                 check(view.error_code, f"asking for the offsets of {partition}")
                 found[partition] = FoundOffset(view.offset, view.timestamp)
 
     def recover() -> None:
-        for partition in moments:
-            cluster.forget_topic(partition.topic)
+        for partition in timestamps:
+            cluster.invalidate_topic(partition.topic)
 
-    await cluster.retrying(ask_missing, recover)
+    await cluster.retry(list_missing, recover)
     return found
 
 
@@ -89,9 +91,9 @@ async def offsets_since(
     return {partition: ends.get(partition, found[partition].offset) for partition in partitions}
 
 
-def _topics(moments: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
+def _topics(timestamps: Mapping[TopicPartition, int]) -> list[ListOffsetsTopic]:
     topics: dict[str, ListOffsetsTopic] = {}
-    for partition, timestamp_ms in moments.items():
+    for partition, timestamp_ms in timestamps.items():
         topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic))
         topic.partitions.append(
             ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp_ms)

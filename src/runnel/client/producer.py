@@ -8,12 +8,12 @@ from typing import Self
 
 from runnel.batch.compression import Compression
 from runnel.batch.records import Headers, Record
-from runnel.client.accumulator import Accumulator, Delivery, Identity, PendingBatch
+from runnel.client.accumulator import Accumulator, Delivery, PendingBatch, ProducerIdentity
+from runnel.client.backoff import BACKOFF_MAX_S, BACKOFF_MIN_S
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
-from runnel.client.errors import BrokerRefused, ClientError, TimedOut, check
+from runnel.client.errors import BrokerError, ClientError, TimedOut, check
 from runnel.client.partitioner import partition_for_key
-from runnel.client.patience import PAUSE_MAX_S, PAUSE_MIN_S
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.messages.produce import (
     PartitionProduceData,
@@ -26,7 +26,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
-IDENTITY_LOST = {
+PRODUCER_STATE_LOST = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     ErrorCode.UNKNOWN_PRODUCER_ID,
     ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -60,7 +60,7 @@ class Producer:
         self._delivery_timeout_s = delivery_timeout_s
         self._batches = Accumulator(batch_bytes, Compression.from_name(compression))
         self._transactional_id: str | None = None
-        self._identity: Identity | None = None if self._idempotent else Identity()
+        self._identity: ProducerIdentity | None = None if self._idempotent else ProducerIdentity()
         self._sticky: dict[str, int] = {}
         self._busy_leaders: set[int] = set()
         self._sends: set[asyncio.Task[None]] = set()
@@ -145,7 +145,7 @@ class Producer:
     async def _partition(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
         if self._sender is None:
             self._sender = asyncio.create_task(self._run())
-        view = await self._cluster.topic(topic, may_create=True)
+        view = await self._cluster.topic(topic, allow_auto_create=True)
         count = len(view.partitions)
         if partition is not None:
             if not 0 <= partition < count:
@@ -155,7 +155,7 @@ class Producer:
             return TopicPartition(topic, partition_for_key(record.key, count))
         # Records without a key fill one batch after the other, each in another partition: few, large batches.
         sticky = TopicPartition(topic, self._sticky.get(topic, 0) % count)
-        if not self._batches.can_join(sticky, record):
+        if not self._batches.has_room_for(sticky, record):
             sticky = TopicPartition(topic, (sticky.partition + 1) % count)
             self._sticky[topic] = sticky.partition
         return sticky
@@ -169,7 +169,7 @@ class Producer:
                 if self._batches.is_empty:
                     continue
                 if self._identity is None:
-                    self._identity = await self._cluster.retrying(self._identify)
+                    self._identity = await self._cluster.retry(self._init_producer_id)
                 await self._dispatch()
         except ClientError as error:
             self._stop(error)
@@ -192,11 +192,11 @@ class Producer:
             while loop.time() < linger_until_s and not self._flushes and not self._batches.has_full_batch():
                 await asyncio.sleep(min(0.001, self._linger_s))
 
-    async def _identify(self) -> Identity:
+    async def _init_producer_id(self) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        answer = await self._cluster.ask_any(request, InitProducerIdResponse)
-        check(answer.error_code, "getting a producer id")
-        return Identity(answer.producer_id, answer.producer_epoch)
+        response = await self._cluster.send_to_any(request, InitProducerIdResponse)
+        check(response.error_code, "getting a producer id")
+        return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _dispatch(self) -> None:
         """Start one request for each leader that has none on its way and something to get."""
@@ -206,7 +206,9 @@ class Producer:
             try:
                 leader = await self._cluster.leader(partition)
             except ClientError as error:
-                self._retry_or_fail(self._batches.take(partition, self._identity or Identity()), error)
+                self._retry_or_fail(
+                    self._batches.take(partition, self._identity or ProducerIdentity()), error
+                )
                 continue
             by_leader.setdefault(leader, []).append(partition)
         identity = self._identity
@@ -226,29 +228,31 @@ class Producer:
         request = self._request(batches)
         try:
             connection = await self._cluster.connection(leader)
-            await self._announce(connection, [batch.partition for batch in batches])
+            await self._add_partitions(connection, [batch.partition for batch in batches])
             if self._acks == 0:
-                await connection.tell(request)
+                await connection.send_oneway(request)
                 for batch in batches:
                     self._deliver(batch, -1, -1)
             else:
-                answer = await connection.ask(request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5)
-                self._answered(batches, answer)
+                response = await connection.send(
+                    request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5
+                )
+                self._handle_response(batches, response)
         except ClientError as error:
             for batch in batches:
                 self._retry_or_fail(batch, error)
         except BaseException as error:
             # The producer was closed, or this is a bug; nobody may wait for these records any more.
             for batch in batches:
-                self._batches.settle(batch)
+                self._batches.complete(batch)
                 batch.failed(ClientError(f"not known whether the broker has the record: {error!r}"))
             raise
         finally:
             self._busy_leaders.discard(leader)
             self._wake.set()
-            self._note_progress()
+            self._signal_progress()
 
-    async def _announce(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
+    async def _add_partitions(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
         """Say what must be known before the leader gets records of these partitions: outside of transactions,
         nothing."""
 
@@ -268,9 +272,11 @@ class Producer:
             topic_data=list(topics.values()),
         )
 
-    def _answered(self, batches: Sequence[PendingBatch], answer: ProduceResponse) -> None:
+    def _handle_response(self, batches: Sequence[PendingBatch], response: ProduceResponse) -> None:
         results = {
-            (topic.name, view.index): view for topic in answer.responses for view in topic.partition_responses
+            (topic.name, view.index): view
+            for topic in response.responses
+            for view in topic.partition_responses
         }
         for batch in batches:
             result = results.get((batch.partition.topic, batch.partition.partition))
@@ -279,51 +285,49 @@ class Producer:
             elif result.error_code == 0:
                 self._deliver(batch, result.base_offset, result.log_append_time_ms)
             else:
-                self._refused(batch, result)
+                self._batch_rejected(batch, result)
 
-    def _refused(self, batch: PendingBatch, result: PartitionProduceResponse) -> None:
+    def _batch_rejected(self, batch: PendingBatch, result: PartitionProduceResponse) -> None:
         error = ErrorCode.from_code(result.error_code)
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._deliver(batch, -1, -1)
             return
         is_renewable = self._idempotent and self._transactional_id is None
-        if error in IDENTITY_LOST and is_renewable and batch.attempts == 1:
+        if error in PRODUCER_STATE_LOST and is_renewable and batch.attempts == 1:
             # The broker forgot us, perhaps because all our records expired. This batch was sent once and
             # refused once, so it is not in the log, and may go again under a new identity.
-            self._forget_identity()
+            self._reset_identity()
             batch.encoded = None
-            self._batches.put_back(batch, 0.0)
+            self._batches.requeue(batch, 0.0)
             return
-        self._retry_or_fail(
-            batch, BrokerRefused(error, f"writing to {batch.partition}", result.error_message)
-        )
+        self._retry_or_fail(batch, BrokerError(error, f"writing to {batch.partition}", result.error_message))
 
     def _deliver(self, batch: PendingBatch, base_offset: int, log_append_time_ms: int) -> None:
-        self._batches.settle(batch)
+        self._batches.complete(batch)
         batch.delivered(base_offset, log_append_time_ms)
 
     def _retry_or_fail(self, batch: PendingBatch, error: ClientError) -> None:
         loop = asyncio.get_running_loop()
-        self._cluster.forget_topic(batch.partition.topic)
+        self._cluster.invalidate_topic(batch.partition.topic)
         if error.retriable and loop.time() < batch.deadline_s:
-            pause_s = min(PAUSE_MIN_S * 2 ** min(batch.attempts, 10), PAUSE_MAX_S)
-            self._batches.put_back(batch, loop.time() + pause_s)
+            pause_s = min(BACKOFF_MIN_S * 2 ** min(batch.attempts, 10), BACKOFF_MAX_S)
+            self._batches.requeue(batch, loop.time() + pause_s)
             return
         if error.retriable:
             error = TimedOut(f"not delivered in {self._delivery_timeout_s:g} s: {error}")
-        self._batches.settle(batch)
+        self._batches.complete(batch)
         batch.failed(error)
-        self._gave_up(error)
+        self._batch_failed(error)
 
-    def _gave_up(self, error: ClientError) -> None:
+    def _batch_failed(self, error: ClientError) -> None:
         """A batch will not be delivered."""
         # Whether the broker counted this batch is unknown, and with it the next sequence number.
-        self._forget_identity()
+        self._reset_identity()
 
-    def _forget_identity(self) -> None:
+    def _reset_identity(self) -> None:
         if self._idempotent:
             self._identity = None
-            self._batches.forget_sequences()
+            self._batches.reset_sequences()
 
     # Waiting for each other.
 
@@ -331,7 +335,7 @@ class Producer:
         self._check_running()
         await self._progressed.wait()
 
-    def _note_progress(self) -> None:
+    def _signal_progress(self) -> None:
         progressed, self._progressed = self._progressed, asyncio.Event()
         progressed.set()
 
@@ -347,4 +351,4 @@ class Producer:
         self._failure = self._failure or failure
         for batch in self._batches.clear():
             batch.failed(failure)
-        self._note_progress()
+        self._signal_progress()

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 
+from runnel.client.backoff import Backoff
 from runnel.client.chunk import Chunk, Message, end_of
 from runnel.client.cluster import Cluster
 from runnel.client.errors import ClientError, check
@@ -18,7 +19,6 @@ from runnel.client.offsets import (
     end_offsets,
     list_offsets,
 )
-from runnel.client.patience import Patience
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -101,7 +101,7 @@ class Reader:
         if self._chunks.empty():
             self._chunks.put_nowait(None)
 
-    def took(self, chunk: Chunk) -> None:
+    def consumed(self, chunk: Chunk) -> None:
         """The caller is through with a chunk."""
         self.positions[chunk.partition] = chunk.next_offset
 
@@ -117,7 +117,7 @@ class Reader:
                     break
                 self.positions[chunk.partition] = message.offset + 1
                 yield message
-            self.took(chunk)
+            self.consumed(chunk)
 
     async def messages_to_end(self) -> AsyncIterator[Message]:
         """All messages that are there at the moment of asking."""
@@ -139,19 +139,19 @@ class Reader:
             raise
 
     async def _fetch_rounds(self) -> None:
-        patience = Patience(self._cluster.timeout_s)
+        backoff = Backoff(self._cluster.timeout_s)
         while True:
             try:
                 groups = await self._cluster.by_leader(self._ahead)
-                patience = Patience(self._cluster.timeout_s)
+                backoff = Backoff(self._cluster.timeout_s)
                 async with asyncio.TaskGroup() as tasks:
                     for leader, partitions in groups.items():
                         tasks.create_task(self._fetch_from(leader, partitions))
             except ClientError as error:
-                if not await self._may_go_on(error, patience):
+                if not await self._back_off(error, backoff):
                     return
             except BaseExceptionGroup as errors:
-                if not await self._may_go_on(_first(errors), patience):
+                if not await self._back_off(_first(errors), backoff):
                     return
 
     async def _fetch_from(self, leader: int, partitions: list[TopicPartition]) -> None:
@@ -159,9 +159,9 @@ class Reader:
         while True:
             request = self._request(partitions)
             timeout_s = self._cluster.timeout_s + self._max_wait_ms / 1000
-            answer = await connection.ask(request, FetchResponse, timeout_s=timeout_s)
-            check(answer.error_code, f"fetching from broker {leader}")
-            for topic in answer.responses:
+            response = await connection.send(request, FetchResponse, timeout_s=timeout_s)
+            check(response.error_code, f"fetching from broker {leader}")
+            for topic in response.responses:
                 for view in topic.partitions:
                     await self._fetched(TopicPartition(topic.topic, view.partition_index), view)
             # The broker sends first what was asked first; turning the list gives every partition its turn.
@@ -214,11 +214,11 @@ class Reader:
             )
         )
 
-    async def _may_go_on(self, error: ClientError, patience: Patience) -> bool:
+    async def _back_off(self, error: ClientError, backoff: Backoff) -> bool:
         for partition in self._ahead:
-            self._cluster.forget_topic(partition.topic)
+            self._cluster.invalidate_topic(partition.topic)
         try:
-            await patience.after(error)
+            await backoff.after(error)
         except ClientError as final:
             await self._chunks.put(final)
             return False

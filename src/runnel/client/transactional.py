@@ -8,7 +8,7 @@ async with TransactionalProducer(cluster, "billing") as producer, producer.trans
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
 from runnel.client.errors import ClientError
@@ -37,9 +37,9 @@ class TransactionalProducer(Producer):
         self._timeout_ms = timeout_ms
         self._transactions = Transactions(cluster)
         self._is_open = False
-        self._must_take_over = True
-        self._announced: set[TopicPartition] = set()
-        self._spoilt: ClientError | None = None
+        self._must_initialize = True
+        self._added_partitions: set[TopicPartition] = set()
+        self._abortable_error: ClientError | None = None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
@@ -56,18 +56,18 @@ class TransactionalProducer(Producer):
         """Open a transaction."""
         if self._is_open:
             raise ClientError(f"a transaction of {self.transactional_id} is open already")
-        if self._must_take_over:
-            self._identity = await self._identify()
-            self._batches.forget_sequences()
-            self._must_take_over = False
+        if self._must_initialize:
+            self._identity = await self._init_producer_id()
+            self._batches.reset_sequences()
+            self._must_initialize = False
         self._is_open = True
 
     async def commit(self) -> None:
         """Let readers see the transaction; if a record could not be sent, abort it and raise why."""
         try:
             await self.flush()
-            if self._spoilt is not None:
-                raise self._spoilt
+            if self._abortable_error is not None:
+                raise self._abortable_error
         except BaseException:
             await self.abort()
             raise
@@ -92,43 +92,47 @@ class TransactionalProducer(Producer):
             await super().close(flush=False)
 
     async def _end(self, *, is_commit: bool) -> None:
-        identity, announced, spoilt = self._identity, self._announced, self._spoilt
+        identity, added_partitions, abortable_error = (
+            self._identity,
+            self._added_partitions,
+            self._abortable_error,
+        )
         assert identity is not None
-        self._is_open, self._announced, self._spoilt = False, set(), None
+        self._is_open, self._added_partitions, self._abortable_error = False, set(), None
         # Until the coordinator has answered, nobody knows which epoch comes next.
-        self._must_take_over = True
+        self._must_initialize = True
         # A transaction that wrote nothing is unknown to its coordinator.
-        if announced:
+        if added_partitions:
             end = self._transactions.commit if is_commit else self._transactions.abort
             self._identity = await end(self.transactional_id, identity.producer_id, identity.producer_epoch)
         has_new_epoch = self._identity != identity
         if has_new_epoch:
-            self._batches.forget_sequences()
+            self._batches.reset_sequences()
         # After a batch that failed, the sequence numbers of this epoch are uncertain.
-        self._must_take_over = spoilt is not None and not has_new_epoch
+        self._must_initialize = abortable_error is not None and not has_new_epoch
 
     # What a producer does differently in transactions.
 
-    async def _identify(self) -> Identity:
-        return await self._transactions.take_over(self.transactional_id, timeout_ms=self._timeout_ms)
+    async def _init_producer_id(self) -> ProducerIdentity:
+        return await self._transactions.init_producer_id(self.transactional_id, timeout_ms=self._timeout_ms)
 
     def _check_may_send(self) -> None:
         self._check_running()
         if not self._is_open:
             raise ClientError(f"no transaction of {self.transactional_id} is open: begin one first")
-        if self._spoilt is not None:
-            raise self._spoilt
+        if self._abortable_error is not None:
+            raise self._abortable_error
 
-    def _gave_up(self, error: ClientError) -> None:
+    def _batch_failed(self, error: ClientError) -> None:
         """A transaction without one of its records can only be aborted: nothing else of it needs to go."""
-        self._spoilt = self._spoilt or error
+        self._abortable_error = self._abortable_error or error
         for batch in self._batches.clear():
             batch.failed(error)
 
-    async def _announce(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
-        new = [partition for partition in partitions if partition not in self._announced]
+    async def _add_partitions(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
+        new = [partition for partition in partitions if partition not in self._added_partitions]
         # Since version 2 of the feature (KIP-890), the first batch itself adds its partition.
         if new and leader.feature("transaction.version") < 2:
             assert self._identity is not None
             await self._transactions.add_partitions(self.transactional_id, self._identity, new)
-        self._announced.update(new)
+        self._added_partitions.update(new)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import TRANSACTION_KEY, Cluster
-from runnel.client.errors import BrokerRefused, ClientError, NotSpoken, check
+from runnel.client.errors import BrokerError, ClientError, UnsupportedVersion, check
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -100,7 +100,7 @@ class Transactions:
         producer_ids: Collection[int] = (),
         longer_than_ms: int | None = None,
         pattern: str | None = None,
-        patience_s: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[TransactionListing]:
         """Every transactional id of every broker that passes all filters, by name.
 
@@ -113,29 +113,29 @@ class Transactions:
             duration_filter=-1 if longer_than_ms is None else longer_than_ms,
             transactional_id_pattern=pattern,
         )
-        await self._cluster.retrying(lambda: self._cluster.refresh([]))
+        await self._cluster.retry(lambda: self._cluster.refresh([]))
         nodes = list(self._cluster.nodes)
-        answers = await asyncio.gather(
-            *(self._list_in_time(node_id, request, patience_s) for node_id in nodes)
+        responses = await asyncio.gather(
+            *(self._list_in_time(node_id, request, timeout_s) for node_id in nodes)
         )
         listings = [
             TransactionListing(view.transactional_id, view.producer_id, view.transaction_state, node_id)
-            for node_id, answer in zip(nodes, answers, strict=True)
-            if answer is not None
-            for view in answer.transaction_states
+            for node_id, response in zip(nodes, responses, strict=True)
+            if response is not None
+            for view in response.transaction_states
         ]
         return sorted(listings, key=lambda listing: listing.transactional_id)
 
     async def _list_in_time(
-        self, node_id: int, request: ListTransactionsRequest, patience_s: float | None
+        self, node_id: int, request: ListTransactionsRequest, timeout_s: float | None
     ) -> ListTransactionsResponse | None:
         """What a broker lists; None if it cannot be asked by the time that was given."""
         try:
-            async with asyncio.timeout(patience_s):
-                return await self._cluster.retrying(partial(self._list, node_id, request))
+            async with asyncio.timeout(timeout_s):
+                return await self._cluster.retry(partial(self._list, node_id, request))
         except (ClientError, TimeoutError) as error:
             is_passing = not isinstance(error, ClientError) or error.retriable
-            if patience_s is None or not is_passing:
+            if timeout_s is None or not is_passing:
                 raise
             return None
 
@@ -145,24 +145,24 @@ class Transactions:
         if (request.duration_filter >= 0 and version < 1) or (
             request.transactional_id_pattern and version < 2
         ):
-            raise NotSpoken(f"broker {node_id} does not know this filter")
-        answer = await self._cluster.ask_node(node_id, request, ListTransactionsResponse)
+            raise UnsupportedVersion(f"broker {node_id} does not know this filter")
+        response = await self._cluster.send_to_node(node_id, request, ListTransactionsResponse)
         about = f"listing the transactions of broker {node_id}"
-        check(answer.error_code, about)
-        if answer.unknown_state_filters:
-            unknown = ", ".join(answer.unknown_state_filters)
-            raise BrokerRefused(ErrorCode.INVALID_REQUEST, about, f"there is no state {unknown}")
-        return answer
+        check(response.error_code, about)
+        if response.unknown_state_filters:
+            unknown = ", ".join(response.unknown_state_filters)
+            raise BrokerError(ErrorCode.INVALID_REQUEST, about, f"there is no state {unknown}")
+        return response
 
     async def describe(self, transactional_id: str) -> TransactionView:
         """One transactional id; BrokerRefused with TRANSACTIONAL_ID_NOT_FOUND if there is none."""
 
-        async def ask() -> TransactionView:
+        async def attempt() -> TransactionView:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-            answer = await self._cluster.ask_coordinator(
+            response = await self._cluster.send_to_coordinator(
                 transactional_id, request, DescribeTransactionsResponse, kind=TRANSACTION_KEY
             )
-            view = answer.transaction_states[0]
+            view = response.transaction_states[0]
             check(view.error_code, f"transactional id {transactional_id}")
             return TransactionView(
                 view.transactional_id,
@@ -180,12 +180,12 @@ class Transactions:
                 await self._cluster.coordinator(transactional_id, TRANSACTION_KEY),
             )
 
-        return await self._retrying(transactional_id, ask)
+        return await self._retry(transactional_id, attempt)
 
     # Taking part.
 
     async def add_partitions(
-        self, transactional_id: str, identity: Identity, partitions: Iterable[TopicPartition]
+        self, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
     ) -> None:
         """Say that a transaction is about to write to these partitions. Asks once: who writes, tries again.
 
@@ -202,22 +202,22 @@ class Transactions:
             v3_and_below_topics=list(topics.values()),
         )
         try:
-            answer = await self._cluster.ask_coordinator(
+            response = await self._cluster.send_to_coordinator(
                 transactional_id, request, AddPartitionsToTxnResponse, kind=TRANSACTION_KEY
             )
-            for result in answer.results_by_topic_v3_and_below:
+            for result in response.results_by_topic_v3_and_below:
                 for view in result.results_by_partition:
                     where = TopicPartition(result.name, view.partition_index)
                     check(view.partition_error_code, f"adding {where} to the transaction")
         except ClientError:
-            self._cluster.forget_coordinator(transactional_id, TRANSACTION_KEY)
+            self._cluster.invalidate_coordinator(transactional_id, TRANSACTION_KEY)
             raise
 
     # Ending.
 
-    async def take_over(
-        self, transactional_id: str, *, timeout_ms: int, shown: Identity | None = None
-    ) -> Identity:
+    async def init_producer_id(
+        self, transactional_id: str, *, timeout_ms: int, current: ProducerIdentity | None = None
+    ) -> ProducerIdentity:
         """Become the holder of an id: who had it is fenced, and what it left open is aborted first.
 
         Who shows the identity it has is refused if somebody else has taken over meanwhile.
@@ -225,40 +225,40 @@ class Transactions:
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=timeout_ms,
-            producer_id=-1 if shown is None else shown.producer_id,
-            producer_epoch=-1 if shown is None else shown.producer_epoch,
+            producer_id=-1 if current is None else current.producer_id,
+            producer_epoch=-1 if current is None else current.producer_epoch,
         )
 
-        async def ask() -> Identity:
-            answer = await self._cluster.ask_coordinator(
+        async def attempt() -> ProducerIdentity:
+            response = await self._cluster.send_to_coordinator(
                 transactional_id, request, InitProducerIdResponse, kind=TRANSACTION_KEY
             )
-            check(answer.error_code, f"taking over transactional id {transactional_id}")
-            return Identity(answer.producer_id, answer.producer_epoch, is_transactional=True)
+            check(response.error_code, f"taking over transactional id {transactional_id}")
+            return ProducerIdentity(response.producer_id, response.producer_epoch, is_transactional=True)
 
-        return await self._retrying(transactional_id, ask)
+        return await self._retry(transactional_id, attempt)
 
-    async def commit(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Identity:
+    async def commit(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ProducerIdentity:
         """Commit a transaction, also one that another process wrote; doing it again changes nothing."""
         return await self._end(EndTxnRequest(transactional_id, producer_id, producer_epoch, committed=True))
 
-    async def abort(self, transactional_id: str, producer_id: int, producer_epoch: int) -> Identity:
+    async def abort(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ProducerIdentity:
         """Abort a transaction, also one that another process wrote; doing it again changes nothing."""
         return await self._end(EndTxnRequest(transactional_id, producer_id, producer_epoch, committed=False))
 
-    async def _end(self, request: EndTxnRequest) -> Identity:
+    async def _end(self, request: EndTxnRequest) -> ProducerIdentity:
         verb = "committing" if request.committed else "aborting"
 
-        async def ask() -> Identity:
-            answer = await self._cluster.ask_coordinator(
+        async def attempt() -> ProducerIdentity:
+            response = await self._cluster.send_to_coordinator(
                 request.transactional_id, request, EndTxnResponse, kind=TRANSACTION_KEY
             )
-            check(answer.error_code, f"{verb} the transaction of {request.transactional_id}")
-            if answer.producer_id < 0:
-                return Identity(request.producer_id, request.producer_epoch, is_transactional=True)
-            return Identity(answer.producer_id, answer.producer_epoch, is_transactional=True)
+            check(response.error_code, f"{verb} the transaction of {request.transactional_id}")
+            if response.producer_id < 0:
+                return ProducerIdentity(request.producer_id, request.producer_epoch, is_transactional=True)
+            return ProducerIdentity(response.producer_id, response.producer_epoch, is_transactional=True)
 
-        return await self._retrying(request.transactional_id, ask)
+        return await self._retry(request.transactional_id, attempt)
 
     async def abort_hanging(self, producer: ProducerView) -> None:
         """End what a producer left open in one partition, past its coordinator."""
@@ -273,13 +273,13 @@ class Transactions:
         )
         request = WriteTxnMarkersRequest(markers=[marker])
 
-        async def ask() -> None:
+        async def attempt() -> None:
             leader = await self._cluster.leader(producer.partition)
-            answer = await self._cluster.ask_node(leader, request, WriteTxnMarkersResponse)
-            [result] = answer.markers[0].topics[0].partitions
+            response = await self._cluster.send_to_node(leader, request, WriteTxnMarkersResponse)
+            [result] = response.markers[0].topics[0].partitions
             check(result.error_code, f"aborting the transaction of producer {producer.producer_id}")
 
-        await self._cluster.retrying(ask, lambda: self._cluster.forget_topic(producer.partition.topic))
+        await self._cluster.retry(attempt, lambda: self._cluster.invalidate_topic(producer.partition.topic))
 
     # Looking into partitions.
 
@@ -287,16 +287,16 @@ class Transactions:
         """The producers that partitions remember."""
         wanted = list(partitions)
 
-        async def ask() -> list[ProducerView]:
+        async def attempt() -> list[ProducerView]:
             groups = await self._cluster.by_leader(wanted)
             found = await asyncio.gather(*(self._producers(node, names) for node, names in groups.items()))
             return [view for views in found for view in views]
 
         def recover() -> None:
             for partition in wanted:
-                self._cluster.forget_topic(partition.topic)
+                self._cluster.invalidate_topic(partition.topic)
 
-        views = await self._cluster.retrying(ask, recover)
+        views = await self._cluster.retry(attempt, recover)
         return sorted(views, key=lambda view: (view.partition, view.producer_id))
 
     async def _producers(self, node_id: int, partitions: Iterable[TopicPartition]) -> list[ProducerView]:
@@ -305,9 +305,9 @@ class Transactions:
             topic = topics.setdefault(partition.topic, TopicRequest(partition.topic))
             topic.partition_indexes.append(partition.partition)
         request = DescribeProducersRequest(topics=list(topics.values()))
-        answer = await self._cluster.ask_node(node_id, request, DescribeProducersResponse)
+        response = await self._cluster.send_to_node(node_id, request, DescribeProducersResponse)
         views = []
-        for result in answer.topics:
+        for result in response.topics:
             for part in result.partitions:
                 where = TopicPartition(result.name, part.partition_index)
                 check(part.error_code, f"asking for the producers of {where}", part.error_message)
@@ -352,14 +352,14 @@ class Transactions:
     async def _open_partitions(self, transactional_id: str) -> Collection[TopicPartition]:
         try:
             return (await self.describe(transactional_id)).partitions
-        except BrokerRefused as refused:
+        except BrokerError as refused:
             if refused.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 # It expired since it was listed.
                 return ()
             raise
 
-    async def _retrying(self, transactional_id: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
         def forget() -> None:
-            self._cluster.forget_coordinator(transactional_id, TRANSACTION_KEY)
+            self._cluster.invalidate_coordinator(transactional_id, TRANSACTION_KEY)
 
-        return await self._cluster.retrying(ask, forget)
+        return await self._cluster.retry(attempt, forget)

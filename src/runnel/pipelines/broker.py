@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import TypeVar
 
 from runnel.client.admin import BROKER_DEFAULT, Admin
+from runnel.client.backoff import Backoff
 from runnel.client.cluster import Cluster, TopicView
-from runnel.client.errors import BrokerRefused, ClientError, NoBroker, check
+from runnel.client.errors import BrokerError, ClientError, NoBrokerAvailable, check
 from runnel.client.groups import Groups
 from runnel.client.loop_thread import LoopThread
 from runnel.client.offsets import NOT_FOUND, READ_UNCOMMITTED, end_offsets, list_offsets, start_offsets
-from runnel.client.patience import Patience
 from runnel.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -95,7 +95,7 @@ class BrokerView:
         """Which cluster this is, if it tells."""
 
         async def ask(cluster: Cluster) -> str | None:
-            await cluster.retrying(lambda: cluster.refresh([]))
+            await cluster.retry(lambda: cluster.refresh([]))
             return cluster.cluster_id or None
 
         return self.run(ask)
@@ -117,13 +117,13 @@ class BrokerView:
 
         async def ask(cluster: Cluster) -> list[TopicView]:
             for name in wanted:
-                cluster.forget_topic(name)
-            await cluster.retrying(lambda: cluster.refresh(wanted))
+                cluster.invalidate_topic(name)
+            await cluster.retry(lambda: cluster.refresh(wanted))
             views: list[TopicView] = []
             for name in wanted:
                 try:
                     views.append(await cluster.topic(name))
-                except BrokerRefused as error:
+                except BrokerError as error:
                     if name not in may_miss or error.error is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                         raise
             return views
@@ -152,7 +152,7 @@ class BrokerView:
         async def ask(cluster: Cluster) -> None:
             try:
                 await Admin(cluster).create_topic(name, partitions=partitions, settings=settings)
-            except BrokerRefused as error:
+            except BrokerError as error:
                 if error.error is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
 
@@ -207,13 +207,13 @@ class BrokerView:
 
         async def ask(cluster: Cluster) -> dict[TopicPartition, int]:
             async with asyncio.timeout(timeout_s):
-                return await cluster.retrying(lambda: ask_all(cluster))
+                return await cluster.retry(lambda: ask_all(cluster))
 
         async def ask_all(cluster: Cluster) -> dict[TopicPartition, int]:
             sizes: dict[TopicPartition, int] = {}
             await cluster.refresh([])
             for node_id in list(cluster.nodes):
-                answer = await cluster.ask_node(node_id, request, DescribeLogDirsResponse)
+                answer = await cluster.send_to_node(node_id, request, DescribeLogDirsResponse)
                 check(answer.error_code, "reading the sizes of logs")
                 for folder in answer.results:
                     for topic in folder.topics:
@@ -250,7 +250,7 @@ class BrokerView:
 
 
 async def _connect(cluster: Cluster, timeout_s: float) -> None:
-    patience = Patience(timeout_s)
+    patience = Backoff(timeout_s)
     while True:
         try:
             await cluster.any_connection()
@@ -261,8 +261,8 @@ async def _connect(cluster: Cluster, timeout_s: float) -> None:
 
 def pipeline_error(error: ClientError) -> PipelineError:
     """What a client's error means to a pipeline's owner."""
-    if isinstance(error, NoBroker):
+    if isinstance(error, NoBrokerAvailable):
         return BrokerUnreachable(str(error))
-    if isinstance(error, BrokerRefused) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+    if isinstance(error, BrokerError) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return UnknownTopic(str(error))
     return PipelineError(str(error))

@@ -4,7 +4,7 @@ import asyncio
 from random import Random
 from typing import Any, TypeVar, cast
 
-from runnel.client.conversation import Conversation
+from runnel.client.connection_state import ConnectionState
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.ports.disk import FileSlice
 from runnel.ports.files import File
@@ -30,14 +30,16 @@ class Line:
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._session = Session("sim", 0, "PLAINTEXT", random.getrandbits(31))
-        self._conversation = Conversation("sim")
+        self._conversation = ConnectionState("sim")
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._last_arrival = 0.0
         self._is_cut = False
 
     async def open(self, *, is_classic: bool = False) -> "Line":
         """Agree on versions; a classic client knows of no features."""
-        self._conversation.learn(await self.ask(ApiVersionsRequest("sim", "1"), ApiVersionsResponse))
+        self._conversation.set_api_versions(
+            await self.ask(ApiVersionsRequest("sim", "1"), ApiVersionsResponse)
+        )
         if is_classic:
             self._conversation.features.clear()
         return self
@@ -46,7 +48,7 @@ class Line:
         """Send and wait. LineCut if no answer will come."""
         if self._is_cut:
             raise LineCut
-        number, buffers = self._conversation.ask(request, answer)
+        number, buffers = self._conversation.send(request, answer)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._waiting[number] = future
         luck = self._random.random()

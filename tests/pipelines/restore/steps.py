@@ -36,7 +36,7 @@ async def leave_open(cluster: Cluster, topic: str, transactional_id: str = "fore
 
 async def end_it(cluster: Cluster, transactional_id: str = "foreign") -> None:
     """Somebody takes over, which aborts what was open."""
-    await Transactions(cluster).take_over(transactional_id, timeout_ms=60_000)
+    await Transactions(cluster).init_producer_id(transactional_id, timeout_ms=60_000)
 
 
 def rows_in(found: Scan) -> list[Row]:

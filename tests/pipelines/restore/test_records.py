@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from runnel.batch.compression import Compression
 from runnel.batch.records import iterate_records
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.restore.records import restored_rows
 from runnel.pipelines.sink.packing import Packer
@@ -46,7 +46,7 @@ def arrow(rows: list[tuple]) -> pa.RecordBatch:
 def test_every_record_comes_back_with_its_trail_behind_its_own_headers(rows, skipped, until):
     batch = arrow(rows).slice(min(skipped, len(rows) - 1))
     rows = rows[min(skipped, len(rows) - 1) :]
-    packer = Packer(Identity(1, 0, is_transactional=True), Compression.NONE, 200)
+    packer = Packer(ProducerIdentity(1, 0, is_transactional=True), Compression.NONE, 200)
     records = restored_rows(batch, "orders", 3, until)
     sealed = [*packer.add(records, [Group(PLACE, 0, len(rows))]), *packer.finish()]
     found = [

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from runnel.client.admin import BROKER_DEFAULT
-from runnel.client.errors import BrokerRefused
+from runnel.client.errors import BrokerError
 from runnel.model.errors import ErrorCode
 from runnel.pipelines.broker import BrokerView, pipeline_error
 from runnel.pipelines.errors import PipelineError
@@ -27,7 +27,7 @@ class OldBroker(BrokerView):
         self, name: str, *, partitions: int = BROKER_DEFAULT, settings: Mapping[str, str] | None = None
     ) -> None:
         if any(setting in self.refused for setting in settings or ()):
-            error = BrokerRefused(self.error, f"creating topic {name}")
+            error = BrokerError(self.error, f"creating topic {name}")
             raise pipeline_error(error) from error
         super().create_topic(name, partitions=partitions, settings=settings)
 

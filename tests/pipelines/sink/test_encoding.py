@@ -12,7 +12,7 @@ from runnel.batch.compression import Compression
 from runnel.batch.header import crc_is_valid, read_header
 from runnel.batch.records import iterate_records
 from runnel.batch.varint import encode_varint
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.client.partitioner import murmur2, partition_for_key
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import PipelineError
@@ -52,7 +52,7 @@ def arrow(rows: list[tuple]) -> pa.RecordBatch:
 
 def packed_batches(batches: list[pa.RecordBatch], *, batch_bytes: int, codec=Compression.NONE, counts=None):
     counts = counts or {"a": 3, "b": 4}
-    packer = Packer(Identity(7, 2, is_transactional=True), codec, batch_bytes)
+    packer = Packer(ProducerIdentity(7, 2, is_transactional=True), codec, batch_bytes)
     turns = Turns(batch_bytes, 1, {})
     sealed: list[Sealed] = []
     for batch in batches:

@@ -215,7 +215,7 @@ def test_parts_of_which_nobody_can_tell_how_they_ended_wait_for_a_person(query, 
         for part in (message.part for message in messages):
             await transactions.commit(part.transactional_id, part.producer_id, part.producer_epoch)
             # As good as forgotten: the coordinator remembers only the latest holder.
-            await transactions.take_over(part.transactional_id, timeout_ms=10_000)
+            await transactions.init_producer_id(part.transactional_id, timeout_ms=10_000)
 
     with SyncClient(query.bootstrap_servers) as client:
         client.run(forget)

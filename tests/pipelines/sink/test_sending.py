@@ -2,7 +2,7 @@
 
 import asyncio
 
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.sink.sending import Courier
 
@@ -40,7 +40,7 @@ async def paused(courier: Courier, partition: TopicPartition, pause_s: float) ->
 def test_a_batch_whose_pause_is_over_waits_for_its_busy_leader_without_asking_again_and_again():
     async def play() -> None:
         cluster = SilentCluster({FIRST: 1, SECOND: 1})
-        courier = Courier(cluster, Identity(1, 0), timeout_s=60)  # type: ignore[arg-type]
+        courier = Courier(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]
         await courier.put([(FIRST, bytearray(b"x"))])
         await cluster.visit.wait()
         await paused(courier, SECOND, -0.001)
@@ -55,7 +55,7 @@ def test_a_batch_whose_pause_is_over_waits_for_its_busy_leader_without_asking_ag
 def test_a_pause_that_ends_while_leaders_are_looked_up_is_not_missed():
     async def play() -> None:
         cluster = SilentCluster({FIRST: 1, SECOND: 2}, lookup_s=0.05)
-        courier = Courier(cluster, Identity(1, 0), timeout_s=60)  # type: ignore[arg-type]
+        courier = Courier(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]
         await paused(courier, SECOND, 0.01)
         await courier.put([(FIRST, bytearray(b"x"))])
         async with asyncio.timeout(20):

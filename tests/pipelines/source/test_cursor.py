@@ -7,7 +7,7 @@ from runnel.batch.control import EndMarker, build_end_marker
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import patch_offset_and_epoch
 from runnel.batch.records import Record
-from runnel.client.errors import BrokerRefused
+from runnel.client.errors import BrokerError
 from runnel.messages.fetch import AbortedTransaction, PartitionData
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
@@ -115,7 +115,7 @@ def test_errors() -> None:
     out_of_range = PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE.code)
     assert isinstance(cursor(0, 10).answered(out_of_range, False), Gone)
     moved = PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER.code)
-    with pytest.raises(BrokerRefused) as refused:
+    with pytest.raises(BrokerError) as refused:
         cursor(0, 10).answered(moved, False)
     assert refused.value.retriable
 

@@ -249,7 +249,7 @@ def ends(bootstrap: str, places: list[Place], isolation: IsolationLevel) -> dict
 async def open_transactions(bootstrap: str) -> dict[str, str]:
     """Transactional id → state, of all that are in the middle of something."""
     async with Cluster(bootstrap) as cluster:
-        answer = await (await cluster.any_connection()).ask(
+        answer = await (await cluster.any_connection()).send(
             ListTransactionsRequest([], []), ListTransactionsResponse
         )
     states = {entry.transactional_id: entry.transaction_state for entry in answer.transaction_states}

@@ -201,7 +201,7 @@ async def _fetch(
             max_bytes=max_bytes,
             topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
         )
-        answer = await cluster.ask_node(await cluster.leader(partition), request, FetchResponse)
+        answer = await cluster.send_to_node(await cluster.leader(partition), request, FetchResponse)
         check(answer.error_code, f"reading {partition}")
         (topic,) = answer.responses
         (view,) = topic.partitions
@@ -209,4 +209,4 @@ async def _fetch(
             check(view.error_code, f"reading {partition} from offset {offset}")
         return view, answer.throttle_time_ms > 0
 
-    return await cluster.retrying(ask, lambda: cluster.forget_topic(partition.topic))
+    return await cluster.retry(ask, lambda: cluster.invalidate_topic(partition.topic))

@@ -58,11 +58,13 @@ def disks_of(broker: BrokerView) -> Disks:
 
 
 async def _disks(cluster: Cluster) -> Disks:
-    await cluster.retrying(lambda: cluster.refresh([]))
+    await cluster.retry(lambda: cluster.refresh([]))
     folders: list[Folder] = []
     sizes: dict[TopicPartition, int] = {}
     for node_id, node in list(cluster.nodes.items()):
-        answer = await cluster.ask_node(node_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        answer = await cluster.send_to_node(
+            node_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
+        )
         check(answer.error_code, "asking for the size of the logs")
         for folder in answer.results:
             check(folder.error_code, f"asking for the size of the logs in {folder.log_dir}")

@@ -84,7 +84,7 @@ async def _commit(
             view.committed_metadata = f"runnel.restore {source_topic} {before[view.partition_index]}"
 
     async def ask() -> None:
-        answer = await cluster.ask_coordinator(group, request, OffsetCommitResponse)
+        answer = await cluster.send_to_coordinator(group, request, OffsetCommitResponse)
         check_committed(group, answer)
 
-    await cluster.retrying(ask, lambda: cluster.forget_coordinator(group))
+    await cluster.retry(ask, lambda: cluster.invalidate_coordinator(group))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from runnel.client.errors import BrokerRefused
+from runnel.client.errors import BrokerError
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.layout import (
@@ -287,7 +287,7 @@ def make_topic(broker: BrokerView, topic: str, partitions: int) -> str:
             broker.create_topic(topic, partitions=partitions, settings=settings)
         except PipelineError as error:
             refused = error.__cause__
-            if settings is _KEEP or not (isinstance(refused, BrokerRefused) and refused.error in _NOT_TAKEN):
+            if settings is _KEEP or not (isinstance(refused, BrokerError) and refused.error in _NOT_TAKEN):
                 raise
         else:
             break

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from runnel.batch.compression import Compression
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
 from runnel.client.errors import ClientError
 from runnel.client.loop_thread import LoopThread
@@ -132,7 +132,7 @@ class _PartitionWriter:
         self._cluster = Cluster(target.bootstrap, client_id="runnel-restore")
         self._transactions = Transactions(self._cluster)
         self._transactional_id = f"runnel-restore-{self._partition}"
-        self._identity: Identity | None = None
+        self._identity: ProducerIdentity | None = None
         self._packer: Packer | None = None
         self._courier: Courier | None = None
         """There is one while a transaction is open."""
@@ -146,7 +146,7 @@ class _PartitionWriter:
         """Take the partition over, and find where a restore before this one ended."""
         await self._cluster.__aenter__()
         # First this, then the look: what another writer had open is decided by then.
-        identity = await self._transactions.take_over(
+        identity = await self._transactions.init_producer_id(
             self._transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS
         )
         self._become(identity)
@@ -190,7 +190,7 @@ class _PartitionWriter:
         finally:
             await self._cluster.close()
 
-    def _become(self, identity: Identity) -> None:
+    def _become(self, identity: ProducerIdentity) -> None:
         if identity != self._identity:
             # An epoch of its own has sequence numbers of its own.
             self._packer = Packer(identity, self._target.compression, BATCH_BYTES)

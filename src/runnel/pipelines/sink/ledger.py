@@ -10,9 +10,9 @@ import re
 import time
 from collections.abc import Collection
 
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import TRANSACTION_KEY, Cluster
-from runnel.client.errors import BrokerRefused, ClientError, NotSpoken, check
+from runnel.client.errors import BrokerError, ClientError, UnsupportedVersion, check
 from runnel.client.groups import Groups
 from runnel.client.transactions import ONGOING, Transactions, TransactionView
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -55,8 +55,8 @@ class BrokerLedger:
         self._name = name
         self._transactions = Transactions(cluster)
 
-    async def claim(self) -> Identity:
-        return await self._transactions.take_over(self._name, timeout_ms=DECISION_TIMEOUT_MS)
+    async def claim(self) -> ProducerIdentity:
+        return await self._transactions.init_producer_id(self._name, timeout_ms=DECISION_TIMEOUT_MS)
 
     async def read(self) -> Note | None:
         try:
@@ -71,7 +71,7 @@ class BrokerLedger:
         count = 1
         while True:
             places = [TopicPartition(NOTES_TOPIC, index) for index in range(count)]
-            commits = await Groups(self._cluster).settled(self._name, places)
+            commits = await Groups(self._cluster).stable_offsets(self._name, places)
             if places[0] not in commits:
                 return None
             texts = {place.partition: (commit.offset, commit.metadata) for place, commit in commits.items()}
@@ -80,7 +80,7 @@ class BrokerLedger:
                 return note_from(texts[0][0], texts, f"{self._name}-")
             count = wanted
 
-    async def write(self, claim: Identity, note: Note) -> Identity:
+    async def write(self, claim: ProducerIdentity, note: Note) -> ProducerIdentity:
         request = TxnOffsetCommitRequest(
             transactional_id=self._name,
             group_id=self._name,
@@ -89,17 +89,17 @@ class BrokerLedger:
             topics=[TxnOffsetCommitRequestTopic(NOTES_TOPIC, _pieces(note, f"{self._name}-"))],
         )
         await self._announce(claim)
-        await self._cluster.retrying(lambda: self._send(request), self._forget)
+        await self._cluster.retry(lambda: self._send(request), self._forget)
         # Newer brokers give each transaction an epoch of its own, so the claim is another one from now on.
         return await self._transactions.commit(self._name, claim.producer_id, claim.producer_epoch)
 
     async def _send(self, request: TxnOffsetCommitRequest) -> None:
-        answer = await self._cluster.ask_coordinator(self._name, request, TxnOffsetCommitResponse)
+        answer = await self._cluster.send_to_coordinator(self._name, request, TxnOffsetCommitResponse)
         for topic in answer.topics:
             for view in topic.partitions:
                 check(view.error_code, f"noting a decision under {self._name}")
 
-    async def _announce(self, claim: Identity) -> None:
+    async def _announce(self, claim: ProducerIdentity) -> None:
         """Say that the transaction is about to commit an offset; newer brokers see that by themselves."""
 
         async def ask() -> None:
@@ -109,16 +109,16 @@ class BrokerLedger:
             request = AddOffsetsToTxnRequest(
                 self._name, claim.producer_id, claim.producer_epoch, group_id=self._name
             )
-            answer = await self._cluster.ask_coordinator(
+            answer = await self._cluster.send_to_coordinator(
                 self._name, request, AddOffsetsToTxnResponse, kind=TRANSACTION_KEY
             )
             check(answer.error_code, f"beginning a decision under {self._name}")
 
-        await self._cluster.retrying(ask, self._forget)
+        await self._cluster.retry(ask, self._forget)
 
     def _forget(self) -> None:
-        self._cluster.forget_coordinator(self._name)
-        self._cluster.forget_coordinator(self._name, TRANSACTION_KEY)
+        self._cluster.invalidate_coordinator(self._name)
+        self._cluster.invalidate_coordinator(self._name, TRANSACTION_KEY)
 
     # The transactions of tasks.
 
@@ -132,7 +132,7 @@ class BrokerLedger:
     async def commit(self, part: Part) -> Fate:
         try:
             await self._transactions.commit(part.transactional_id, part.producer_id, part.producer_epoch)
-        except BrokerRefused as refused:
+        except BrokerError as refused:
             if refused.error not in _MOVED_ON:
                 raise
             return await self._fate(part)
@@ -156,7 +156,7 @@ class BrokerLedger:
     async def abort(self, part: Part) -> None:
         try:
             await self._transactions.abort(part.transactional_id, part.producer_id, part.producer_epoch)
-        except BrokerRefused as refused:
+        except BrokerError as refused:
             if refused.error not in _MOVED_ON:
                 raise
 
@@ -178,17 +178,17 @@ class BrokerLedger:
         pattern = id_pattern(self._name)
         try:
             listings = await self._transactions.find(
-                states=[ONGOING], pattern=pattern, patience_s=LISTING_TIMEOUT_S
+                states=[ONGOING], pattern=pattern, timeout_s=LISTING_TIMEOUT_S
             )
-        except (NotSpoken, BrokerRefused):
+        except (UnsupportedVersion, BrokerError):
             # An older broker knows no patterns; one of before Kafka 3.0 cannot be asked at all.
-            listings = await self._transactions.find(states=[ONGOING], patience_s=LISTING_TIMEOUT_S)
+            listings = await self._transactions.find(states=[ONGOING], timeout_s=LISTING_TIMEOUT_S)
         return [view.transactional_id for view in listings if re.fullmatch(pattern, view.transactional_id)]
 
     async def _describe(self, part: Part) -> TransactionView | None:
         try:
             return await self._transactions.describe(part.transactional_id)
-        except BrokerRefused as refused:
+        except BrokerError as refused:
             if refused.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 return None
             raise

@@ -7,7 +7,7 @@ import numpy as np
 
 from runnel.batch.compression import Compression, compress
 from runnel.batch.header import MAGIC, TRANSACTIONAL, BatchHeader, seal
-from runnel.client.accumulator import SEQUENCE_MASK, Identity
+from runnel.client.accumulator import SEQUENCE_MASK, ProducerIdentity
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.sink.binary import Numbers
 from runnel.pipelines.sink.encoding import encode_records
@@ -44,7 +44,7 @@ class Segment:
 class Packer:
     """Batches per partition under one producer's identity, which counts its records in each partition."""
 
-    def __init__(self, identity: Identity, compression: Compression, batch_bytes: int) -> None:
+    def __init__(self, identity: ProducerIdentity, compression: Compression, batch_bytes: int) -> None:
         self._identity = identity
         self._compression = compression
         self._batch_bytes = batch_bytes

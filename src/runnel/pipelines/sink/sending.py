@@ -5,11 +5,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
+from runnel.client.backoff import BACKOFF_MAX_S, BACKOFF_MIN_S
 from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
-from runnel.client.errors import BrokerRefused, ClientError, TimedOut
-from runnel.client.patience import PAUSE_MAX_S, PAUSE_MIN_S
+from runnel.client.errors import BrokerError, ClientError, TimedOut
 from runnel.client.transactions import Transactions
 from runnel.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from runnel.model.errors import ErrorCode
@@ -41,7 +41,12 @@ class Courier:
     """
 
     def __init__(
-        self, cluster: Cluster, identity: Identity, *, timeout_s: float, transactional_id: str | None = None
+        self,
+        cluster: Cluster,
+        identity: ProducerIdentity,
+        *,
+        timeout_s: float,
+        transactional_id: str | None = None,
     ) -> None:
         self._cluster = cluster
         self._identity = identity
@@ -139,7 +144,7 @@ class Courier:
             connection = await self._cluster.connection(leader)
             await self._announce(connection, [parcel.partition for parcel in parcels])
             request = _request(parcels, self._transactional_id, int(self._cluster.timeout_s * 1000))
-            answer = await connection.ask(request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5)
+            answer = await connection.send(request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5)
             self._answered(parcels, answer)
         except ClientError as error:
             for parcel in parcels:
@@ -177,10 +182,10 @@ class Courier:
 
     def _retry_or_fail(self, parcel: Parcel, error: ClientError) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._cluster.forget_topic(parcel.partition.topic)
+        self._cluster.invalidate_topic(parcel.partition.topic)
         if error.retriable and now_s < parcel.deadline_s:
             parcel.attempts += 1
-            parcel.not_before_s = now_s + min(PAUSE_MIN_S * 2 ** min(parcel.attempts, 10), PAUSE_MAX_S)
+            parcel.not_before_s = now_s + min(BACKOFF_MIN_S * 2 ** min(parcel.attempts, 10), BACKOFF_MAX_S)
         elif error.retriable:
             self._fail(TimedOut(f"not delivered in {self._timeout_s:g} s: {error}"))
         else:
@@ -192,13 +197,13 @@ class Courier:
         self._progress.set()
 
 
-def _refusal(parcel: Parcel, error: ErrorCode, message: str | None) -> BrokerRefused:
+def _refusal(parcel: Parcel, error: ErrorCode, message: str | None) -> BrokerError:
     if error is ErrorCode.MESSAGE_TOO_LARGE:
         message = (
             f"a batch of {len(parcel.data)} bytes is larger than the topic's max.message.bytes: "
             "give the option kafka.batch.size a smaller number; a single row must fit by itself"
         )
-    return BrokerRefused(error, f"writing to {parcel.partition}", message)
+    return BrokerError(error, f"writing to {parcel.partition}", message)
 
 
 def _load(parcels: Sequence[Parcel]) -> list[Parcel]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
-from runnel.client.errors import BrokerRefused, ClientError, check
+from runnel.client.errors import BrokerError, ClientError, check
 from runnel.client.transactions import Transactions
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.model.errors import ErrorCode
@@ -121,7 +121,7 @@ class TaskWriter:
     async def _count_partitions(self, cluster: Cluster, topics: Iterable[str]) -> None:
         for topic in topics:
             # Whether a topic may come into being by this is for the broker to say, as with any producer.
-            self._counts[topic] = len((await cluster.topic(topic, may_create=True)).partitions)
+            self._counts[topic] = len((await cluster.topic(topic, allow_auto_create=True)).partitions)
 
     async def _open(self, cluster: Cluster) -> None:
         identity, transactional_id = await self._identify(cluster)
@@ -133,11 +133,11 @@ class TaskWriter:
             cluster, identity, timeout_s=options.delivery_timeout_s, transactional_id=transactional_id
         )
 
-    async def _identify(self, cluster: Cluster) -> tuple[Identity | None, str | None]:
+    async def _identify(self, cluster: Cluster) -> tuple[ProducerIdentity | None, str | None]:
         """As whom to write; None if there is nothing to be written."""
         target = self._target
         if target is None:
-            return await cluster.retrying(lambda: _new_identity(cluster)), None
+            return await cluster.retry(lambda: _new_identity(cluster)), None
         if target.is_noted:
             note = await BrokerLedger(cluster, target.name).read()
             in_doubt = self._options.in_doubt
@@ -170,10 +170,10 @@ class TaskWriter:
                 pass
 
 
-async def _take_over(cluster: Cluster, name: str, timeout_ms: int) -> Identity:
+async def _take_over(cluster: Cluster, name: str, timeout_ms: int) -> ProducerIdentity:
     try:
-        return await Transactions(cluster).take_over(name, timeout_ms=timeout_ms)
-    except BrokerRefused as refused:
+        return await Transactions(cluster).init_producer_id(name, timeout_ms=timeout_ms)
+    except BrokerError as refused:
         if refused.error is not ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             raise
         raise BadOption(
@@ -181,11 +181,11 @@ async def _take_over(cluster: Cluster, name: str, timeout_ms: int) -> Identity:
         ) from refused
 
 
-async def _new_identity(cluster: Cluster) -> Identity:
+async def _new_identity(cluster: Cluster) -> ProducerIdentity:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-    answer = await cluster.ask_any(request, InitProducerIdResponse)
+    answer = await cluster.send_to_any(request, InitProducerIdResponse)
     check(answer.error_code, "getting a producer id")
-    return Identity(answer.producer_id, answer.producer_epoch)
+    return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
 def summed_up(messages: Iterable[TaskMessage]) -> Written | None:

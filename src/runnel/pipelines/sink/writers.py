@@ -16,7 +16,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from runnel.client.accumulator import Identity
+from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
 from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.sink.columns import record_columns
@@ -33,7 +33,7 @@ from runnel.pipelines.sink.options import SinkOptions
 from runnel.pipelines.sink.task import Target, TaskMessage, TaskWriter, connected, summed_up
 
 Messages = Sequence[WriterCommitMessage | None]
-Action = Callable[[Ledger[Identity], Written, bool], Awaitable[None]]
+Action = Callable[[Ledger[ProducerIdentity], Written, bool], Awaitable[None]]
 
 STRAGGLER_LOOKS = 6
 STRAGGLER_WAIT_S = 1.0
@@ -112,7 +112,7 @@ def _task_number() -> int:
 
 
 def _commit(options: SinkOptions, messages: Messages) -> None:
-    async def commit(ledger: Ledger[Identity], written: Written, is_noted: bool) -> None:
+    async def commit(ledger: Ledger[ProducerIdentity], written: Written, is_noted: bool) -> None:
         if is_noted:
             await commit_batch(ledger, written, options.in_doubt)
         else:
@@ -122,7 +122,7 @@ def _commit(options: SinkOptions, messages: Messages) -> None:
 
 
 def _abort(options: SinkOptions, messages: Messages) -> None:
-    async def abort(ledger: Ledger[Identity], written: Written, is_noted: bool) -> None:
+    async def abort(ledger: Ledger[ProducerIdentity], written: Written, is_noted: bool) -> None:
         if is_noted:
             await abort_batch(ledger, written.batch, written.parts)
         else:
@@ -131,7 +131,7 @@ def _abort(options: SinkOptions, messages: Messages) -> None:
     _on_ledger(options, messages, abort, min(ABORT_OUTAGE_MAX_S, options.delivery_timeout_s))
 
 
-async def _abort_stragglers(ledger: Ledger[Identity]) -> None:
+async def _abort_stragglers(ledger: Ledger[ProducerIdentity]) -> None:
     """Undo all that a write has open, and what tasks open that do not know yet that they are killed.
 
     Nobody would come back to it later, and readers of committed records would wait until it times out.

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TypeVar, cast
 
-from runnel.client.conversation import ANSWER_BYTES_MAX, Conversation
-from runnel.client.errors import ConnectionLost, NoBroker, NotKafka, TimedOut, check
+from runnel.client.connection_state import RESPONSE_BYTES_MAX, ConnectionState
+from runnel.client.errors import ConnectionLost, InvalidResponse, NoBrokerAvailable, TimedOut, check
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.fetch import FetchRequest
 from runnel.model.errors import ErrorCode
@@ -30,13 +30,13 @@ class BlockingConnection:
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
         self._timeout_s = min(AGREE_TIMEOUT_S, timeout_s)
-        self._conversation = Conversation(client_id)
+        self._conversation = ConnectionState(client_id)
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT_TIMEOUT_S, timeout_s))
         except TimeoutError:
-            raise NoBroker(self.address, "it does not accept connections in time") from None
+            raise NoBrokerAvailable(self.address, "it does not accept connections in time") from None
         except OSError as error:
-            raise NoBroker(self.address, (error.strerror or str(error)).lower()) from error
+            raise NoBrokerAvailable(self.address, (error.strerror or str(error)).lower()) from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
@@ -62,7 +62,7 @@ class BlockingConnection:
 
     def use_topic_ids(self) -> None:
         """Fetch by topics' ids, where the broker can: a topic of the same name, made later, has another."""
-        self._conversation.ceilings[FetchRequest.api_key] = FETCH_VERSION_MAX + 1
+        self._conversation.version_limits[FetchRequest.api_key] = FETCH_VERSION_MAX + 1
 
     def ask(self, request: Request, answer: type[A]) -> A:
         """Ask and wait for the answer."""
@@ -71,7 +71,7 @@ class BlockingConnection:
 
     def send(self, request: Request, answer: type[A]) -> None:
         """Ask now; `receive` gives the answer later."""
-        _, buffers = self._conversation.ask(request, answer)
+        _, buffers = self._conversation.send(request, answer)
         with self._guarded():
             self._socket.sendall(b"".join(buffers))
 
@@ -80,8 +80,8 @@ class BlockingConnection:
         prefix = bytearray(4)
         self._fill(memoryview(prefix))
         length = int.from_bytes(prefix, "big", signed=True)
-        if not 4 <= length <= ANSWER_BYTES_MAX:
-            raise NotKafka(
+        if not 4 <= length <= RESPONSE_BYTES_MAX:
+            raise InvalidResponse(
                 f"an answer of {length} bytes is impossible: is {self.address} really a Kafka port?"
             )
         frame = bytearray(4 + length)
@@ -111,7 +111,7 @@ class BlockingConnection:
         ours = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
         answer = self.ask(ours, ApiVersionsResponse)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION.code:
-            self._conversation.learn(answer)
+            self._conversation.set_api_versions(answer)
             answer = self.ask(ours, ApiVersionsResponse)
         check(answer.error_code, f"agreeing on versions with {self.address}")
-        self._conversation.learn(answer)
+        self._conversation.set_api_versions(answer)

@@ -8,7 +8,7 @@ from typing import cast
 
 from runnel.batch.errors import CorruptBatch
 from runnel.client.cluster import parse_addresses
-from runnel.client.errors import BrokerRefused, ClientError, NoBroker, check
+from runnel.client.errors import BrokerError, ClientError, NoBrokerAvailable, check
 from runnel.client.offsets import EARLIEST, LATEST
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.messages.list_offsets import (
@@ -30,7 +30,7 @@ from runnel.pipelines.source.connection import BlockingConnection
 from runnel.pipelines.source.cursor import Chunk, Cursor, Finished, Gone, LargerFetch, Wait
 from runnel.pipelines.source.options import FETCH_BYTES_MAX
 
-ANSWER_TIMEOUT_S = 30.0
+REQUEST_TIMEOUT_S = 30.0
 FETCH_WAIT_MS = 500
 PAUSE_S = 0.2
 
@@ -120,7 +120,7 @@ class RangeFetcher:
         answer = cast(FetchResponse, self._connected().receive())
         check(answer.error_code, f"fetching {self._partition}")
         if not answer.responses or not answer.responses[0].partitions:
-            raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
         return answer.responses[0].partitions[0], answer.throttle_time_ms > 0
 
     def _ask(self) -> None:
@@ -201,14 +201,14 @@ class RangeFetcher:
         if not error.retriable:
             raise PipelineError(f"{self._partition}: {error}") from error
         now = time.monotonic()
-        if isinstance(error, BrokerRefused) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        if isinstance(error, BrokerError) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             # The brokers are there and do not know it: they need a moment at most, not all our patience.
             self._deadline = min(self._deadline, now + MISSING_TOPIC_TIMEOUT_S)
             if now >= self._deadline:
                 self._give_up("cannot be read: there is no such topic or partition any more")
                 return
         if now >= self._deadline:
-            kind = BrokerUnreachable if isinstance(error, NoBroker) else PipelineError
+            kind = BrokerUnreachable if isinstance(error, NoBrokerAvailable) else PipelineError
             raise kind(f"{self._partition}: gave up after {self._settings.timeout_s:g} s: {error}") from error
         time.sleep(PAUSE_S)
 
@@ -249,7 +249,7 @@ class RangeFetcher:
             leader = self._view_of(answer).leader_id
             addresses = {node.node_id: (node.host, node.port) for node in answer.brokers}
             if leader not in addresses:
-                raise BrokerRefused(ErrorCode.LEADER_NOT_AVAILABLE, str(self._partition))
+                raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(self._partition))
         except BaseException:
             anyone.close()
             raise
@@ -273,7 +273,7 @@ class RangeFetcher:
         for view in topic.partitions:
             if view.partition_index == self._partition.partition:
                 return view
-        raise BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
+        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
 
     def _connect_to_anyone(self) -> BlockingConnection:
         addresses = parse_addresses(self._settings.bootstrap_servers)
@@ -291,7 +291,7 @@ class RangeFetcher:
             port,
             client_id=self._settings.client_id,
             # A fetch is answered late on purpose.
-            timeout_s=min(ANSWER_TIMEOUT_S, self._settings.timeout_s) + FETCH_WAIT_MS / 1000,
+            timeout_s=min(REQUEST_TIMEOUT_S, self._settings.timeout_s) + FETCH_WAIT_MS / 1000,
         )
 
 

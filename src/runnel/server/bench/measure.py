@@ -130,9 +130,9 @@ async def _produce(
             turn += 1
             request = _produce_request(plan, partition, batch)
             if plan.acks == "0":
-                await connection.tell(request)
+                await connection.send_oneway(request)
             else:
-                answer = await connection.ask(request, ProduceResponse)
+                answer = await connection.send(request, ProduceResponse)
                 result = answer.responses[0].partition_responses[0]
                 check(result.error_code, f"writing to {partition}", result.error_message)
             sent += plan.records_per_batch
@@ -202,7 +202,7 @@ async def _consume(
         nonlocal read
         positions = {partition: starts[partition] for partition in partitions}
         while positions:
-            answer = await connection.ask(_fetch_request(positions), FetchResponse)
+            answer = await connection.send(_fetch_request(positions), FetchResponse)
             check(answer.error_code, "reading")
             for topic in answer.responses:
                 for view in topic.partitions:

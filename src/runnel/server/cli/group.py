@@ -188,11 +188,11 @@ def _member_row(member: "GroupMember") -> dict[str, Any]:
 
 
 async def _exists(cluster: "Cluster", partition: "TopicPartition") -> bool:
-    from runnel.client.errors import BrokerRefused
+    from runnel.client.errors import BrokerError
 
     try:
         return await cluster.leader(partition) >= 0
-    except BrokerRefused:
+    except BrokerError:
         return False
 
 

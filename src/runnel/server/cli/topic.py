@@ -193,7 +193,7 @@ def create(
 
     async def work(cluster: "Cluster") -> None:
         from runnel.client.admin import BROKER_DEFAULT, Admin
-        from runnel.client.errors import BrokerRefused
+        from runnel.client.errors import BrokerError
         from runnel.model.errors import ErrorCode
 
         for name in names:
@@ -204,7 +204,7 @@ def create(
                     replication_factor=replication_factor or BROKER_DEFAULT,
                     settings=values,
                 )
-            except BrokerRefused as error:
+            except BrokerError as error:
                 if not (if_not_exists and error.error is ErrorCode.TOPIC_ALREADY_EXISTS):
                     raise
                 print_info(f"{name} already exists")
@@ -276,13 +276,13 @@ def delete(
 
     async def work(cluster: "Cluster") -> None:
         from runnel.client.admin import Admin
-        from runnel.client.errors import BrokerRefused
+        from runnel.client.errors import BrokerError
         from runnel.model.errors import ErrorCode
 
         for name in names:
             try:
                 await Admin(cluster).delete_topic(name)
-            except BrokerRefused as error:
+            except BrokerError as error:
                 if not (if_exists and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
                     raise
             else:

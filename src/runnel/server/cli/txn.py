@@ -301,7 +301,7 @@ async def _abort_by_id(cluster: "Cluster", transactional_id: str, yes: bool) -> 
         raise CommandError(f"{transactional_id} {reason} (state {view.state})")
     where = partitions_text(view.partitions)
     confirm(f"abort the transaction of {transactional_id} in {where} and fence its producer?", yes)
-    await transactions.take_over(transactional_id, timeout_ms=view.timeout_ms)
+    await transactions.init_producer_id(transactional_id, timeout_ms=view.timeout_ms)
     print_info(f"aborted the transaction of {transactional_id}")
 
 

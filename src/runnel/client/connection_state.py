@@ -10,20 +10,20 @@ newest version that both sides know.
 from collections.abc import Generator, Iterator
 from struct import Struct as Layout
 
-from runnel.client.errors import NotKafka, NotSpoken
+from runnel.client.errors import InvalidResponse, UnsupportedVersion
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.model.errors import ErrorCode
 from runnel.wire import Buffer, MalformedMessage, Request, Response, decode
 from runnel.wire.frame import has_flexible_header, read_response_header, request_frame
 
-ANSWER_BYTES_MAX = 512 * 1024 * 1024
+RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 """No answer that we ask for comes near; a larger length is another protocol's greeting."""
 
 _INT16 = Layout(">h")
 _INT32 = Layout(">i")
 
 
-class FrameCutter:
+class FrameDecoder:
     """Cuts a stream of bytes into frames; a frame that arrives in pieces is copied once."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class FrameCutter:
         self._frame = bytearray()
         self._filled = 0
 
-    def cut(self, data: bytes) -> Iterator[memoryview]:
+    def feed(self, data: bytes) -> Iterator[memoryview]:
         """Every frame that `data` completes, in order."""
         view = memoryview(data)
         while view:
@@ -66,67 +66,69 @@ class FrameCutter:
 
 def _frame_length(prefix: bytes) -> int:
     (length,) = _INT32.unpack(prefix)
-    if not 4 <= length <= ANSWER_BYTES_MAX:
-        raise NotKafka(f"an answer of {length} bytes is impossible: is this really a Kafka port?")
+    if not 4 <= length <= RESPONSE_BYTES_MAX:
+        raise InvalidResponse(f"an answer of {length} bytes is impossible: is this really a Kafka port?")
     return int(length)
 
 
-class Conversation:
+class ConnectionState:
     """What was asked on one connection and not yet answered, and the versions both sides know."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._frames = FrameCutter()
+        self._frames = FrameDecoder()
         self._expected: dict[int, tuple[type[Response], int]] = {}
         self._next_correlation_id = 0
-        self.ceilings = dict(_NOT_OURS)
+        self.version_limits = dict(_VERSION_LIMITS)
         """The first version of an API that is not asked, by its key."""
         self.versions: dict[int, range] = {ApiVersionsRequest.api_key: ApiVersionsRequest.versions}
         self.features: dict[str, int] = {}
         """The level of each feature that the whole cluster has agreed on."""
 
-    def ask(self, request: Request, answer: type[Response]) -> tuple[int, list[Buffer]]:
+    def send(self, request: Request, response_type: type[Response]) -> tuple[int, list[Buffer]]:
         """The bytes of a question, and the number that its answer will carry."""
         version = self.version_of(request)
         correlation_id = self._take_correlation_id()
-        self._expected[correlation_id] = (answer, version)
+        self._expected[correlation_id] = (response_type, version)
         return correlation_id, request_frame(request, version, correlation_id, self._client_id)
 
-    def tell(self, request: Request) -> list[Buffer]:
+    def send_oneway(self, request: Request) -> list[Buffer]:
         """The bytes of a request that gets no answer (produce with acks=0)."""
         version = self.version_of(request)
         return request_frame(request, version, self._take_correlation_id(), self._client_id)
 
     def received(self, data: bytes) -> Iterator[tuple[int, Response]]:
         """The answers that `data` completes."""
-        for frame in self._frames.cut(data):
+        for frame in self._frames.feed(data):
             (correlation_id,) = _INT32.unpack_from(frame)
             if correlation_id not in self._expected:
-                raise NotKafka(f"the broker answered {correlation_id}, which was not asked")
-            answer, version = self._expected.pop(correlation_id)
-            yield correlation_id, _decode(answer, version, frame)
+                raise InvalidResponse(f"the broker answered {correlation_id}, which was not asked")
+            response_type, version = self._expected.pop(correlation_id)
+            yield correlation_id, _decode(response_type, version, frame)
 
-    def learn(self, answer: ApiVersionsResponse) -> None:
+    def set_api_versions(self, response: ApiVersionsResponse) -> None:
         """Take over which versions the broker knows."""
-        for api in answer.api_keys:
+        for api in response.api_keys:
             self.versions[api.api_key] = range(api.min_version, api.max_version + 1)
-        self.features = {feature.name: feature.max_version_level for feature in answer.finalized_features}
+        self.features = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     def version_of(self, request: Request) -> int:
         """The newest version of this request that both sides know."""
         theirs = self.versions.get(request.api_key, range(0))
         ours = request.versions
-        version = min(theirs.stop, ours.stop, self._ceiling(request.api_key)) - 1
+        version = min(theirs.stop, ours.stop, self._version_limit(request.api_key)) - 1
         if version < max(theirs.start, ours.start):
             name = type(request).__name__.removesuffix("Request")
-            raise NotSpoken(f"the broker does not support {name} in a version that this client knows")
+            raise UnsupportedVersion(
+                f"the broker does not support {name} in a version that this client knows"
+            )
         return version
 
-    def _ceiling(self, api_key: int) -> int:
+    def _version_limit(self, api_key: int) -> int:
         """The first version of an API that we must not use."""
         if self.features.get("transaction.version", 0) < 2 and api_key in _TRANSACTION_VERSION_2:
             return _TRANSACTION_VERSION_2[api_key]
-        return self.ceilings.get(api_key, 2**15)
+        return self.version_limits.get(api_key, 2**15)
 
     def _take_correlation_id(self) -> int:
         correlation_id = self._next_correlation_id
@@ -134,7 +136,7 @@ class Conversation:
         return correlation_id
 
 
-_NOT_OURS = {0: 13, 1: 13, 8: 10, 9: 10, 24: 4}
+_VERSION_LIMITS = {0: 13, 1: 13, 8: 10, 9: 10, 24: 4}
 """First version of Produce, Fetch, OffsetCommit, OffsetFetch that names topics by id only, and of
 AddPartitionsToTxn that is spoken between brokers; we stay below, unless a caller has the ids."""
 _TRANSACTION_VERSION_2 = {0: 12, 26: 5, 28: 5}
@@ -142,15 +144,15 @@ _TRANSACTION_VERSION_2 = {0: 12, 26: 5, 28: 5}
 transaction (KIP-890), which only a cluster with that feature may hear."""
 
 
-def _decode(answer: type[Response], version: int, frame: memoryview) -> Response:
+def _decode(response_type: type[Response], version: int, frame: memoryview) -> Response:
     try:
-        _, position = read_response_header(frame, has_flexible_header(answer, version))
-        if answer is ApiVersionsResponse and _is_unsupported_version(frame):
+        _, position = read_response_header(frame, has_flexible_header(response_type, version))
+        if response_type is ApiVersionsResponse and _is_unsupported_version(frame):
             # A broker that knows less than our version answers in version 0, with all it knows (KIP-511).
             version = 0
-        return decode(answer, version, frame, position)
+        return decode(response_type, version, frame, position)
     except MalformedMessage as error:
-        raise NotKafka(f"the broker's {answer.__name__} cannot be read: {error}") from error
+        raise InvalidResponse(f"the broker's {response_type.__name__} cannot be read: {error}") from error
 
 
 def _is_unsupported_version(frame: memoryview) -> bool:

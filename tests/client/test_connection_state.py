@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.client.conversation import Conversation, FrameCutter
-from runnel.client.errors import NotKafka, NotSpoken
+from runnel.client.connection_state import ConnectionState, FrameDecoder
+from runnel.client.errors import InvalidResponse, UnsupportedVersion
 from runnel.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from runnel.messages.api_versions import (
     ApiVersion,
@@ -22,8 +22,8 @@ from runnel.messages.produce import ProduceRequest
 from runnel.wire.frame import response_frame
 
 
-def learned(features: Sequence[FinalizedFeatureKey] = (), **versions: tuple[int, int]) -> Conversation:
-    conversation = Conversation("test")
+def learned(features: Sequence[FinalizedFeatureKey] = (), **versions: tuple[int, int]) -> ConnectionState:
+    conversation = ConnectionState("test")
     keys = {
         "heartbeat": 12,
         "produce": 0,
@@ -32,7 +32,7 @@ def learned(features: Sequence[FinalizedFeatureKey] = (), **versions: tuple[int,
         "add_partitions_to_txn": 24,
         "end_txn": 26,
     }
-    conversation.learn(
+    conversation.set_api_versions(
         ApiVersionsResponse(
             api_keys=[
                 ApiVersion(api_key=keys[name], min_version=low, max_version=high)
@@ -48,16 +48,16 @@ def learned(features: Sequence[FinalizedFeatureKey] = (), **versions: tuple[int,
 def test_frames_come_out_whole_however_they_arrive(frames, data):
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    cutter, got = FrameCutter(), []
+    cutter, got = FrameDecoder(), []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        got += [bytes(frame) for frame in cutter.cut(stream[start:end])]
+        got += [bytes(frame) for frame in cutter.feed(stream[start:end])]
     assert got == frames
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 2**31 - 1])
 def test_an_impossible_length_is_not_waited_for(length):
-    with pytest.raises(NotKafka, match="is this really a Kafka port"):
-        list(FrameCutter().cut(length.to_bytes(4, "big", signed=True)))
+    with pytest.raises(InvalidResponse, match="is this really a Kafka port"):
+        list(FrameDecoder().feed(length.to_bytes(4, "big", signed=True)))
 
 
 @pytest.mark.parametrize("theirs, expected", [((0, 2), 2), ((0, 99), 4), ((4, 4), 4)])
@@ -68,7 +68,7 @@ def test_the_newest_version_that_both_know(theirs, expected):
 @pytest.mark.parametrize("theirs", [(5, 9), None])
 def test_no_common_version_is_said_by_name(theirs):
     conversation = learned(heartbeat=theirs) if theirs else learned()
-    with pytest.raises(NotSpoken, match="does not support Heartbeat"):
+    with pytest.raises(UnsupportedVersion, match="does not support Heartbeat"):
         conversation.version_of(HeartbeatRequest())
 
 
@@ -87,8 +87,8 @@ def test_the_newer_transactions_are_spoken_where_the_cluster_agreed_on_them(leve
 
 def test_answers_find_their_questions():
     conversation = learned(heartbeat=(0, 4))
-    first, _ = conversation.ask(HeartbeatRequest(), HeartbeatResponse)
-    second, _ = conversation.ask(HeartbeatRequest(), HeartbeatResponse)
+    first, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
+    second, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
     answers = b"".join(
         b"".join(response_frame(HeartbeatResponse(error_code=number), 4, number))
         for number in (first, second)
@@ -101,25 +101,25 @@ def test_answers_find_their_questions():
 
 def test_an_answer_nobody_asked_for():
     frame = b"".join(response_frame(HeartbeatResponse(), 4, 77))
-    with pytest.raises(NotKafka, match="77"):
+    with pytest.raises(InvalidResponse, match="77"):
         list(learned(heartbeat=(0, 4)).received(frame))
 
 
 def test_an_older_broker_answers_api_versions_in_version_0():
-    conversation = Conversation("test")
-    number, _ = conversation.ask(ApiVersionsRequest(), ApiVersionsResponse)
+    conversation = ConnectionState("test")
+    number, _ = conversation.send(ApiVersionsRequest(), ApiVersionsResponse)
     error = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
     )
     [(_, answer)] = conversation.received(b"".join(response_frame(error, 0, number)))
     assert isinstance(answer, ApiVersionsResponse)
-    conversation.learn(answer)
+    conversation.set_api_versions(answer)
     assert (answer.error_code, conversation.version_of(ApiVersionsRequest())) == (35, 2)
 
 
 def test_garbage_inside_a_frame_is_named():
     conversation = learned(heartbeat=(0, 4))
-    number, _ = conversation.ask(HeartbeatRequest(), HeartbeatResponse)
+    number, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
     frame = number.to_bytes(4, "big") + b"\x00\x01"
-    with pytest.raises(NotKafka, match="HeartbeatResponse cannot be read"):
+    with pytest.raises(InvalidResponse, match="HeartbeatResponse cannot be read"):
         list(conversation.received(len(frame).to_bytes(4, "big") + frame))
