@@ -31,7 +31,7 @@ from tests.broker.world import BrokerWorld, Client
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.code
-ADDS_FROM = 5
+ADD_GROUP_VERSION = 5
 """Since this version the server adds the group to the transaction, and each end raises the epoch."""
 
 TRANSACTIONS_TYPE = 1
@@ -59,7 +59,7 @@ class Writer:
         self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
 
     async def add(self, group: str = "g") -> None:
-        if self.version < ADDS_FROM:
+        if self.version < ADD_GROUP_VERSION:
             request = AddOffsetsToTxnRequest("x", self.producer_id, self.epoch, group)
             while (reply := await self.client.ask(request, 3)).error_code:
                 assert reply.error_code == ErrorCode.CONCURRENT_TRANSACTIONS.code
@@ -79,9 +79,9 @@ class Writer:
 
     async def end(self, committed: bool = True) -> None:
         request = EndTxnRequest("x", self.producer_id, self.epoch, committed)
-        reply = await self.client.ask(request, 5 if self.version >= ADDS_FROM else 3)
+        reply = await self.client.ask(request, 5 if self.version >= ADD_GROUP_VERSION else 3)
         assert reply.error_code == NONE
-        if self.version >= ADDS_FROM:
+        if self.version >= ADD_GROUP_VERSION:
             self.producer_id, self.epoch = reply.producer_id, reply.producer_epoch
 
 
@@ -266,14 +266,14 @@ def test_a_bug_after_the_verification_closes_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
-        writer = Writer(client, ADDS_FROM)
+        writer = Writer(client, ADD_GROUP_VERSION)
         await writer.begin()
 
         def fail(*_: object) -> None:
             raise ZeroDivisionError("a bug behind the verification")
 
         monkeypatch.setattr(world.broker.groups, "ask", fail)
-        client.send(writer.request({0: 5}), ADDS_FROM)
+        client.send(writer.request({0: 5}), ADD_GROUP_VERSION)
         assert await client.is_closed()
 
     # The verification is a promise only while the coordinator's record waits for the disk.

@@ -1,23 +1,23 @@
-"""AddOffsetsToTxn: a transaction is about to commit offsets of this group."""
+"""AddOffsetsToTxn: add a group's offsets partition to a transaction."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, chain, settled
 from runnel.broker.runtime.topic_creation import ensure_internal_topic
-from runnel.broker.runtime.transactions import told_as
+from runnel.broker.runtime.transactions import error_for_version
 from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 
-_FENCED_FROM = 2
+_FENCED_VERSION = 2
 
 
 @handles(AddOffsetsToTxnRequest)
 def add_offsets_to_txn(
     request: AddOffsetsToTxnRequest, ctx: Context
 ) -> MaybePromise[AddOffsetsToTxnResponse]:
-    """Make the partition that keeps the group's offsets a part of the transaction.
+    """Add the partition of __consumer_offsets that stores the group's offsets.
 
     v2 PRODUCER_FENCED · v3 flexible · v4 TRANSACTION_ABORTABLE
     """
@@ -27,7 +27,7 @@ def add_offsets_to_txn(
 
 
 async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> AddOffsetsToTxnResponse:
-    # Nobody has looked for the group's coordinator yet: clients do that only after this.
+    # Clients send FindCoordinator for the group only after this request, so the topic may not exist yet.
     try:
         await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
     except ApiError as error:
@@ -46,7 +46,7 @@ def _add(request: AddOffsetsToTxnRequest, ctx: Context) -> MaybePromise[AddOffse
     )
 
     def answer(errors: dict[TopicPartition, ErrorCode]) -> AddOffsetsToTxnResponse:
-        error = told_as(errors[partition], ctx.api_version, _FENCED_FROM)
+        error = error_for_version(errors[partition], ctx.api_version, _FENCED_VERSION)
         return AddOffsetsToTxnResponse(error_code=error.code)
 
     return chain(added, answer)

@@ -1,11 +1,11 @@
-"""AddPartitionsToTxn: a transaction is about to write to these partitions."""
+"""AddPartitionsToTxn: add partitions to a transaction."""
 
 from itertools import groupby
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, gather
-from runnel.broker.runtime.transactions import told_as
+from runnel.broker.runtime.transactions import error_for_version
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -17,8 +17,8 @@ from runnel.messages.add_partitions_to_txn import (
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
-_FENCED_FROM = 2
-_MANY_FROM = 4
+_FENCED_VERSION = 2
+_BATCHED_VERSION = 4
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -27,11 +27,11 @@ Errors = dict[TopicPartition, ErrorCode]
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, ctx: Context
 ) -> MaybePromise[AddPartitionsToTxnResponse]:
-    """All partitions of a transaction are added, or none.
+    """Add the partitions of each transaction atomically.
 
-    v2 PRODUCER_FENCED · v3 flexible · v4 many transactions, from other brokers · v5 TRANSACTION_ABORTABLE
+    v2 PRODUCER_FENCED · v3 flexible · v4 batched, for use by brokers · v5 TRANSACTION_ABORTABLE
     """
-    if ctx.api_version >= _MANY_FROM:
+    if ctx.api_version >= _BATCHED_VERSION:
         return gather(
             [_add(transaction, ctx) for transaction in request.transactions],
             lambda outcomes: AddPartitionsToTxnResponse(
@@ -79,7 +79,8 @@ def _topics(errors: Errors, ctx: Context) -> list[AddPartitionsToTxnTopicResult]
             topic,
             [
                 AddPartitionsToTxnPartitionResult(
-                    partition.partition, told_as(errors[partition], ctx.api_version, _FENCED_FROM).code
+                    partition.partition,
+                    error_for_version(errors[partition], ctx.api_version, _FENCED_VERSION).code,
                 )
                 for partition in group
             ],

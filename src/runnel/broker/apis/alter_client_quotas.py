@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set and take back quotas."""
+"""AlterClientQuotas: set and remove client quotas."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -13,7 +13,7 @@ from runnel.model.errors import ApiError
 
 @handles(AlterClientQuotasRequest)
 async def alter_client_quotas(request: AlterClientQuotasRequest, ctx: Context) -> AlterClientQuotasResponse:
-    """Each entity by itself.
+    """Alter the quotas of each entity independently.
 
     v1 flexible
     """

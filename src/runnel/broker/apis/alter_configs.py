@@ -1,4 +1,4 @@
-"""AlterConfigs: make a resource have exactly these settings."""
+"""AlterConfigs: replace the settings of resources."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -13,7 +13,7 @@ from runnel.model.errors import ApiError
 
 @handles(AlterConfigsRequest)
 async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResponse:
-    """Settings that are not given are taken back. They are in force when the answer comes.
+    """Settings that are not given revert to their default. Changes are in effect before the response.
 
     v2 flexible
     """

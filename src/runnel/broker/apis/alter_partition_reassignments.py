@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: move partitions to other brokers."""
+"""AlterPartitionReassignments: start and cancel partition reassignments."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -13,8 +13,8 @@ from runnel.messages.alter_partition_reassignments import (
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, ctx: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """A move to where the partition is already is done at once.
+    """A reassignment to the current replicas completes immediately.
 
-    v1 the number of copies may be held fast
+    v1 allow replication factor change
     """
     return await ctx.broker.metadata.change(lambda image: decide_reassignments(image, request))

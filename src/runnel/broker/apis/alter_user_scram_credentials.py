@@ -15,7 +15,7 @@ from runnel.model.errors import ApiError
 async def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, ctx: Context
 ) -> AlterUserScramCredentialsResponse:
-    """The client salts and hashes; a password never comes here."""
+    """The client salts and hashes: the broker never receives a password."""
     try:
         return await ctx.broker.metadata.change(lambda image: decide_alter_scram_credentials(image, request))
     except ApiError as error:

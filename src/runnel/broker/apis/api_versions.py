@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker understands."""
+"""ApiVersions: the supported APIs and versions."""
 
 import re
 
@@ -21,13 +21,13 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
     """List every API with a handler, and the features of the cluster.
 
-    v1 throttle time · v3 flexible, the client's software, features · v4 features may begin at level 0
+    v1 throttle time · v3 flexible, client software, features · v4 minimum feature level 0
     """
     if ctx.api_version >= 3:
         names = (request.client_software_name, request.client_software_version)
         if not all(_SOFTWARE.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST.code)
-    # Clients of version 3 cannot read a feature whose lowest level is 0 (KAFKA-17492).
+    # Clients of version 3 fail on a feature with minimum level 0 (KAFKA-17492).
     lowest = 0 if ctx.api_version >= 4 else 1
     image = ctx.broker.metadata.image
     return ApiVersionsResponse(
@@ -46,7 +46,7 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
 
 
 def unsupported() -> ApiVersionsResponse:
-    """The answer to a version that we do not know: ask again in one of these."""
+    """The response to an unsupported version, from which the client selects a supported one."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION.code, api_keys=_api_keys())
 
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: consumer groups, their epochs, and what their members have and shall have."""
+"""ConsumerGroupDescribe: consumer groups with epochs, members, current and target assignments."""
 
 from runnel.broker.apis.describe_groups import GROUP_OPERATIONS
 from runnel.broker.apis.handlers import handles
@@ -16,9 +16,9 @@ from runnel.model.errors import ErrorCode
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, ctx: Context
 ) -> MaybePromise[ConsumerGroupDescribeResponse]:
-    """Describe consumer groups; a classic one is not found here.
+    """Describe consumer groups; classic groups return GROUP_ID_NOT_FOUND.
 
-    v1 kind of member
+    v1 member type
     """
 
     def describe(group_id: str) -> MaybePromise[DescribedGroup]:

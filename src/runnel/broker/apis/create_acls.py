@@ -1,4 +1,4 @@
-"""CreateAcls: access rules cannot be made while nothing would hold anybody to them."""
+"""CreateAcls: not supported, no authorizer is configured."""
 
 from runnel.broker.apis.describe_acls import NO_AUTHORIZER
 from runnel.broker.apis.handlers import handles
@@ -9,7 +9,7 @@ from runnel.model.errors import ErrorCode
 
 @handles(CreateAclsRequest)
 def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
-    """SECURITY_DISABLED for each.
+    """SECURITY_DISABLED for each creation.
 
     v2 flexible · v3 user resources
     """

@@ -1,4 +1,4 @@
-"""CreatePartitions: give topics more partitions."""
+"""CreatePartitions: add partitions to topics."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -14,7 +14,7 @@ from runnel.model.errors import ApiError
 
 @handles(CreatePartitionsRequest)
 async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
-    """The new partitions can be used when the answer comes.
+    """The new partitions are available before the response.
 
     v2 flexible
     """

@@ -1,4 +1,4 @@
-"""CreateTopics: make topics, each by itself."""
+"""CreateTopics: create topics, each independently."""
 
 from functools import partial
 
@@ -12,9 +12,9 @@ from runnel.model.errors import ApiError
 
 @handles(CreateTopicsRequest)
 async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
-    """Topics can be used when the answer comes, so the request's timeout is never reached.
+    """Topics are available before the response; the request's timeout has no effect.
 
-    v4 defaults by -1 · v5 flexible, the new topic's settings · v7 topic ids
+    v4 -1 for broker defaults · v5 flexible, settings of the new topic · v7 topic ids
     """
     describe_configs = (
         partial(topic_config_reply, ctx.broker.metadata.settings) if ctx.api_version >= 5 else None

@@ -1,4 +1,4 @@
-"""DeleteAcls: there are no access rules while there is no security."""
+"""DeleteAcls: not supported, no authorizer is configured."""
 
 from runnel.broker.apis.describe_acls import NO_AUTHORIZER
 from runnel.broker.apis.handlers import handles

@@ -1,4 +1,4 @@
-"""DeleteGroups: remove groups without members, and their offsets."""
+"""DeleteGroups: delete inactive groups and their committed offsets."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context

@@ -1,4 +1,4 @@
-"""DeleteRecords: nobody sees what lies below an offset any more."""
+"""DeleteRecords: advance the log start offset."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -13,12 +13,12 @@ from runnel.messages.delete_records import (
 from runnel.model.errors import ApiError, ErrorCode
 
 HIGH_WATERMARK = -1
-"""The offset by which a client asks for everything to go."""
+"""Offset that stands for the current high watermark: delete all records."""
 
 
 @handles(DeleteRecordsRequest)
 def delete_records(request: DeleteRecordsRequest, ctx: Context) -> DeleteRecordsResponse:
-    """Move log start offsets up. v2 flexible"""
+    """Advance log start offsets. v2 flexible"""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -33,10 +33,10 @@ def _delete(topic: str, asked: DeleteRecordsPartition, ctx: Context) -> DeleteRe
     try:
         partition = ctx.broker.partition(topic, asked.partition_index)
         if topic in INTERNAL_TOPICS:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own")
+            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
         log = partition.log
         if log.config.cleanup_compact and not log.config.cleanup_delete:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{topic} is compacted, its records are not deleted")
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete")
         offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.high_watermark:
             raise ApiError(

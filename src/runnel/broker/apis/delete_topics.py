@@ -1,4 +1,4 @@
-"""DeleteTopics: remove topics with all their records."""
+"""DeleteTopics: delete topics and all their records."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -9,7 +9,7 @@ from runnel.model.errors import ApiError, ErrorCode
 
 @handles(DeleteTopicsRequest)
 async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
-    """By name, and from v6 on by id.
+    """Delete topics by name or, from v6 on, by id.
 
     v3 TOPIC_DELETION_DISABLED · v4 flexible · v5 error messages · v6 topic ids
     """

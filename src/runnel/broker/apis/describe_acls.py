@@ -1,4 +1,4 @@
-"""DescribeAcls: there are no access rules while there is no security."""
+"""DescribeAcls: not supported, no authorizer is configured."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -10,7 +10,7 @@ NO_AUTHORIZER = "No Authorizer is configured on the broker."
 
 @handles(DescribeAclsRequest)
 def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsResponse:
-    """SECURITY_DISABLED, which clients and consoles know how to take.
+    """SECURITY_DISABLED, as Kafka returns without an authorizer.
 
     v2 flexible · v3 user resources
     """

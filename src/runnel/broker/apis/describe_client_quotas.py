@@ -1,4 +1,4 @@
-"""DescribeClientQuotas: quotas that fit a filter."""
+"""DescribeClientQuotas: client quotas that match a filter."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -11,12 +11,12 @@ from runnel.model.errors import ApiError
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, ctx: Context
 ) -> DescribeClientQuotasResponse:
-    """Exact names, defaults, or any of a type.
+    """Match entities by name, by default, or by type.
 
     v1 flexible
     """
     try:
         return describe_quotas(ctx.broker.metadata.image, request)
     except ApiError as error:
-        # Clients take a list, even an empty one, for an answer without error.
+        # Clients treat a non-null list, even an empty one, as success.
         return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)

@@ -16,9 +16,9 @@ BROKERS, CONTROLLERS = 1, 2
 
 @handles(DescribeClusterRequest)
 def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
-    """Where the brokers are.
+    """Describe the cluster's brokers.
 
-    v1 controllers may be asked for, of which this endpoint is none · v2 fenced brokers
+    v1 endpoint type; controller endpoints do not exist here · v2 fenced brokers
     """
     if request.endpoint_type == CONTROLLERS:
         raise ApiError(
@@ -42,7 +42,7 @@ def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeC
 
 
 def _broker(registration: BrokerRegistration, ctx: Context) -> DescribeClusterBroker:
-    # A client is told of the listener that it came by.
+    # Return the endpoint of the listener that the client connected to.
     endpoints = {endpoint.name: endpoint for endpoint in registration.endpoints}
     endpoint = endpoints.get(ctx.listener) or registration.endpoints[0]
     return DescribeClusterBroker(

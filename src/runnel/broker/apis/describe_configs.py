@@ -8,7 +8,7 @@ from runnel.messages.describe_configs import DescribeConfigsRequest, DescribeCon
 
 @handles(DescribeConfigsRequest)
 def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
-    """All settings with their values and sources, also those that nobody made.
+    """All settings with their values and sources, including defaults.
 
     v1 sources and synonyms · v3 types and documentation · v4 flexible
     """

@@ -1,4 +1,4 @@
-"""DescribeGroups: groups, their members, and what these were assigned."""
+"""DescribeGroups: classic groups, their members and assignments."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -7,7 +7,7 @@ from runnel.messages.describe_groups import DescribedGroup, DescribeGroupsReques
 from runnel.model.errors import ErrorCode
 
 GROUP_OPERATIONS = 3400
-"""What everybody may do with a group while there is no security: bits by Kafka's numbers of operations."""
+"""Operations allowed on a group without an authorizer, as a bit field of Kafka's AclOperation codes."""
 
 
 @handles(DescribeGroupsRequest)

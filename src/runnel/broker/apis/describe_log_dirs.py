@@ -1,4 +1,4 @@
-"""DescribeLogDirs: how much room partitions take, and how much there is."""
+"""DescribeLogDirs: sizes of partitions and of the volume."""
 
 from collections.abc import Iterable
 
@@ -16,9 +16,9 @@ from runnel.model.ids import TopicPartition
 
 @handles(DescribeLogDirsRequest)
 def describe_log_dirs(request: DescribeLogDirsRequest, ctx: Context) -> DescribeLogDirsResponse:
-    """The one data folder, with the sizes of the partitions that are asked for, or of all.
+    """Describe the data directory with the sizes of the requested partitions, or of all.
 
-    v2 flexible · v3 top-level error · v4 room of the volume · v5 cordoned folders
+    v2 flexible · v3 top-level error · v4 total and usable bytes of the volume · v5 cordoned directories
     """
     wanted: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:

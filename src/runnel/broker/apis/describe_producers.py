@@ -1,4 +1,4 @@
-"""DescribeProducers: which idempotent producers a partition remembers."""
+"""DescribeProducers: producer state of partitions."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -14,7 +14,7 @@ from runnel.model.errors import ApiError
 
 @handles(DescribeProducersRequest)
 def describe_producers(request: DescribeProducersRequest, ctx: Context) -> DescribeProducersResponse:
-    """Show the producer state of partitions."""
+    """Describe the active producers of partitions."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

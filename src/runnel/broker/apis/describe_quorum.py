@@ -1,4 +1,4 @@
-"""DescribeQuorum: who keeps the metadata log, and how far they are. One node is a quorum of one."""
+"""DescribeQuorum: state of the metadata quorum, which has a single voter."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -17,9 +17,9 @@ from runnel.model.errors import ErrorCode
 
 @handles(DescribeQuorumRequest)
 def describe_quorum(request: DescribeQuorumRequest, ctx: Context) -> DescribeQuorumResponse:
-    """The voter, its log's end and what of it is committed.
+    """Describe the voter, its log end offset and the high watermark.
 
-    v1 times of the last fetch · v2 directories, nodes and their listeners
+    v1 fetch timestamps · v2 directories, nodes and their listeners
     """
     asked = [
         (topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics and their partitions, page by page."""
+"""DescribeTopicPartitions: topics and their partitions, paginated."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.apis.metadata import TOPIC_OPERATIONS
@@ -14,7 +14,7 @@ from runnel.messages.describe_topic_partitions import (
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, ctx: Context
 ) -> DescribeTopicPartitionsResponse:
-    """A page of the topics that are asked for, in the order of their names, and where the next begins."""
+    """A page of the requested topics, sorted by name, and the cursor of the next page."""
     partitions_max = ctx.broker.settings["max.request.partition.size.limit"]
     return describe_topics.describe_topic_partitions(
         ctx.broker.metadata.image, request, partitions_max, TOPIC_OPERATIONS

@@ -1,4 +1,4 @@
-"""DescribeTransactions: where transactions stand."""
+"""DescribeTransactions: states of transactions."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ from runnel.model.errors import ErrorCode
 def describe_transactions(
     request: DescribeTransactionsRequest, ctx: Context
 ) -> MaybePromise[DescribeTransactionsResponse]:
-    """Describe each transactional id, or say why not."""
+    """Describe transactional ids; each has its own error code."""
     return gather(
         [_describe(transactional_id, ctx) for transactional_id in request.transactional_ids],
         lambda states: DescribeTransactionsResponse(transaction_states=states),

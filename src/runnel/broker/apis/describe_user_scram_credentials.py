@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: who can log in by SCRAM. Keys and salts are never shown."""
+"""DescribeUserScramCredentials: users with SCRAM credentials, without keys and salts."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -13,5 +13,5 @@ from runnel.messages.describe_user_scram_credentials import (
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, ctx: Context
 ) -> DescribeUserScramCredentialsResponse:
-    """Mechanisms and iterations, of all users or of those that are asked for."""
+    """Mechanisms and iterations of all users or of the requested ones."""
     return describe_scram_credentials(ctx.broker.metadata.image, request)

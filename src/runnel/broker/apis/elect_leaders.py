@@ -1,4 +1,4 @@
-"""ElectLeaders: put preferred leaders back in charge."""
+"""ElectLeaders: elect preferred leaders."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -14,21 +14,21 @@ from runnel.model.errors import ApiError
 
 @handles(ElectLeadersRequest)
 async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
-    """A partition whose preferred replica leads already answers ELECTION_NOT_NEEDED.
+    """ELECTION_NOT_NEEDED for partitions that the preferred replica already leads.
 
     v1 unclean elections, top-level error · v2 flexible
     """
     try:
         return await ctx.broker.metadata.change(lambda image: decide_elections(image, request))
     except ApiError as error:
-        # Version 0 can only say it partition by partition.
+        # Version 0 has no top-level error.
         return ElectLeadersResponse(
             error_code=error.code,
             replica_election_results=[
                 ReplicaElectionResult(
-                    wish.topic,
-                    [PartitionResult(index, error.code, str(error)) for index in wish.partitions],
+                    requested.topic,
+                    [PartitionResult(index, error.code, str(error)) for index in requested.partitions],
                 )
-                for wish in request.topic_partitions or ()
+                for requested in request.topic_partitions or ()
             ],
         )

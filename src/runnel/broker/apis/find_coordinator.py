@@ -1,4 +1,4 @@
-"""FindCoordinator: which node keeps a group or a transaction."""
+"""FindCoordinator: the coordinator of a group or a transactional id."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from runnel.messages.find_coordinator import Coordinator, FindCoordinatorRequest
 from runnel.model.errors import ApiError, ErrorCode
 
 GROUP, TRANSACTION = 0, 1
-_MANY_KEYS_FROM = 4
-_NOBODY = -1
+_BATCHED_VERSION = 4
+_NO_NODE = -1
 
 
 @handles(FindCoordinatorRequest)
 async def find_coordinator(request: FindCoordinatorRequest, ctx: Context) -> FindCoordinatorResponse:
-    """Find coordinators; the topic that they keep their records in is made when it is first needed.
+    """Find coordinators; their internal topic is created on first use.
 
-    v1 key types, throttle time, error message · v3 flexible · v4 many keys · v6 share groups
+    v1 key types, throttle time, error message · v3 flexible · v4 batched keys · v6 share groups
     """
-    if ctx.api_version >= _MANY_KEYS_FROM:
+    if ctx.api_version >= _BATCHED_VERSION:
         keys = request.coordinator_keys
         return FindCoordinatorResponse(coordinators=[await _find(key, request.key_type, ctx) for key in keys])
     found = await _find(request.key, request.key_type, ctx)
@@ -41,11 +41,11 @@ async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
         elif key_type == TRANSACTION:
             shards = ctx.broker.transactions
         else:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"there is no coordinator for keys of type {key_type}")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"unsupported coordinator key type {key_type}")
         await ensure_internal_topic(ctx.broker, shards.topic)
         return _coordinator(key, shards, ctx)
     except ApiError as error:
-        return Coordinator(key, _NOBODY, "", _NOBODY, error.code, str(error))
+        return Coordinator(key, _NO_NODE, "", _NO_NODE, error.code, str(error))
 
 
 def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
@@ -57,4 +57,4 @@ def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
         for endpoint in other.endpoints:
             if partition is not None and other.id == partition.leader and endpoint.name == ctx.listener:
                 return Coordinator(key, other.id, endpoint.host, endpoint.port, error_message="")
-    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody coordinates {key} at the moment")
+    raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator of {key} is not available")

@@ -1,8 +1,8 @@
-"""Which APIs we answer, in which versions, and which function does it.
+"""The supported APIs, their versions and handlers.
 
-`APIS` is the profile that ApiVersions shows: one consistent Kafka 4.3, limited to what has a handler.
-A handler's module is named like its message and imported when its API is first called, so that start-up pays
-for nothing unused.
+`APIS` is the table that ApiVersions returns: the versions of Kafka 4.3, limited to APIs with a handler.
+A handler's module is named like its message and imported on the first request of its API, which keeps the
+start fast.
 """
 
 from collections.abc import Callable
@@ -26,17 +26,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One row of the profile: the module that handles it and the versions it accepts."""
+    """A supported API: the module of its handler and the accepted versions."""
 
     module: str
     version_min: int
     version_max: int
     advertised_min: int | None = None
-    """What ApiVersions shows as the smallest version, where that is not the smallest one accepted."""
+    """The minimum version in ApiVersions responses, if it differs from the minimum accepted."""
 
 
 APIS: dict[int, Api] = {
-    # Versions 0-2 are refused, but older librdkafka stops compressing when they are not shown (KAFKA-18659).
+    # Versions 0-2 are rejected, but older librdkafka disables compression unless advertised (KAFKA-18659).
     0: Api("produce", 3, 13, advertised_min=0),
     1: Api("fetch", 4, 18),
     2: Api("list_offsets", 1, 11),
@@ -122,7 +122,7 @@ def as_handler(function: Callable[..., Any]) -> Handler:
 
 
 def handler_of(api_key: int) -> Handler:
-    """The function that answers an API of the profile, imported on first use."""
+    """The handler of a supported API, imported on first use."""
     handler = _registered.get(api_key)
     if handler is None:
         import_module(f"runnel.broker.apis.{APIS[api_key].module}")

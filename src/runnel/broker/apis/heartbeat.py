@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a group is alive."""
+"""Heartbeat: keep a member of a classic group alive."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -10,7 +10,7 @@ from runnel.model.errors import ApiError, ErrorCode
 
 @handles(HeartbeatRequest)
 def heartbeat(request: HeartbeatRequest, ctx: Context) -> MaybePromise[HeartbeatResponse]:
-    """Keep a member's session open, and tell it when to join again.
+    """Extend a member's session and signal rebalances.
 
     v1 throttle time · v3 static members · v4 flexible
     """
@@ -18,7 +18,7 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> MaybePromise[Heartbeat
         driver = ctx.broker.groups.driver_of(request.group_id)
     except ApiError as api_error:
         if api_error.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            # The group is being read; its members get a whole session when that is done.
+            # The group is loading; its members get a full session timeout afterwards.
             return HeartbeatResponse()
         return _response(api_error.error)
     if driver.shard.has_consumer_group(request.group_id):

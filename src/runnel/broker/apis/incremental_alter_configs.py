@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: change single settings."""
+"""IncrementalAlterConfigs: change individual settings."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -15,7 +15,7 @@ from runnel.model.errors import ApiError
 async def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, ctx: Context
 ) -> IncrementalAlterConfigsResponse:
-    """Set, take back, add to and take from lists. Changes are in force when the answer comes.
+    """Set, delete, append and subtract. Changes are in effect before the response.
 
     v1 flexible
     """

@@ -1,4 +1,4 @@
-"""JoinGroup: become a member of a group, or one of its next generation."""
+"""JoinGroup: join a classic group or its next generation."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -9,10 +9,10 @@ from runnel.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 @handles(JoinGroupRequest)
 def join_group(request: JoinGroupRequest, ctx: Context) -> MaybePromise[JoinGroupResponse]:
-    """Join a group; the answer comes when its next generation begins.
+    """Join a group; the response is sent when the next generation starts.
 
-    v1 rebalance timeout · v2 throttle time · v4 a new member is given its id first · v5 static members ·
-    v6 flexible · v7 protocol type · v8 reason · v9 a static leader may be told to skip the assignment
+    v1 rebalance timeout · v2 throttle time · v4 MEMBER_ID_REQUIRED · v5 static members ·
+    v6 flexible · v7 protocol type · v8 reason · v9 skip assignment for static leaders
     """
     return ctx.broker.groups.ask_and_park(
         request.group_id,

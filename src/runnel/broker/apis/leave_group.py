@@ -1,4 +1,4 @@
-"""LeaveGroup: members go without waiting for their sessions to end."""
+"""LeaveGroup: remove members before their sessions expire."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -7,17 +7,17 @@ from runnel.broker.runtime.promise import MaybePromise
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 
-_MANY_FROM = 3
+_BATCHED_VERSION = 3
 
 
 @handles(LeaveGroupRequest)
 def leave_group(request: LeaveGroupRequest, ctx: Context) -> MaybePromise[LeaveGroupResponse]:
-    """Leave a group.
+    """Remove members from a group.
 
-    v1 throttle time · v3 many members in one request, static ones by their instance id · v4 flexible ·
+    v1 throttle time · v3 batched, static members by instance id · v4 flexible ·
     v5 reason
     """
-    is_single = ctx.api_version < _MANY_FROM
+    is_single = ctx.api_version < _BATCHED_VERSION
     if is_single:
         request.members = [MemberIdentity(member_id=request.member_id)]
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: what there is that has settings."""
+"""ListConfigResources: resources that can have settings."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -11,7 +11,7 @@ from runnel.messages.list_config_resources import (
 from runnel.model.configs import ResourceType
 from runnel.model.errors import ApiError, ErrorCode
 
-LISTED = (
+LISTED_TYPES = (
     ResourceType.TOPIC,
     ResourceType.BROKER,
     ResourceType.BROKER_LOGGER,
@@ -24,11 +24,11 @@ LISTED = (
 def list_config_resources(request: ListConfigResourcesRequest, ctx: Context) -> ListConfigResourcesResponse:
     """Topics and brokers that exist; groups and client metrics subscriptions that have settings.
 
-    v0 subscriptions only · v1 the types that are asked for, none for all
+    v0 client metrics subscriptions only · v1 resource types, empty for all
     """
-    types = [ResourceType.CLIENT_METRICS] if ctx.api_version == 0 else request.resource_types or LISTED
+    types = [ResourceType.CLIENT_METRICS] if ctx.api_version == 0 else request.resource_types or LISTED_TYPES
     for resource_type in types:
-        if resource_type not in LISTED:
+        if resource_type not in LISTED_TYPES:
             raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported resource type {resource_type}")
     return ListConfigResourcesResponse(
         config_resources=[

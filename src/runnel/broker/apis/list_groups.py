@@ -1,4 +1,4 @@
-"""ListGroups: all groups that this node coordinates."""
+"""ListGroups: groups coordinated by this broker."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -10,7 +10,7 @@ from runnel.model.errors import ErrorCode
 
 @handles(ListGroupsRequest)
 def list_groups(request: ListGroupsRequest, ctx: Context) -> MaybePromise[ListGroupsResponse]:
-    """List groups, of some states and types if asked so.
+    """List groups, optionally filtered by state and type.
 
     v1 throttle time · v3 flexible · v4 states · v5 types
     """

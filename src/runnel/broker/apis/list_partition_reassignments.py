@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: which partitions are on the move."""
+"""ListPartitionReassignments: reassignments in progress."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -13,5 +13,5 @@ from runnel.messages.list_partition_reassignments import (
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, ctx: Context
 ) -> ListPartitionReassignmentsResponse:
-    """Of all topics, or of those that are asked for."""
+    """List reassignments of all topics or of the requested ones."""
     return list_reassignments(ctx.broker.metadata.image, request)

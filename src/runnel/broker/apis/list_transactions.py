@@ -1,4 +1,4 @@
-"""ListTransactions: the transactions that this broker keeps."""
+"""ListTransactions: transactions coordinated by this broker."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -17,9 +17,9 @@ from runnel.model.errors import ApiError, ErrorCode
 def list_transactions(
     request: ListTransactionsRequest, ctx: Context
 ) -> MaybePromise[ListTransactionsResponse]:
-    """All transactional ids that pass the filters.
+    """List transactional ids that match the filters.
 
-    v1 by duration · v2 by a pattern of the id
+    v1 duration filter · v2 transactional id pattern
     """
     try:
         drivers = ctx.broker.transactions.all_loaded()

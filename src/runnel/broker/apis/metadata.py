@@ -1,10 +1,10 @@
-"""Metadata: who leads which partition, and where to find them."""
+"""Metadata: brokers, topics and partition leaders."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context, Encoded
 from runnel.broker.runtime.promise import Promise
-from runnel.broker.runtime.topic_cards import TopicCards
 from runnel.broker.runtime.topic_creation import create_missing_topics
+from runnel.broker.runtime.topic_metadata import TopicMetadataCache
 from runnel.controller.topic_names import check_topic_name
 from runnel.messages.metadata import (
     MetadataRequest,
@@ -17,7 +17,7 @@ from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
 from runnel.wire import encoded
 
-# What everybody may do while there is no security: bits by Kafka's numbers of operations.
+# Operations allowed without an authorizer, as bit fields of Kafka's AclOperation codes.
 TOPIC_OPERATIONS = 3576
 CLUSTER_OPERATIONS = 8096
 
@@ -26,14 +26,14 @@ Answer = MetadataResponse | Encoded | Promise[MetadataResponse]
 
 @handles(MetadataRequest)
 def metadata(request: MetadataRequest, ctx: Context) -> Answer:
-    """Describe brokers and the topics that are asked for, and make the missing ones if that is wanted.
+    """Describe brokers and the requested topics; auto-create missing topics if allowed.
 
-    v1 controller, rack, an empty list is no topic · v2 cluster id · v4 creation may be forbidden ·
+    v1 controller, rack, empty list for no topics · v2 cluster id · v4 allow auto topic creation ·
     v5 offline replicas · v7 leader epoch · v8 authorized operations · v9 flexible · v10 topic ids ·
     v12 topics by id · v13 top-level error
     """
-    ctx.broker.topic_cards.refresh(ctx.broker.metadata.image)
-    if _wants_all(request, ctx):
+    ctx.broker.topic_metadata.refresh(ctx.broker.metadata.image)
+    if _is_for_all_topics(request, ctx):
         return _listing(request, ctx)
     missing = _to_create(request, ctx)
     if missing:
@@ -41,13 +41,13 @@ def metadata(request: MetadataRequest, ctx: Context) -> Answer:
     return _answer(request, ctx, {})
 
 
-def _wants_all(request: MetadataRequest, ctx: Context) -> bool:
+def _is_for_all_topics(request: MetadataRequest, ctx: Context) -> bool:
     return request.topics is None or (ctx.api_version == 0 and not request.topics)
 
 
 def _listing(request: MetadataRequest, ctx: Context) -> Encoded:
-    """All topics: with thousands of them, worth encoding only once per image."""
-    listings = ctx.broker.topic_cards.listings
+    """All topics: encoded once per image, since there may be thousands."""
+    listings = ctx.broker.topic_metadata.listings
     key = (
         ctx.api_version,
         ctx.listener,
@@ -61,7 +61,7 @@ def _listing(request: MetadataRequest, ctx: Context) -> Encoded:
 
 
 def _to_create(request: MetadataRequest, ctx: Context) -> list[str]:
-    """The topics that do not exist but may come into being by being asked for."""
+    """Missing topics that may be auto-created."""
     if not request.topics or not request.allow_auto_topic_creation:
         return []
     known = ctx.broker.metadata.image.topics
@@ -72,7 +72,7 @@ def _to_create(request: MetadataRequest, ctx: Context) -> list[str]:
     ]
     if not missing or not ctx.broker.settings["auto.create.topics.enable"]:
         return []
-    return [name for name in missing if _is_legal(name)]
+    return [name for name in missing if _is_valid_name(name)]
 
 
 async def _create_and_answer(names: list[str], request: MetadataRequest, ctx: Context) -> MetadataResponse:
@@ -104,18 +104,18 @@ def _brokers(ctx: Context) -> list[MetadataResponseBroker]:
 def _topics(
     request: MetadataRequest, ctx: Context, failures: dict[str, ErrorCode]
 ) -> list[MetadataResponseTopic]:
-    cards = ctx.broker.topic_cards
-    # The image may have changed while topics were made.
-    cards.refresh(ctx.broker.metadata.image)
-    if request.topics is None or _wants_all(request, ctx):
-        return cards.all()
-    # Each topic once, however often it is named: an answer cannot be blown up by repeating a short name.
+    cache = ctx.broker.topic_metadata
+    # The image may have changed while topics were created.
+    cache.refresh(ctx.broker.metadata.image)
+    if request.topics is None or _is_for_all_topics(request, ctx):
+        return cache.all()
+    # Each topic once: repeating a short name must not inflate the response.
     different = {(asked.topic_id, asked.name): asked for asked in request.topics}
-    return [_topic(asked, cards, ctx, failures) for asked in different.values()]
+    return [_topic(asked, cache, ctx, failures) for asked in different.values()]
 
 
 def _topic(
-    asked: MetadataRequestTopic, cards: TopicCards, ctx: Context, failures: dict[str, ErrorCode]
+    asked: MetadataRequestTopic, cache: TopicMetadataCache, ctx: Context, failures: dict[str, ErrorCode]
 ) -> MetadataResponseTopic:
     name, topic_id = asked.name, asked.topic_id
     if ctx.api_version < 12 and (name is None or topic_id != NO_ID):
@@ -125,16 +125,16 @@ def _topic(
         if topic is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id)
         name = topic.name
-    card = cards.named(name)
-    if card is not None:
-        return card
+    cached = cache.named(name)
+    if cached is not None:
+        return cached
     error = failures.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not _is_legal(name):
+    if not _is_valid_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(error.code, name)
 
 
-def _is_legal(name: str) -> bool:
+def _is_valid_name(name: str) -> bool:
     try:
         check_topic_name(name)
     except ApiError:
@@ -143,7 +143,7 @@ def _is_legal(name: str) -> bool:
 
 
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    # Cards are shared by all answers, so this one gets its own.
+    # Cached entries are shared by all responses: copy before adding operations.
     if topic.error_code:
         return topic
     return MetadataResponseTopic(

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget offsets of topics that a group no longer reads."""
+"""OffsetDelete: delete committed offsets of a group."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -17,7 +17,7 @@ from runnel.model.errors import ErrorCode
 
 @handles(OffsetDeleteRequest)
 def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> MaybePromise[OffsetDeleteResponse]:
-    """Delete committed offsets; those of topics that members subscribe to stay (KIP-496)."""
+    """Delete committed offsets; GROUP_SUBSCRIBED_TO_TOPIC for topics with subscribers (KIP-496)."""
     image = ctx.broker.metadata.image
     refused = [_split(topic, image) for topic in request.topics]
 
@@ -34,7 +34,7 @@ def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> MaybePromise[Of
 
 
 def _split(topic: OffsetDeleteRequestTopic, image: MetadataImage) -> list[OffsetDeleteResponsePartition]:
-    """Take out the partitions that do not exist: their answers."""
+    """Remove partitions that do not exist from the request; returns their error responses."""
     known = image.topics.get(topic.name)
     count = 0 if known is None else len(known.partitions)
     missing = [index for part in topic.partitions if not 0 <= (index := part.partition_index) < count]

@@ -1,4 +1,4 @@
-"""OffsetFetch: how far groups have come."""
+"""OffsetFetch: committed offsets of groups."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -18,21 +18,21 @@ from runnel.messages.offset_fetch import (
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import NO_ID
 
-_TOP_LEVEL_ERROR_FROM = 2
-_MANY_GROUPS_FROM = 8
-_TOPIC_IDS_FROM = 10
+_TOP_LEVEL_ERROR_VERSION = 2
+_BATCHED_VERSION = 8
+_TOPIC_IDS_VERSION = 10
 
 
 @handles(OffsetFetchRequest)
 def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> MaybePromise[OffsetFetchResponse]:
-    """Read committed offsets; all of a group's if no topics are named.
+    """Fetch committed offsets; all offsets of a group if no topics are given.
 
     v2 all topics, top-level error · v3 throttle time · v5 leader epoch · v6 flexible ·
-    v7 none that an open transaction may change, if so wished · v8 many groups ·
+    v7 require stable offsets · v8 batched groups ·
     v9 members of consumer groups (KIP-848) · v10 topic ids
     """
     answer: MaybePromise[OffsetFetchResponse]
-    if ctx.api_version >= _MANY_GROUPS_FROM:
+    if ctx.api_version >= _BATCHED_VERSION:
         parts = [_fetch(group, request.require_stable, ctx) for group in request.groups]
         answer = gather(parts, lambda groups: OffsetFetchResponse(groups=groups))
         return answer
@@ -57,7 +57,7 @@ def _fetch(
     group: OffsetFetchRequestGroup, require_stable: bool, ctx: Context
 ) -> MaybePromise[OffsetFetchResponseGroup]:
     image = ctx.broker.metadata.image
-    has_ids = ctx.api_version >= _TOPIC_IDS_FROM
+    has_ids = ctx.api_version >= _TOPIC_IDS_VERSION
     unknown = _resolve(group, image, has_ids)
 
     def id_of(name: str) -> bytes:
@@ -65,7 +65,7 @@ def _fetch(
         return NO_ID if topic is None else topic.id
 
     def refuse(error: ErrorCode) -> OffsetFetchResponseGroup:
-        # Consumers before 3.9 do not know this error here and would not ask again.
+        # Consumers before 3.9 do not retry on COORDINATOR_NOT_AVAILABLE here.
         if error is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             error = ErrorCode.NOT_COORDINATOR
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
@@ -73,7 +73,7 @@ def _fetch(
     def with_unknown(answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponseGroup:
         (answer,) = answers
         if has_ids:
-            # A topic without an id cannot be named in such an answer.
+            # Responses with topic ids cannot contain topics without an id.
             answer.topics = [topic for topic in answer.topics if topic.topic_id != NO_ID]
         if answer.error_code == 0:
             answer.topics += unknown
@@ -118,8 +118,8 @@ def _unknown_id(asked: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
 def _single(
     asked: OffsetFetchRequestGroup, group: OffsetFetchResponseGroup, api_version: int
 ) -> OffsetFetchResponse:
-    """The answer about one group in the form that versions before 8 have."""
-    if group.error_code and api_version < _TOP_LEVEL_ERROR_FROM:
+    """The response for one group in the format of versions before 8."""
+    if group.error_code and api_version < _TOP_LEVEL_ERROR_VERSION:
         return OffsetFetchResponse(
             topics=[
                 OffsetFetchResponseTopic(

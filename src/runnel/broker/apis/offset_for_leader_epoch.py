@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a reader can tell whether its history is ours."""
+"""OffsetForLeaderEpoch: end offset of a leader epoch, for truncation detection (KIP-320)."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -16,7 +16,7 @@ from runnel.model.errors import ApiError
 def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, ctx: Context
 ) -> OffsetForLeaderEpochResponse:
-    """Find the end of epochs. v3 replica id · v4 flexible"""
+    """Find end offsets of epochs. v3 replica id · v4 flexible"""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

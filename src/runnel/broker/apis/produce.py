@@ -2,10 +2,10 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.apis.produce_transactional import (
-    ADDS_FROM,
+    ADD_PARTITIONS_VERSION,
     Unverified,
     Verification,
-    needs_no_question,
+    is_verified,
 )
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.partition import Partition
@@ -141,12 +141,12 @@ def _may_go_on(records: memoryview, partition: Partition, request: ProduceReques
     if request.transactional_id is None:
         why = "a batch of a transaction needs a transactional id"
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
-    if needs_no_question(records, partition):
+    if is_verified(records, partition):
         return True
     if request.acks == 0:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "a transaction cannot begin without acknowledgement")
     is_asked_for = ctx.broker.settings["transaction.partition.verification.enable"]
-    return not is_asked_for and ctx.api_version < ADDS_FROM
+    return not is_asked_for and ctx.api_version < ADD_PARTITIONS_VERSION
 
 
 def _verification(request: ProduceRequest, ctx: Context, answer: ProduceAnswer) -> Verification:

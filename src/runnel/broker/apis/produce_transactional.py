@@ -1,12 +1,12 @@
-"""Batches of transactions on their way into a log: which may go on, and which need a word of the coordinator.
+"""Verification of transactional batches with the transaction coordinator before they are appended (KIP-890).
 
-    the producer has a transaction open in this partition ──► written like any other batch
-    else ──► a guard is set, the coordinator is asked ──► says yes, and the guard still stands ──► written
-                 ▲                                   └──► the transaction before is being ended ──┐
-                 └─────────────── a moment later, a few times ◄───────────────────────────────────┘
+    the producer has an open transaction in the partition ──► append
+    else ──► set a guard, ask the coordinator ──► verified, and the guard is still set ──► append
+                 ▲                           └──► CONCURRENT_TRANSACTIONS ──┐
+                 └───────────────── back off, limited retries ◄─────────────┘
 
-Without that question a batch which was delayed on the network would begin a transaction that nobody ends, and
-readers of committed records would wait for ever (KIP-890).
+Without verification, a batch delayed on the network could start a hanging transaction, which would block the
+last stable offset and all read_committed consumers.
 """
 
 import logging
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("runnel.broker")
 
-ADDS_FROM = 12
-"""From this version of Produce on, partitions join a transaction through their first batch."""
-ABORTABLE_FROM = 11
-"""Older producers do not know TRANSACTION_ABORTABLE."""
+ADD_PARTITIONS_VERSION = 12
+"""From this Produce version on, the first batch adds its partition to the transaction."""
+ABORTABLE_VERSION = 11
+"""Producers of older versions do not support TRANSACTION_ABORTABLE."""
 
-ASK_AGAIN_MS = 20
-ASK_FOR_MS = 100
-"""Kafka's add.partitions.to.txn.retry.backoff.ms and .max.ms: how long the end of the last one may take."""
+RETRY_BACKOFF_MS = 20
+RETRY_MAX_MS = 100
+"""Kafka's add.partitions.to.txn.retry.backoff.ms and .max.ms."""
 
 HEADER_BYTES = 61
 _MAGIC_POSITION = 16
@@ -43,9 +43,9 @@ _MAGIC = 2
 _PRODUCER_POSITION = 43
 _PRODUCER = Layout(">qhi").unpack_from
 
-_SEEN_AS = {
+_CLIENT_ERRORS = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    # Producers retry this one without a look at the metadata, which would not help.
+    # Producers retry NOT_ENOUGH_REPLICAS without a metadata update, which would not help.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.NOT_ENOUGH_REPLICAS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -55,20 +55,20 @@ _SEEN_AS = {
 
 @dataclass(slots=True)
 class Unverified:
-    """A batch that may begin a transaction once the coordinator has said so."""
+    """A batch whose transaction is being verified."""
 
     partition: Partition
     result: PartitionProduceResponse
     records: memoryview
-    """A copy: what the request lent is given back at the end of the turn."""
+    """A copy: the request's buffer is released at the end of the turn."""
     producer_id: int
     epoch: int
     sequence: int
     guard: Guard
 
 
-def needs_no_question(records: memoryview, partition: Partition) -> bool:
-    """May a transactional batch be written at once? What is no batch at all is left to the log to judge."""
+def is_verified(records: memoryview, partition: Partition) -> bool:
+    """True if a transactional batch needs no verification. Malformed batches are left to log validation."""
     if len(records) < HEADER_BYTES or records[_MAGIC_POSITION] != _MAGIC:
         return True
     producer_id, epoch, _ = _PRODUCER(records, _PRODUCER_POSITION)
@@ -76,7 +76,7 @@ def needs_no_question(records: memoryview, partition: Partition) -> bool:
 
 
 class Verification:
-    """The batches of one request that wait for the coordinator."""
+    """The batches of one request whose transaction is being verified."""
 
     __slots__ = ("_batches", "_broker", "_deadline_ms", "_transactional_id", "_version", "_written")
 
@@ -91,27 +91,30 @@ class Verification:
         self._transactional_id = transactional_id
         self._version = version
         self._written = written
-        """Told where each batch went, or why it did not."""
+        """Called with the offsets of each batch, or with its error."""
         self._batches: list[Unverified] = []
-        self._deadline_ms = broker.clock.monotonic_ms() + ASK_FOR_MS
+        self._deadline_ms = broker.clock.monotonic_ms() + RETRY_MAX_MS
 
     def add(self, records: memoryview, partition: Partition, result: PartitionProduceResponse) -> None:
-        """Let this batch wait. Raises ApiError."""
+        """Add a batch to verify. Raises ApiError."""
         producer_id, epoch, sequence = _PRODUCER(records, _PRODUCER_POSITION)
         if self._batches and (producer_id, epoch) != (self._batches[0].producer_id, self._batches[0].epoch):
-            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "a request is of one producer only")
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+                "all batches must have the same producer id",
+            )
         guard = partition.log.guard_transaction(producer_id, epoch, sequence, self._broker.clock.now_ms())
         copy = memoryview(bytearray(records))
         self._batches.append(Unverified(partition, result, copy, producer_id, epoch, sequence, guard))
 
     def start(self) -> None:
-        """Ask; all batches are written or refused when the answer comes, which may be now."""
+        """Ask the coordinator; its response, which may be immediate, appends or rejects all batches."""
         first = self._batches[0]
         names = [batch.partition.name for batch in self._batches]
         answer: dict[TopicPartition, ErrorCode] | Promise[dict[TopicPartition, ErrorCode]] | Exception
         try:
             answer = self._broker.transactions.verify(
-                self._transactional_id, first.producer_id, first.epoch, names, self._adds
+                self._transactional_id, first.producer_id, first.epoch, names, self._adds_partitions
             )
         except Exception as error:  # noqa: BLE001 - `_answered` logs it, and no connection waits for ever
             answer = error
@@ -125,8 +128,8 @@ class Verification:
         return bool(self._batches)
 
     @property
-    def _adds(self) -> bool:
-        return self._version >= ADDS_FROM
+    def _adds_partitions(self) -> bool:
+        return self._version >= ADD_PARTITIONS_VERSION
 
     def _answered(self, answer: dict[TopicPartition, ErrorCode] | Exception) -> None:
         errors: dict[TopicPartition, ErrorCode]
@@ -139,8 +142,8 @@ class Verification:
             else:
                 log.error("the transaction coordinator failed", exc_info=answer)
             errors = dict.fromkeys((batch.partition.name for batch in self._batches), error)
-        if self._is_too_early(errors):
-            self._broker.timers.call_later(ASK_AGAIN_MS, self.start)
+        if self._is_retriable(errors):
+            self._broker.timers.call_later(RETRY_BACKOFF_MS, self.start)
             return
         for batch in self._batches:
             outcome: Staged | ApiError
@@ -150,25 +153,25 @@ class Verification:
                 outcome = api_error
             self._written(batch, outcome)
 
-    def _is_too_early(self, errors: dict[TopicPartition, ErrorCode]) -> bool:
-        """Is the producer's last transaction still being ended, and will that be over soon?"""
-        is_busy = self._adds and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
-        return is_busy and self._broker.clock.monotonic_ms() + ASK_AGAIN_MS <= self._deadline_ms
+    def _is_retriable(self, errors: dict[TopicPartition, ErrorCode]) -> bool:
+        """True while the previous transaction completes and the retry limit is not reached."""
+        is_completing = self._adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
+        return is_completing and self._broker.clock.monotonic_ms() + RETRY_BACKOFF_MS <= self._deadline_ms
 
     def _write(self, batch: Unverified, error: ErrorCode) -> Staged:
         partition = batch.partition
         if error is not ErrorCode.NONE:
             why = f"{partition.name} is not in the transaction of producer {batch.producer_id}: {error.name}"
-            raise ApiError(self._seen_as(error), why)
+            raise ApiError(self._client_error(error), why)
         if self._broker.partition(*partition.name) is not partition:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is another one now")
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} was recreated")
         if not partition.log.has_open_transaction(batch.producer_id, batch.epoch):
-            partition.log.check_guard(batch.guard, batch.sequence, needs_start=self._adds)
+            partition.log.check_guard(batch.guard, batch.sequence, needs_start=self._adds_partitions)
         return partition.stage(batch.records, self._broker.clock.now_ms())
 
-    def _seen_as(self, error: ErrorCode) -> ErrorCode:
-        if error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._adds:
+    def _client_error(self, error: ErrorCode) -> ErrorCode:
+        if error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._adds_partitions:
             return ErrorCode.NOT_ENOUGH_REPLICAS
-        if error is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_FROM:
+        if error is ErrorCode.TRANSACTION_ABORTABLE and self._version < ABORTABLE_VERSION:
             return ErrorCode.INVALID_TXN_STATE
-        return _SEEN_AS.get(error, error)
+        return _CLIENT_ERRORS.get(error, error)

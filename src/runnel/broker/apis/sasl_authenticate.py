@@ -1,4 +1,4 @@
-"""SaslAuthenticate: refused, as no listener of this broker asks who is there."""
+"""SaslAuthenticate: rejected, no listener uses SASL."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -8,7 +8,7 @@ from runnel.model.errors import ErrorCode
 
 @handles(SaslAuthenticateRequest)
 def sasl_authenticate(request: SaslAuthenticateRequest, ctx: Context) -> SaslAuthenticateResponse:
-    """Say that this listener has no SASL. v1 session lifetime · v2 flexible"""
+    """ILLEGAL_SASL_STATE. v1 session lifetime · v2 flexible"""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE.code,
         error_message=f"the listener {ctx.listener} does not use SASL",

@@ -1,4 +1,4 @@
-"""SaslHandshake: refused, as no listener of this broker asks who is there."""
+"""SaslHandshake: rejected, no listener uses SASL."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -8,5 +8,5 @@ from runnel.model.errors import ErrorCode
 
 @handles(SaslHandshakeRequest)
 def sasl_handshake(request: SaslHandshakeRequest, ctx: Context) -> SaslHandshakeResponse:
-    """Say that this listener has no SASL. v1 tokens travel in SaslAuthenticate"""
+    """ILLEGAL_SASL_STATE. v1 tokens are sent in SaslAuthenticate"""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE.code)

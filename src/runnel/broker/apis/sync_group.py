@@ -1,4 +1,4 @@
-"""SyncGroup: hand in or pick up the assignment of a generation."""
+"""SyncGroup: distribute the assignment of a generation."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -9,9 +9,9 @@ from runnel.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 @handles(SyncGroupRequest)
 def sync_group(request: SyncGroupRequest, ctx: Context) -> MaybePromise[SyncGroupResponse]:
-    """Get one's share of the work; the answer comes when the leader's assignment is in the log.
+    """Return a member's assignment; the response is sent when the leader's assignment is committed.
 
-    v1 throttle time · v3 static members · v4 flexible · v5 protocol type and name are checked
+    v1 throttle time · v3 static members · v4 flexible · v5 protocol type and name
     """
     return ctx.broker.groups.ask_and_park(
         request.group_id,

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: remember how far a group has come, if the transaction that says so commits."""
+"""TxnOffsetCommit: commit offsets of a group within a transaction."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -18,25 +18,25 @@ from runnel.messages.txn_offset_commit import (
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID, TopicPartition
 
-_LOADING_FROM = 2
-_ABORTABLE_FROM = 4
-_ADDS_FROM = 5
+_LOADING_VERSION = 2
+_ABORTABLE_VERSION = 4
+_ADD_GROUP_VERSION = 5
 _NO_SEQUENCE = -1
 
-_CLIENT_SEES = {
-    # The coordinator's word for what every producer knows by another name.
+_CLIENT_ERRORS = {
+    # All producers handle INVALID_PRODUCER_EPOCH.
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    # The question was lost on the way to the coordinator: the client can ask it again right here.
+    # Verification was lost on the way to the transaction coordinator: the client retries here.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
 
 @handles(TxnOffsetCommitRequest)
 def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePromise[TxnOffsetCommitResponse]:
-    """Store offsets, of partitions that exist, in a transaction that is open.
+    """Store offsets of existing partitions as pending until the transaction completes.
 
-    v2 leader epoch, may say that the group is being loaded · v3 flexible, checks the member ·
-    v4 may ask to abort · v5 adds the group to the transaction by itself (KIP-890)
+    v2 leader epoch, COORDINATOR_LOAD_IN_PROGRESS · v3 flexible, member and generation ·
+    v4 TRANSACTION_ABORTABLE · v5 adds the group to the transaction (KIP-890)
     """
     image = ctx.broker.metadata.image
     refused = [_split(topic, image) for topic in request.topics]
@@ -77,23 +77,23 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePro
     errors: MaybePromise[dict[TopicPartition, ErrorCode]] = {}
     if not partition.log.has_open_transaction(*identity):
         guard = partition.log.guard_transaction(*identity, _NO_SEQUENCE, driver.now().wall_ms)
-        adds = ctx.api_version >= _ADDS_FROM
+        adds = ctx.api_version >= _ADD_GROUP_VERSION
         errors = ctx.broker.transactions.verify(request.transactional_id, *identity, [partition.name], adds)
     return chain(errors, verified)
 
 
 def _check_guard(partition: Partition, identity: tuple[int, int], guard: Guard | None) -> None:
-    """Refuse to begin a transaction that nobody is going to end: this one has ended while it was verified."""
+    """Reject a batch whose transaction completed during verification: it would start a hanging one."""
     if guard is not None and not partition.log.has_open_transaction(*identity):
         partition.log.check_guard(guard, _NO_SEQUENCE, needs_start=False)
 
 
 def _client_error(error: ErrorCode, api_version: int) -> ErrorCode:
-    error = _CLIENT_SEES.get(error, error)
-    if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_FROM:
+    error = _CLIENT_ERRORS.get(error, error)
+    if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_VERSION:
         return ErrorCode.INVALID_TXN_STATE
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < _LOADING_FROM:
-        # Producers of that time could crash over it.
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < _LOADING_VERSION:
+        # Producers of older versions treat COORDINATOR_LOAD_IN_PROGRESS as fatal.
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error
 
@@ -101,7 +101,7 @@ def _client_error(error: ErrorCode, api_version: int) -> ErrorCode:
 def _split(
     topic: TxnOffsetCommitRequestTopic, image: MetadataImage
 ) -> list[TxnOffsetCommitResponsePartition]:
-    """Take out the partitions that do not exist: their answers."""
+    """Remove partitions that do not exist from the request; returns their error responses."""
     known = image.topics.get(topic.name)
     count = 0 if known is None else len(known.partitions)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker that will not come back."""
+"""UnregisterBroker: remove the registration of a decommissioned broker."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -11,7 +11,7 @@ from runnel.schemas.metadata import UnregisterBrokerRecord
 
 @handles(UnregisterBrokerRequest)
 async def unregister_broker(request: UnregisterBrokerRequest, ctx: Context) -> UnregisterBrokerResponse:
-    """A broker that is alive would only register again, and this one would lose its partitions."""
+    """Only for stopped brokers: a live one would register again and lose its partitions."""
 
     def decide(image: MetadataImage) -> ControllerResult[UnregisterBrokerResponse]:
         broker = image.brokers.get(request.broker_id)
@@ -21,7 +21,7 @@ async def unregister_broker(request: UnregisterBrokerRequest, ctx: Context) -> U
                 f"Broker ID {request.broker_id} is not currently registered",
             )
         if not broker.is_fenced:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker {broker.id} is alive; stop it first.")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"Broker {broker.id} is running; stop it first.")
         record = UnregisterBrokerRecord(broker.id, broker.epoch)
         return ControllerResult([record], UnregisterBrokerResponse(error_message=None))
 

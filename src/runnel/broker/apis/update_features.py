@@ -1,4 +1,4 @@
-"""UpdateFeatures: choose the level that the cluster works at."""
+"""UpdateFeatures: change finalized feature levels."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -8,9 +8,9 @@ from runnel.messages.update_features import UpdateFeaturesRequest, UpdateFeature
 
 @handles(UpdateFeaturesRequest)
 async def update_features(request: UpdateFeaturesRequest, ctx: Context) -> UpdateFeaturesResponse:
-    """All updates happen, or none.
+    """Apply all updates atomically.
 
-    v1 validate only, kinds of downgrade · v2 no results per feature
+    v1 validate only, upgrade type · v2 no results per feature
     """
     return await ctx.broker.metadata.change(
         lambda image: decide_update_features(image, request, ctx.api_version)

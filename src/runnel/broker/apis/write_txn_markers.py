@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a coordinator, or an operator who ends a hanging transaction, tells how it ended."""
+"""WriteTxnMarkers: append transaction markers, sent by coordinators and by `runnel txn abort`."""
 
 from collections import defaultdict
 
@@ -22,9 +22,9 @@ Outcome = tuple[TopicPartition, ErrorCode]
 
 @handles(WriteTxnMarkersRequest)
 def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> MaybePromise[WriteTxnMarkersResponse]:
-    """Write each marker into each of its partitions; answered when all that were taken are committed.
+    """Append markers to their partitions; the response is sent when all accepted markers are committed.
 
-    v1 flexible · v2 version of the transaction protocol
+    v1 flexible · v2 transaction version
     """
 
     def answer(results: list[list[Outcome]]) -> WriteTxnMarkersResponse:

@@ -9,7 +9,7 @@ from runnel.broker.runtime.fetch_sessions import FetchSessions
 from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.producer_ids import ProducerIds
 from runnel.broker.runtime.promise import Promise, in_task
-from runnel.broker.runtime.topic_cards import TopicCards
+from runnel.broker.runtime.topic_metadata import TopicMetadataCache
 from runnel.broker.runtime.turn import Turn
 from runnel.broker.runtime.waiting import Waiting
 from runnel.controller.settings import Settings
@@ -53,7 +53,7 @@ class Broker:
     waiting: Waiting = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     producer_ids: ProducerIds = field(init=False)
-    topic_cards: TopicCards = field(default_factory=TopicCards)
+    topic_metadata: TopicMetadataCache = field(default_factory=TopicMetadataCache)
     metadata: "MetadataLog" = field(init=False)
     """Cluster metadata: `image` to read, `change` to decide against it."""
     groups: "Coordinators" = field(init=False)

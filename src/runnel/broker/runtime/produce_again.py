@@ -10,7 +10,7 @@ from struct import Struct as Layout
 from typing import Any
 
 from runnel.broker.apis.produce import ATTRIBUTES, TRANSACTIONAL, checked_records, refuse
-from runnel.broker.apis.produce_transactional import needs_no_question
+from runnel.broker.apis.produce_transactional import is_verified
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.partition import Partition
 from runnel.messages.produce import (
@@ -179,9 +179,7 @@ class ProduceShapes:
         try:
             checked_records(records, partition, shape.acks, version)
             is_transactional = len(records) > ATTRIBUTES and records[ATTRIBUTES] & TRANSACTIONAL
-            if is_transactional and not (
-                shape.has_transactional_id and needs_no_question(records, partition)
-            ):
+            if is_transactional and not (shape.has_transactional_id and is_verified(records, partition)):
                 return None
             staged = partition.stage(records, self._broker.clock.now_ms())
         except ApiError as error:

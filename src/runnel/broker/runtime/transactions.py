@@ -219,8 +219,8 @@ class Transactions(Shards[TransactionShard]):
             driver.shard.add_producer_id(producer_id)
 
 
-def told_as(error: ErrorCode, api_version: int, fenced_from: int) -> ErrorCode:
-    """An error as a client knows it: PRODUCER_FENCED is younger than the APIs that say it."""
+def error_for_version(error: ErrorCode, api_version: int, fenced_from: int) -> ErrorCode:
+    """Map an error for older versions: PRODUCER_FENCED was added after the APIs that return it."""
     if error is ErrorCode.PRODUCER_FENCED and api_version < fenced_from:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

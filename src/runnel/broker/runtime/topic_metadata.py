@@ -1,4 +1,4 @@
-"""Topics as Metadata shows them, made once per image version and shared by all answers."""
+"""Cache of the topics in Metadata responses: built once per image version, shared by all responses."""
 
 from runnel.controller.image import MetadataImage
 from runnel.controller.values import NO_LEADER, PartitionState, Topic
@@ -6,39 +6,39 @@ from runnel.messages.metadata import MetadataResponsePartition, MetadataResponse
 from runnel.model.errors import ErrorCode
 
 
-class TopicCards:
-    """One card per topic that somebody asked for, until the image changes."""
+class TopicMetadataCache:
+    """Response entries of requested topics, valid until the image changes."""
 
     def __init__(self) -> None:
         self._image = MetadataImage()
         self._version = -1
-        self._cards: dict[str, MetadataResponseTopic] = {}
+        self._entries: dict[str, MetadataResponseTopic] = {}
         self.listings: dict[tuple[object, ...], bytes] = {}
-        """Encoded answers about all topics, by what else was asked."""
+        """Encoded responses for all topics, by version and flags of the request."""
 
     def refresh(self, image: MetadataImage) -> None:
-        """Forget what an older image said."""
+        """Drop entries of an older image."""
         if image.version != self._version or image is not self._image:
             self._image = image
             self._version = image.version
-            self._cards = {}
+            self._entries = {}
             self.listings = {}
 
     def named(self, name: str) -> MetadataResponseTopic | None:
-        """The card of a topic, if there is such a topic."""
-        card = self._cards.get(name)
-        if card is None:
+        """The entry of a topic, or None if it does not exist."""
+        entry = self._entries.get(name)
+        if entry is None:
             topic = self._image.topics.get(name)
             if topic is not None:
-                card = self._cards[name] = _card(topic)
-        return card
+                entry = self._entries[name] = _entry(topic)
+        return entry
 
     def all(self) -> list[MetadataResponseTopic]:
-        """The cards of all topics."""
-        return [card for name in self._image.topics if (card := self.named(name)) is not None]
+        """The entries of all topics."""
+        return [entry for name in self._image.topics if (entry := self.named(name)) is not None]
 
 
-def _card(topic: Topic) -> MetadataResponseTopic:
+def _entry(topic: Topic) -> MetadataResponseTopic:
     partitions = [_partition(index, state) for index, state in enumerate(topic.partitions)]
     return MetadataResponseTopic(0, topic.name, topic.id, topic.is_internal, partitions)
 
