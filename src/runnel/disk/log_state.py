@@ -132,6 +132,13 @@ class LogState:
         return min(self.durable_offset, self.unsealed[0][0].base_offset)
 
     @property
+    def sealed_count(self) -> int:
+        """How many of the oldest segments are sealed: durable with indexes and the snapshot at their end."""
+        if not self.unsealed:
+            return len(self.segments.segments) - 1
+        return self.segments.segments.index(self.unsealed[0][0])
+
+    @property
     def start_is_told_by_files(self) -> bool:
         """Does the name of the first segment tell where the log begins, also after a power cut?"""
         is_first = self.log_start_offset == self.segments.segments[0].base_offset

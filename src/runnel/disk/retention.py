@@ -1,4 +1,4 @@
-"""Retention carried out: let go of the segments that the plan names."""
+"""Retention carried out: drop the segments that the plan names."""
 
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.surgery import drop_oldest
@@ -6,17 +6,17 @@ from runnel.log.names import LOG
 from runnel.log.retention import SegmentAge, segments_to_drop
 
 
-def apply_retention(log: DiskLog, now_ms: int) -> int:
-    """Let go of what is too old or too much; how many bytes that frees."""
+def apply_retention(log: DiskLog, now_ms: int) -> bool:
+    """Drop what is too old or too much; False if some of it must be sealed first."""
     if not log.config.cleanup_delete or log.size_bytes == 0:
-        return 0
+        return True
     ages = [_age_of(log, number) for number in range(len(log.segments.segments))]
     count = segments_to_drop(ages, log.config, now_ms, log.high_watermark)
     if count == 0:
-        return 0
+        return True
     if count == len(ages):
         log.roll_now()
-    return drop_oldest(log, count)
+    return drop_oldest(log, count) == count
 
 
 def _age_of(log: DiskLog, number: int) -> SegmentAge:

@@ -4,7 +4,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runnel.disk.atomic import replace_file
-from runnel.disk.producers_on_disk import snapshot_offsets, write_snapshot
+from runnel.disk.producers_on_disk import snapshot_offsets
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
 from runnel.log.names import (
@@ -28,28 +28,33 @@ if TYPE_CHECKING:
 
 
 def drop_below_start(log: "AppendLog") -> int:
-    """Let go of the segments that lie wholly below the log start; how many bytes that frees."""
+    """Drop the segments wholly below the log start, as far as they are sealed; how many."""
     segments = log.segments.segments
     count = 0
     while count + 1 < len(segments) and segments[count + 1].base_offset <= log.log_start_offset:
         count += 1
-    return drop_oldest(log, count) if count else 0
+    return drop_oldest(log, count)
 
 
 def drop_oldest(log: "AppendLog", count: int) -> int:
-    """Let go of the oldest segments. Their files get another name now and are removed after a delay."""
+    """Drop the oldest segments, as far as they are sealed; how many.
+
+    Their files get another name now and are removed after a delay. A segment that is not sealed may be in the
+    hands of a thread that is about to publish its indexes by name. And the snapshot at its end, from which
+    the producers of the rest of the log are loaded, is not there yet.
+    """
+    count = min(count, log.sealed_count)
+    if count == 0:
+        return 0
     gone = log.segments.segments[:count]
-    _save_producers(log, gone)
     # A power cut may bring back segments that were let go since the last sync, and never without what was
     # aborted in them: that goes later.
     forgotten_offset = gone[0].base_offset if log.drops == log.drops_durable else 0
     del log.segments.segments[:count]
     log.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
     log.epochs_changed |= log.epochs.start_at(log.log_start_offset)
-    log.unsealed = [entry for entry in log.unsealed if entry[0] not in gone]
     log.forget_hints()
-    freed = sum(segment.size_bytes for segment in gone)
-    log.size_bytes -= freed
+    log.size_bytes -= sum(segment.size_bytes for segment in gone)
     log.folder_changed = True
     log.drops += 1
     for segment in gone:
@@ -57,7 +62,7 @@ def drop_oldest(log: "AppendLog", count: int) -> int:
         retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
         log.segments.forget(segment)
     _drop_what_stood_beside(log, forgotten_offset)
-    return freed
+    return count
 
 
 def _drop_what_stood_beside(log: "AppendLog", forgotten_offset: int) -> None:
@@ -76,18 +81,6 @@ def _drop_what_stood_beside(log: "AppendLog", forgotten_offset: int) -> None:
             retire(log, aborted_offset, [ABORTED])
     if log.loose_snapshot_offset < first_offset:
         log.loose_snapshot_offset = -1
-
-
-def _save_producers(log: "AppendLog", gone: list[Segment]) -> None:
-    """Let the producers of the segments that go be remembered where the rest of the log begins.
-
-    A snapshot says that what stands beside the segments before it is true: a power cut may bring them back.
-    """
-    for segment, snapshot in log.unsealed:
-        if segment in gone:
-            log.segments.save_aborted(segment)
-        if segment is gone[-1] and snapshot is not None:
-            write_snapshot(log.segments, segment.next_offset, snapshot)
 
 
 def retire(log: "AppendLog", offset: int, suffixes: list[str]) -> None:

@@ -13,6 +13,7 @@ from runnel.disk.group_commit import GroupCommit
 from runnel.disk.healing import start_healing
 from runnel.disk.removal import Removal
 from runnel.disk.retention import apply_retention
+from runnel.disk.surgery import drop_below_start
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
@@ -83,6 +84,8 @@ class Upkeep:
         self._round: list[DiskLog] = []
         self._round_applies_retention = False
         self._failed: set[AppendLog] = set()
+        self._unfinished: set[DiskLog] = set()
+        """Logs with segments that retention drops as soon as they are sealed."""
         self._not_before_ms: dict[TopicPartition, int] = {}
         """Logs whose retention failed, and when it is tried again."""
         self._retention = Interval(rhythm.retention_interval_ms)
@@ -129,6 +132,7 @@ class Upkeep:
     def _look_at_some(self, now_ms: int) -> None:
         if not self._round:
             self._round = list(self._logs.values())
+            self._unfinished.intersection_update(self._round)
             self._round_applies_retention = self._retention.is_over(now_ms, first=True)
         some = self._round[-LOGS_PER_RUN_MAX:]
         # Taken off before anything can fail: no log may stop the round for the others.
@@ -138,9 +142,9 @@ class Upkeep:
                 self._look_at(log, now_ms)
 
     def _look_at(self, log: DiskLog, now_ms: int) -> None:
-        if self._round_applies_retention and now_ms >= self._not_before_ms.get(log.name, 0):
+        if now_ms >= self._not_before_ms.get(log.name, 0):
             try:
-                apply_retention(log, now_ms)
+                self._drop_old(log, now_ms)
             except (OSError, CorruptBatch, StorageFailed) as failure:
                 self._not_before_ms[log.name] = now_ms + RETRY_AFTER_MS
                 logger.warning("%s: retention failed: %s", log.segments.folder, failure)
@@ -150,6 +154,14 @@ class Upkeep:
         log.expire_producers(now_ms)
         log.note_time_passed()
         self._commit.seal(log)
+
+    def _drop_old(self, log: DiskLog, now_ms: int) -> None:
+        # Segments below the log start are left when their records are deleted before they are sealed.
+        drop_below_start(log)
+        if self._round_applies_retention or log in self._unfinished:
+            self._unfinished.discard(log)
+            if not apply_retention(log, now_ms):
+                self._unfinished.add(log)
 
     def _heal(self) -> None:
         for log in list(self._failed):
