@@ -218,3 +218,54 @@ def test_every_history_ends_as_if_each_batch_had_been_written_at_once(
     assert offsets_of(found) == list(range(len(kept)))
     assert scene.log.end_offset == len(kept)
     assert {name for name, _ in scene.told} >= set(names)
+
+
+@pytest.mark.parametrize("interrupt", ["settle", "thread"])
+@pytest.mark.parametrize("is_large", [True, False])
+def test_a_write_that_fails_before_its_caller_asks_for_it_fails_when_it_does(
+    interrupt: str, is_large: bool
+) -> None:
+    """Fault 8: the batches were undone in silence, and later ones acknowledged in their place."""
+    scene = Scene()
+    scene.later("a")
+    scene.log.stage(memoryview(batch(b"b")), 0, START_MS, Origin.CLIENT)
+    scene.refuse()
+    if interrupt == "settle":
+        scene.log.settle()
+    else:
+        scene.workers.finish_one()
+    scene.files.fault = None
+    assert scene.told == [("a", False)]
+    assert scene.log.end_offset == scene.log.written_offset == 0
+    with pytest.raises(StorageFailed, match="on purpose"):
+        # Its offset is given out again only after that.
+        scene.log.stage(memoryview(batch(b"c")), 0, START_MS, Origin.CLIENT)
+    if is_large:
+        assert scene.log.write_later(lambda error: scene.told.append(("b", error is None)))
+        assert scene.told == [("a", False), ("b", False)]
+    else:
+        with pytest.raises(StorageFailed, match="on purpose"):
+            scene.log.write_staged()
+    assert append(scene.log, batch(b"c")) == 0
+    assert scene.values() == [0]
+
+
+def test_a_second_write_that_fails_while_a_log_settles_is_reported() -> None:
+    scene = Scene()
+    scene.later("a")
+    scene.log.stage(memoryview(batch(b"b")), 0, START_MS, Origin.CLIENT)
+    writes: list[str] = []
+
+    def refuse_second(operation: str, path: str) -> None:
+        if operation == "pwritev":
+            writes.append(path)
+            if len(writes) == 2:
+                raise OSError(errno.ENOSPC, "on purpose", path)
+
+    scene.files.fault = refuse_second
+    scene.log.settle()
+    assert scene.told == [("a", True)]
+    with pytest.raises(StorageFailed, match="on purpose"):
+        scene.log.write_staged()
+    assert scene.log.end_offset == scene.log.written_offset == 1
+    assert scene.values() == [0]

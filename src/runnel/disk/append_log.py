@@ -53,6 +53,9 @@ class AppendLog(LogState):
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
         if self.failure is not None:
             raise StorageFailed(self.failure)
+        if self._unreported is not None:
+            # Offsets must not be given out again before the failure of their first batches is known.
+            raise self._unreported
         if origin is _REPLICA:
             return self._stage_copies(records, now_ms)
         batch = validate(records, self.config, now_ms, from_client=origin is _CLIENT)
@@ -165,6 +168,9 @@ class AppendLog(LogState):
         self._look_at_the_tail()
 
     def write_staged(self) -> None:
+        if self._unreported is not None:
+            failure, self._unreported = self._unreported, None
+            raise failure
         if self._write is not None:
             api_error = self._end_now(self._write)
             if api_error is not None:
@@ -198,10 +204,15 @@ class AppendLog(LogState):
 
         The memory stays borrowed until then.
         """
+        if self._unreported is not None:
+            failure, self._unreported = self._unreported, None
+            done(failure)
+            return True
         staged_bytes = sum(len(batch.data) for batch in self._staged)
         if self._write is None and staged_bytes < self._home.background_bytes_min:
             return False
         self._dones.append(done)
+        self._announced = len(self._staged)
         if self._write is None:
             self._begin_write()
         return True
@@ -210,10 +221,12 @@ class AppendLog(LogState):
         """Return when no write is under way or waits for its turn."""
         if self._write is None:
             return
-        self._end_now(self._write)
-        with suppress(StorageFailed):
-            # Whoever waits for the rest has been told if it fails.
-            self.write_staged()
+        self._is_asked = False
+        if self._end_now(self._write) is None:
+            with suppress(StorageFailed):
+                # All callers are informed, now or when they ask for their batches to be written.
+                self.write_staged()
+        self._is_asked = True
 
     def _begin_write(self) -> None:
         try:
@@ -231,9 +244,11 @@ class AppendLog(LogState):
             raise bug
         if self._write is write:
             # Else somebody could not wait, and has done all this.
+            self._is_asked = False
             self._end_now(write)
             if self._dones:
                 self._begin_write()
+            self._is_asked = True
 
     def _end_now(self, write: Write) -> StorageFailed | None:
         self._write = None
@@ -253,8 +268,9 @@ class AppendLog(LogState):
         except OSError as error:
             raise self._undo(runs, error) from error
         changes = self._producers.staged_count if self._producers is not None else 0
-        write = Write(runs, self.end_offset, changes, self._dones)
+        write = Write(runs, self.end_offset, changes, self._dones, len(self._staged) <= self._announced)
         self._staged, self._dones = [], []
+        self._announced = 0
         self._rolls = [(0, snapshot) for _, snapshot in waiting]
         return write
 
@@ -262,7 +278,7 @@ class AppendLog(LogState):
         """A write is over: its batches are the log's, or it is as if they had never been staged."""
         if write.failure is not None:
             self._dones = write.dones + self._dones
-            return self._undo(write.runs, write.failure)
+            return self._undo(write.runs, write.failure, is_announced=write.is_announced)
         for run in write.runs:
             if run.snapshot is not None:
                 self._close_active(run.snapshot)
@@ -322,7 +338,7 @@ class AppendLog(LogState):
             # Where acks wait, whoever gives them asks for a sync himself, and would wait for ours first.
             self._home.flush_soon(self)
 
-    def _undo(self, runs: list[Run], error: Exception) -> StorageFailed:
+    def _undo(self, runs: list[Run], error: Exception, *, is_announced: bool = True) -> StorageFailed:
         """Be as before anything was staged; the refusal to raise."""
         failed = StorageFailed(f"{self.segments.folder}: {error}")
         try:
@@ -331,7 +347,12 @@ class AppendLog(LogState):
             # Bytes that nobody was promised stand behind the end: nothing may follow them.
             self.fail(f"{self.segments.folder} could not be cut back: {second}", can_heal=True)
         self.folder_changed = True
+        is_announced = is_announced and len(self._staged) <= self._announced
+        if not self._is_asked and not is_announced:
+            # Their caller has yet to ask for them to be written: it is informed then.
+            self._unreported = failed
         self._staged.clear()
+        self._announced = 0
         self._rolls.clear()
         if self._producers is not None:
             self._producers.undo_staged()

@@ -22,9 +22,11 @@ class LogState:
     """Offsets, segments, epochs and producers of one log, and how much of them a power cut could take."""
 
     __slots__ = (
+        "_announced",
         "_dones",
         "_hints",
         "_home",
+        "_is_asked",
         "_is_flushed_by_time",
         "_limits",
         "_producers",
@@ -33,6 +35,7 @@ class LogState:
         "_rolls",
         "_staged",
         "_tail_bytes",
+        "_unreported",
         "_write",
         "can_heal",
         "config",
@@ -101,6 +104,11 @@ class LogState:
         """None while nobody has asked since a clean start."""
         self._limits = limits_of_empty(0)
         """What the next batch may not exceed if it is to join the same segment as the last one."""
+        self._start_writing()
+        self._start_reading()
+        self.configure(config)
+
+    def _start_writing(self) -> None:
         self._staged: list[ValidBatch] = []
         self._rolls: list[tuple[int, bytes]] = []
         """Before which staged batches a new segment begins, and the producers at that moment."""
@@ -108,8 +116,12 @@ class LogState:
         """The write that a thread is doing. What is staged goes behind it."""
         self._dones: list[Done] = []
         """Who is to be told when what is staged has been written in its turn."""
-        self._start_reading()
-        self.configure(config)
+        self._announced = 0
+        """How many of the staged batches `write_later` was called for: `_dones` receive their outcome."""
+        self._is_asked = True
+        """Does a caller wait for the outcome of what is being written?"""
+        self._unreported: StorageFailed | None = None
+        """Why staged batches were undone before their caller asked for them to be written."""
 
     def _start_reading(self) -> None:
         self.high_watermark = self.log_start_offset

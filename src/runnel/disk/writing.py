@@ -24,6 +24,8 @@ class Write:
     producer_changes: int
     """How many changes of producers came with them; what is staged behind them has changes of its own."""
     dones: list[Done]
+    is_announced: bool
+    """Is the outcome of every batch received by one of these?"""
     failure: OSError | None = None
     _once: Lock = field(default_factory=Lock)
     _is_over: bool = False
