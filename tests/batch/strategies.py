@@ -1,4 +1,4 @@
-"""Random records and batches, shared by the tests of this room and of the log."""
+"""Hypothesis strategies for records and batches, shared by the batch and log tests."""
 
 from hypothesis import strategies as st
 

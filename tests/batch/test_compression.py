@@ -1,4 +1,4 @@
-"""Codecs: their levels, their frames, and the bombs they may carry."""
+"""Codecs: levels, framing, and protection against decompression bombs."""
 
 import gzip
 import tracemalloc
@@ -18,12 +18,12 @@ TEXT = b"a man, a plan, a canal, panama. " * 4_000
 
 
 @given(st.binary(max_size=2000), compressions)
-def test_data_comes_back(data, codec):
+def test_round_trip(data, codec):
     assert bytes(decompress(compress(data, codec), codec)) == data
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_large_data_comes_back(codec):
+def test_large_data_round_trips(codec):
     assert bytes(decompress(compress(TEXT, codec), codec)) == TEXT
 
 
@@ -41,7 +41,7 @@ def test_raw_snappy_is_read_and_the_java_frame_is_written():
     assert bytes(compress(TEXT, Compression.SNAPPY))[:16] == XERIAL_HEADER
 
 
-def test_lz4_blocks_stand_alone_as_java_demands():
+def test_lz4_blocks_are_independent_as_java_requires():
     assert bytes(compress(TEXT, Compression.LZ4))[4] & 0x20
 
 
@@ -50,7 +50,7 @@ def test_two_gzip_members_are_read_as_one():
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_bomb_is_refused_in_the_room_it_is_given(codec):
+def test_a_decompression_bomb_is_rejected_within_the_memory_limit(codec):
     bomb = bytes(compress(bytes(32 * 2**20), codec))
     tracemalloc.start()
     try:
@@ -62,14 +62,14 @@ def test_a_bomb_is_refused_in_the_room_it_is_given(codec):
     assert peak < 4 * 2**20
 
 
-def test_a_snappy_block_that_claims_the_moon_is_refused():
+def test_a_snappy_block_with_a_huge_claimed_size_is_rejected():
     claim = b"\xff\xff\xff\x7f" + bytes(20)
     with pytest.raises(CorruptBatch):
         decompress(claim, Compression.SNAPPY)
 
 
 @given(st.binary(max_size=100), st.sampled_from([*PACKED, 5, 7]), st.booleans())
-def test_garbage_is_only_ever_corrupt(garbage, codec, with_frame):
+def test_garbage_raises_only_corrupt_batch(garbage, codec, with_frame):
     if with_frame and codec in PACKED:
         garbage = bytes(compress(b"good", codec))[:12] + garbage
     with suppress(CorruptBatch):
@@ -77,13 +77,13 @@ def test_garbage_is_only_ever_corrupt(garbage, codec, with_frame):
 
 
 @pytest.mark.parametrize("codec", PACKED)
-def test_a_cut_off_stream_is_corrupt(codec):
+def test_a_truncated_stream_is_corrupt(codec):
     packed = bytes(compress(TEXT, codec))
     for cut in (1, 5, len(packed) // 2):
         with pytest.raises(CorruptBatch):
             decompress(packed[:-cut], codec)
 
 
-def test_topics_and_producers_name_no_compression_differently():
+def test_uncompressed_and_none_are_the_same_codec():
     assert Compression.from_name("uncompressed") is Compression.from_name("none") is Compression.NONE
     assert Compression.from_name("zstd") is Compression.ZSTD

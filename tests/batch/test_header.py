@@ -1,4 +1,4 @@
-"""The header view: patches in place, stays within the checksum's border, and survives garbage."""
+"""The batch header: patching in place, the range of the checksum, and garbage."""
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,7 @@ def batch_of(count: int = 3, **settings) -> bytearray:
     return build_batch([Record(i, 1000 + i, b"k", b"v" * i) for i in range(count)], **settings)
 
 
-def test_every_field_is_read_where_it_stands():
+def test_every_field_is_decoded():
     batch = batch_of(
         4,
         base_offset=7,
@@ -47,7 +47,7 @@ def test_every_field_is_read_where_it_stands():
     assert pack_header(header) == batch[:HEADER_BYTES]
 
 
-def test_a_patch_places_the_batch_and_keeps_the_checksum():
+def test_patching_offset_and_epoch_keeps_the_checksum_valid():
     buffer = bytearray(b"before") + batch_of() + b"behind"
     patch_offset_and_epoch(memoryview(buffer), 6, 2**40, 9)
     header = read_header(buffer, 6)
@@ -56,7 +56,7 @@ def test_a_patch_places_the_batch_and_keeps_the_checksum():
     assert buffer.startswith(b"before") and buffer.endswith(b"behind")
 
 
-def test_a_restamp_gives_every_record_the_brokers_time():
+def test_log_append_time_applies_to_every_record():
     batch = batch_of()
     header = read_header(batch)
     restamp(batch, 0, header, 5_000)
@@ -67,7 +67,7 @@ def test_a_restamp_gives_every_record_the_brokers_time():
 
 
 @given(st.lists(record_lists(max_size=4), max_size=5), st.integers(0, 200))
-def test_the_walk_finds_every_whole_batch(lists, cut):
+def test_walk_headers_finds_every_complete_batch(lists, cut):
     batches = [bytes(build_batch(records)) for records in lists]
     buffer = b"".join(batches)
     buffer = buffer[: max(len(buffer) - cut, 0)]
@@ -82,7 +82,7 @@ def test_the_walk_finds_every_whole_batch(lists, cut):
 
 
 @given(record_lists(max_size=3), st.data())
-def test_one_changed_byte_behind_the_checksum_is_noticed(records, data):
+def test_one_changed_byte_fails_the_checksum(records, data):
     batch = build_batch(records)
     position = data.draw(st.integers(21, len(batch) - 1))
     batch[position] ^= data.draw(st.integers(1, 255))
@@ -90,7 +90,7 @@ def test_one_changed_byte_behind_the_checksum_is_noticed(records, data):
 
 
 @given(st.binary(max_size=200))
-def test_garbage_is_only_ever_corrupt(garbage):
+def test_garbage_raises_only_corrupt_batch(garbage):
     for function in (
         read_header,
         lambda buffer: list(walk_headers(buffer)),
@@ -104,13 +104,13 @@ def test_garbage_is_only_ever_corrupt(garbage):
 
 
 @pytest.mark.parametrize("length", [-1, 0, 48])
-def test_an_impossible_length_does_not_loop(length):
+def test_an_invalid_length_does_not_loop(length):
     batch = batch_of()
     batch[8:12] = length.to_bytes(4, "big", signed=True)
     with pytest.raises(CorruptBatch):
         list(walk_headers(batch))
 
 
-def test_a_cut_off_batch_is_not_valid():
+def test_a_truncated_batch_is_not_valid():
     batch = batch_of()
     assert not crc_is_valid(batch[:-1], 0, read_header(batch))

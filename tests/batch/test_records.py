@@ -1,4 +1,4 @@
-"""Records in and out, against the builders and readers of other clients."""
+"""Encoding and decoding records, compared with other clients."""
 
 from contextlib import suppress
 
@@ -13,7 +13,7 @@ from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import crc_is_valid, patch_offset_and_epoch, read_header, seal
 from runnel.batch.records import Record, iterate_records
 from runnel.batch.varint import encode_varint, read_varint
-from tests.batch.strangers import AiokafkaBatch, AiokafkaBuilder, KafkaPythonBatch, KafkaPythonBuilder
+from tests.batch.other_clients import AiokafkaBatch, AiokafkaBuilder, KafkaPythonBatch, KafkaPythonBuilder
 from tests.batch.strategies import compressions, record_lists
 
 
@@ -22,7 +22,7 @@ def rows(records):
 
 
 @given(record_lists(), compressions, st.integers(0, 2**40))
-def test_what_is_built_is_read(records, compression, base_offset):
+def test_records_round_trip(records, compression, base_offset):
     batch = build_batch(records, compression=compression, base_offset=base_offset)
     assert crc_is_valid(batch, 0, read_header(batch))
     expected = [(base_offset + row[0], *row[1:]) for row in rows(records)]
@@ -59,7 +59,7 @@ READERS = [AiokafkaBatch, KafkaPythonBatch]
 
 @pytest.mark.parametrize("build", BUILDERS)
 @given(records=record_lists())
-def test_uncompressed_bytes_equal_those_of_other_builders(build, records):
+def test_uncompressed_bytes_equal_those_of_other_clients(build, records):
     ours = build_batch(records, producer_id=77, producer_epoch=1, base_sequence=5)
     theirs = bytearray(build(records, 0))
     patch_offset_and_epoch(theirs, 0, 0, -1)
@@ -68,20 +68,20 @@ def test_uncompressed_bytes_equal_those_of_other_builders(build, records):
 
 @pytest.mark.parametrize("build", BUILDERS)
 @given(records=record_lists(), compression=compressions)
-def test_batches_of_other_builders_are_read(build, records, compression):
+def test_batches_of_other_clients_are_decoded(build, records, compression):
     assert rows(iterate_records(build(records, compression))) == rows(records)
 
 
 @pytest.mark.parametrize("reader", READERS)
 @given(records=record_lists(), compression=compressions)
-def test_other_readers_read_our_batches(reader, records, compression):
+def test_other_clients_decode_our_batches(reader, records, compression):
     batch = reader(bytes(build_batch(records, compression=compression)))
     assert batch.validate_crc()
     assert rows(batch) == rows(records)
 
 
 @given(record_lists(), compressions, st.data())
-def test_damaged_batches_are_only_ever_corrupt(records, compression, data):
+def test_damaged_batches_raise_only_corrupt_batch(records, compression, data):
     batch = build_batch(records, compression=compression)
     for _ in range(data.draw(st.integers(1, 4))):
         batch[data.draw(st.integers(17, len(batch) - 1))] = data.draw(st.integers(0, 255))
@@ -90,7 +90,7 @@ def test_damaged_batches_are_only_ever_corrupt(records, compression, data):
 
 
 @given(st.binary(max_size=60), st.integers(-1, 4))
-def test_random_records_are_only_ever_corrupt(payload, count):
+def test_random_records_raise_only_corrupt_batch(payload, count):
     header = read_header(build_batch([Record(0, 0, None, None)]))
     header.record_count = count
     try:
@@ -100,14 +100,14 @@ def test_random_records_are_only_ever_corrupt(payload, count):
     assert len(read) == count
 
 
-def test_a_record_count_that_promises_the_moon_allocates_nothing():
+def test_a_huge_record_count_allocates_nothing():
     header = read_header(build_batch([Record(0, 0, None, None)]))
     header.record_count = 2**31 - 1
     with pytest.raises(CorruptBatch, match="cannot hold"):
         list(iterate_records(seal(header, encode_record(0, 0, None, None, ()))))
 
 
-def test_records_end_where_their_lengths_say():
+def test_records_match_their_lengths():
     header = read_header(build_batch([Record(0, 0, b"k", b"v")]))
     record = encode_record(0, 0, b"k", b"v", ())
     assert list(iterate_records(seal(header, record)))
@@ -117,13 +117,13 @@ def test_records_end_where_their_lengths_say():
             list(iterate_records(seal(header, damaged)))
 
 
-def test_a_batch_needs_a_record():
-    with pytest.raises(ValueError, match="needs a record"):
+def test_an_empty_batch_is_rejected():
+    with pytest.raises(ValueError, match="at least one record"):
         build_batch([])
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_varints_come_back(value):
+def test_varints_round_trip(value):
     encoded = encode_varint(value)
     assert read_varint(encoded, 0) == (value, len(encoded))
 
@@ -137,24 +137,24 @@ def test_varints_are_zigzag_of_seven_bits(value, encoded):
 
 
 @pytest.mark.parametrize("bad", [b"", b"\x80", b"\xff" * 11])
-def test_a_varint_without_end_is_corrupt(bad):
+def test_an_unterminated_varint_is_corrupt(bad):
     with pytest.raises(CorruptBatch):
         read_varint(bad, 0)
 
 
 @given(st.booleans(), st.integers(0, 2**31 - 1))
-def test_end_markers_come_back(committed, coordinator_epoch):
+def test_end_markers_round_trip(committed, coordinator_epoch):
     marker = EndMarker(committed, coordinator_epoch)
     batch = build_end_marker(marker, producer_id=4, producer_epoch=2, timestamp_ms=9)
     header = read_header(batch)
     assert header.is_control and header.is_transactional and header.base_sequence == -1
     assert read_end_marker(batch) == marker
-    # kafka-python's reader knows the marker's key: version 0, type 1 to commit and 0 to abort.
+    # kafka-python decodes the marker's key: version 0, type 1 to commit and 0 to abort.
     (record,) = iterate_records(batch)
     assert record.key == (b"\0\0\0\1" if committed else b"\0\0\0\0")
 
 
-def test_a_control_batch_of_another_kind_ends_nothing():
+def test_other_control_batches_are_not_end_markers():
     leader_change = build_batch([Record(0, 0, b"\0\0\0\2", b"\0\0")], control=True)
     assert read_end_marker(leader_change) is None
 
@@ -165,7 +165,7 @@ def test_a_short_control_record_is_corrupt(key, value):
         read_end_marker(build_batch([Record(0, 0, key, value)], control=True))
 
 
-def test_every_codec_shrinks_what_repeats():
+def test_every_codec_compresses_repetitive_data():
     records = [Record(i, i, b"key", b"the same value " * 20) for i in range(100)]
     plain = len(build_batch(records))
     for compression in Compression:

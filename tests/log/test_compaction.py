@@ -24,7 +24,7 @@ from runnel.log.compaction import KeyMap, SegmentFacts, group_segments, plan_com
 from runnel.log.compaction_filter import BatchFilter, TransactionWalk, note_keys
 from runnel.log.producers import Producer, WrittenBatch
 from runnel.model.log_config import LogConfig
-from tests.batch.strangers import AiokafkaBatch
+from tests.batch.other_clients import AiokafkaBatch
 from tests.batch.strategies import compressions
 
 NOW_MS = 1_000_000

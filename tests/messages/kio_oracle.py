@@ -1,4 +1,4 @@
-"""kio, an independent implementation of Kafka's messages, asked for its opinion."""
+"""kio, an independent implementation of Kafka's messages, as a test oracle."""
 
 import dataclasses
 import datetime
@@ -57,7 +57,7 @@ def kio_fields(kio: Any, struct: type[Struct], version: int) -> dict[str, Any]:
 
 
 def narrower(kio: Any, struct: type[Struct], version: int) -> dict[tuple[type[Struct], str], Any]:
-    """Which of our fields kio can only take some values of."""
+    """The fields of which kio accepts only some values."""
     found = {}
     hints = typing.get_type_hints(kio)
     by_name = {field.name: field for field in fields_of(struct)}
@@ -80,7 +80,7 @@ def inner_class(hint: Any) -> Any:
 
 
 def kio_decode(kio: Any, data: bytes) -> Any:
-    """The entity that fills the bytes."""
+    """The entity decoded from the bytes."""
     entity, size = entity_reader(kio)(data, 0)
     assert size == len(data), f"kio read {size} of {len(data)} bytes"
     return entity
@@ -93,7 +93,7 @@ def kio_encode(entity: Any) -> bytes:
 
 
 def assert_same(ours: Struct, kios: Any, version: int) -> None:
-    """Both objects say the same, field by field."""
+    """Assert that both objects are equal, field by field."""
     by_name = {field.name: field for field in fields_of(type(ours))}
     for name, kio_field in kio_fields(type(kios), type(ours), version).items():
         compare(by_name[name], getattr(ours, name), getattr(kios, kio_field.name), version)
@@ -103,7 +103,7 @@ def compare(field: Field, ours: Any, kios: Any, version: int) -> None:
     if isinstance(ours, Struct):
         assert_same(ours, kios, version)
     elif ours is None and isinstance(field.type, StructOf) and kios is not None:
-        assert_same(field.type.struct(), kios, version)  # left out: kio fills in the defaults
+        assert_same(field.type.struct(), kios, version)  # omitted: kio fills in the defaults
     elif isinstance(ours, list):
         assert len(ours) == len(kios)
         for mine, theirs in zip(ours, kios, strict=True):
@@ -113,7 +113,7 @@ def compare(field: Field, ours: Any, kios: Any, version: int) -> None:
 
 
 def as_wire(value: Any, ours: Any) -> Any:
-    """kio's rich value as the number or bytes that it stands for."""
+    """The number or bytes that kio's rich value represents."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, uuid.UUID):
@@ -123,5 +123,5 @@ def as_wire(value: Any, ours: Any) -> Any:
     if isinstance(value, datetime.datetime):
         return round(value.timestamp() * 1000)
     if value is None and ours is not None:
-        return bytes(16) if isinstance(ours, bytes) else -1  # kio's none for a zero uuid and for no time
+        return bytes(16) if isinstance(ours, bytes) else -1  # kio's None for the zero UUID and for no time
     return value

@@ -1,4 +1,4 @@
-"""The importer writes what the curated files say."""
+"""The importer generates the same declarations as the curated files."""
 
 import sys
 from types import ModuleType
@@ -11,7 +11,7 @@ from tools.import_schema import declare, snake
 
 
 @pytest.mark.parametrize("key", registry.API_NAMES, ids=lambda key: registry.API_NAMES[key])
-def test_imported_declarations_say_what_ours_say(key: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imported_declarations_equal_the_curated_ones(key: int, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("imported")
     monkeypatch.setitem(sys.modules, "imported", module)
     exec(declare(load("messages-4.3.0.json"), [registry.API_NAMES[key]]), module.__dict__)

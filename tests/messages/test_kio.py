@@ -1,4 +1,4 @@
-"""Our bytes are kio's bytes, and kio's bytes mean to us what they mean to kio."""
+"""Encoding and decoding agree with kio."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,7 +21,7 @@ def check(message: Message, version: int) -> None:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
-def test_every_version_has_kios_bytes(message: type[Message]) -> None:
+def test_every_version_encodes_like_kio(message: type[Message]) -> None:
     known = [version for version in message.versions if kio_class(message, version)]
     if not known:
         pytest.skip("kio does not know it")
@@ -33,7 +33,7 @@ def test_every_version_has_kios_bytes(message: type[Message]) -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_any_message_has_kios_bytes(message: type[Message], data: st.DataObject) -> None:
+def test_any_message_encodes_like_kio(message: type[Message], data: st.DataObject) -> None:
     known = [version for version in message.versions if kio_class(message, version)]
     if not known:
         pytest.skip("kio does not know it")

@@ -1,4 +1,4 @@
-"""Every declaration equals Kafka's facts: names, types, versions, tags, nulls and defaults, in wire order."""
+"""Every declaration matches Kafka's schema: names, types, versions, tags, nullability, defaults and order."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_messages_equal_upstream(key: int) -> None:
 
 
 @pytest.mark.parametrize("message", [ConsumerProtocolSubscription, ConsumerProtocolAssignment])
-def test_what_consumers_tell_each_other_equals_upstream(message: type) -> None:
+def test_the_consumer_protocol_equals_upstream(message: type) -> None:
     assert_as_upstream(message, load("messages-4.3.0.json")[message.__name__])
 
 
@@ -31,6 +31,6 @@ def test_every_client_facing_api_is_declared() -> None:
     assert client_facing == registry.API_NAMES
 
 
-def test_registry_knows_the_flexible_versions() -> None:
+def test_the_registry_lists_the_first_flexible_versions() -> None:
     for key in registry.API_NAMES:
         assert registry.FLEXIBLE_FROM.get(key) == registry.api(key).request.flexible_from

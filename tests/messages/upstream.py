@@ -1,4 +1,4 @@
-"""Kafka's own facts about its messages, version by version, in the words of our declarations."""
+"""Kafka's message schemas, version by version, in the form of our declarations."""
 
 import json
 from pathlib import Path
@@ -17,13 +17,13 @@ Facts = dict[str, Any]
 
 
 def load(name: str) -> Facts:
-    """The facts in one file, by the name of the message."""
+    """The schemas in one file, by message name."""
     facts: Facts = json.loads((FACTS / name).read_text())
     return facts
 
 
 def expected(spec: Facts, fields: list[Facts], version: int) -> list[Any]:
-    """What Kafka says the fields of one version are."""
+    """The fields of one version according to Kafka's schema."""
     structs = {each["name"]: each["fields"] for each in spec.get("commonStructs", [])}
     rows = []
     for field in fields:
@@ -63,7 +63,7 @@ def expected_default(field: Facts, nullable: bool) -> Any:
 
 
 def declared(message: type[Struct], version: int) -> list[Any]:
-    """What our declaration says the fields of one version are."""
+    """The fields of one version according to our declaration."""
     return [declared_field(field, version) for field in fields_of(message) if field.versions.covers(version)]
 
 
@@ -88,7 +88,7 @@ def kind_name(kind: WireType) -> str:
 
 
 def assert_as_upstream(message: type[Message], spec: Facts) -> None:
-    """The declaration says what Kafka says, in every version."""
+    """Assert that the declaration matches Kafka's schema in every version."""
     valid = Span.parse(spec["validVersions"])
     assert list(message.versions) == list(range(valid.first, valid.last + 1))
     flexible = Span.parse(spec["flexibleVersions"])

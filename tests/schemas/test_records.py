@@ -1,4 +1,4 @@
-"""What we store can be read back, and equals Kafka's facts."""
+"""Stored records round-trip and match Kafka's schemas."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def test_control_records_equal_upstream(message: type[Data]) -> None:
 @pytest.mark.parametrize(("types", "kind"), COORDINATOR_RECORDS)
 @QUICK
 @given(data=st.data())
-def test_coordinator_records_come_back(types: RecordTypes, kind: int, data: st.DataObject) -> None:
+def test_coordinator_records_round_trip(types: RecordTypes, kind: int, data: st.DataObject) -> None:
     key_type, value_type = types[kind]
     version = data.draw(st.sampled_from(value_type.versions))
     key, value = data.draw(structs(key_type, 0)), data.draw(structs(value_type, version))
@@ -70,7 +70,7 @@ def test_coordinator_records_come_back(types: RecordTypes, kind: int, data: st.D
     assert read_record(types, key_bytes, None) == CoordinatorRecord(key, None)
 
 
-def test_a_committed_offset_has_kafkas_bytes() -> None:
+def test_a_committed_offset_is_encoded_as_in_kafka() -> None:
     key = encode_key(OffsetCommitKey("g", "t", 3))
     assert key == bytes.fromhex("0001 0001 67 0001 74 00000003")
     value = OffsetCommitValue(offset=42, leader_epoch=7, metadata="m", commit_timestamp=1000)
@@ -78,7 +78,7 @@ def test_a_committed_offset_has_kafkas_bytes() -> None:
     assert encode_value(value)[:2] == b"\x00\x04"
 
 
-def test_records_of_the_future_are_told_apart() -> None:
+def test_unknown_coordinator_records_are_identified() -> None:
     key = encode_key(GroupMetadataKey("g"))
     assert read_record(GROUP_RECORDS, b"\x00\x63rest", b"whatever") == UnknownRecord(99, None)
     assert read_record(GROUP_RECORDS, key, b"\x00\x63rest") == UnknownRecord(2, 99)
@@ -94,7 +94,7 @@ def test_records_of_the_future_are_told_apart() -> None:
         (b"\x00\x02\x00\x01g", b"\0\0"),
     ],
 )
-def test_damaged_coordinator_records_are_refused(key: bytes, value: bytes | None) -> None:
+def test_corrupt_coordinator_records_are_rejected(key: bytes, value: bytes | None) -> None:
     with pytest.raises(MalformedMessage):
         read_record(GROUP_RECORDS, key, value)
 
@@ -102,7 +102,7 @@ def test_damaged_coordinator_records_are_refused(key: bytes, value: bytes | None
 @pytest.mark.parametrize("record_type", METADATA_RECORDS.values(), ids=lambda each: each.__name__)
 @QUICK
 @given(data=st.data())
-def test_metadata_records_come_back(record_type: type[MetadataRecord], data: st.DataObject) -> None:
+def test_metadata_records_round_trip(record_type: type[MetadataRecord], data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(record_type.versions))
     record = data.draw(structs(record_type, version))
     wire = encode_metadata_record(record, version)
@@ -110,7 +110,7 @@ def test_metadata_records_come_back(record_type: type[MetadataRecord], data: st.
     assert decode_metadata_record(memoryview(wire)) == record
 
 
-def test_a_topic_has_kafkas_bytes() -> None:
+def test_a_topic_record_is_encoded_as_in_kafka() -> None:
     record = TopicRecord("orders", bytes(range(16)))
     assert (
         encode_metadata_record(record)
@@ -118,14 +118,14 @@ def test_a_topic_has_kafkas_bytes() -> None:
     )
 
 
-def test_a_partition_change_holds_only_what_changed() -> None:
+def test_a_partition_change_omits_unchanged_fields() -> None:
     change = PartitionChangeRecord(3, bytes(16), leader=2)
     assert encode_metadata_record(change) == bytes.fromhex("01 05 02 00000003") + bytes(16) + bytes.fromhex(
         "01 01 04 00000002"
     )
 
 
-def test_kinds_of_metadata_records_are_numbered_once() -> None:
+def test_metadata_record_types_are_unique() -> None:
     names = [
         name
         for name in dir(metadata)
@@ -137,18 +137,18 @@ def test_kinds_of_metadata_records_are_numbered_once() -> None:
 @pytest.mark.parametrize(
     ("wire", "found"), [("01 63 00 aabb", UnknownRecord(99, None)), ("01 02 63 aabb", UnknownRecord(2, 99))]
 )
-def test_metadata_of_the_future_is_told_apart(wire: str, found: UnknownRecord) -> None:
+def test_unknown_metadata_records_are_identified(wire: str, found: UnknownRecord) -> None:
     assert decode_metadata_record(bytes.fromhex(wire)) == found
 
 
 @pytest.mark.parametrize("wire", ["", "01", "0102", "0180", "020200", "010200", "01020000", "ffffffffff01"])
-def test_damaged_metadata_is_refused(wire: str) -> None:
+def test_corrupt_metadata_is_rejected(wire: str) -> None:
     with pytest.raises(MalformedMessage):
         decode_metadata_record(bytes.fromhex(wire))
 
 
 @given(st.binary(max_size=30))
-def test_noise_raises_nothing_else(noise: bytes) -> None:
+def test_random_bytes_raise_only_malformed_message(noise: bytes) -> None:
     readers: list[Any] = [
         lambda: read_record(GROUP_RECORDS, b"\x00\x02" + noise, noise),
         lambda: decode_metadata_record(b"\x01" + noise),
@@ -162,7 +162,7 @@ def test_noise_raises_nothing_else(noise: bytes) -> None:
             continue
 
 
-def test_consumers_read_what_a_newer_one_wrote() -> None:
+def test_newer_consumer_protocol_versions_are_readable() -> None:
     subscription = consumers.ConsumerProtocolSubscription(
         ["t"], owned_partitions=[consumers.TopicPartition("t", [1])]
     )

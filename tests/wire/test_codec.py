@@ -129,7 +129,9 @@ def test_every_cut_is_refused(message: type[Message]) -> None:
 
 @settings(max_examples=600, deadline=None)
 @given(st.sampled_from(MESSAGES), st.data(), st.binary(max_size=64))
-def test_noise_raises_nothing_else(message: type[Message], data: st.DataObject, noise: bytes) -> None:
+def test_random_bytes_raise_only_malformed_message(
+    message: type[Message], data: st.DataObject, noise: bytes
+) -> None:
     verdict(message, data.draw(st.sampled_from(message.versions)), noise)
 
 

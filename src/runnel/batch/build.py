@@ -1,4 +1,4 @@
-"""Making record batches: what clients, coordinators and tests write."""
+"""Building record batches."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ def build_batch(
     transactional: bool = False,
     control: bool = False,
 ) -> bytearray:
-    """One batch of these records, in this order; offsets count up from `base_offset`, theirs are not read."""
+    """A batch of these records in this order; offsets count up from `base_offset`."""
     payload = bytearray()
     base_timestamp = max_timestamp = NO_TIMESTAMP
     count = 0
@@ -42,7 +42,7 @@ def build_batch(
         )
         count += 1
     if count == 0:
-        raise ValueError("a batch needs a record")
+        raise ValueError("a batch needs at least one record")
     attributes = compression | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
     header = BatchHeader(
         base_offset=base_offset,
@@ -65,7 +65,7 @@ def build_batch(
 def encode_record(
     timestamp_delta: int, offset_delta: int, key: bytes | None, value: bytes | None, headers: Headers
 ) -> bytes:
-    """One record as it stands in an uncompressed batch, its length first."""
+    """One record as encoded in an uncompressed batch, including its length prefix."""
     body = b"".join(
         (
             b"\x00",

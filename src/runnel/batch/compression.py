@@ -1,4 +1,4 @@
-"""The five ways in which records may be packed, and unpacking that a bomb cannot hurt."""
+"""Compression types, and decompression that is safe against decompression bombs."""
 
 from enum import IntEnum
 from struct import Struct
@@ -11,7 +11,7 @@ from runnel.model.limits import DECOMPRESSED_BATCH_BYTES_MAX
 
 
 class Compression(IntEnum):
-    """How records are packed; the value is what stands in a batch's attributes."""
+    """Compression types; the value is the one in a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -21,18 +21,18 @@ class Compression(IntEnum):
 
     @classmethod
     def from_name(cls, name: str) -> "Compression":
-        """The codec behind a setting; topics say `uncompressed` where producers say `none`."""
+        """The codec of a config value; topics use `uncompressed` where producers use `none`."""
         if name == "uncompressed":
             return cls.NONE
         return cls[name.upper()]
 
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
-"""Java's SnappyOutputStream frames raw snappy blocks behind this; most Kafka clients do the same."""
+"""The magic bytes of snappy-java's SnappyOutputStream, whose framing most Kafka clients use."""
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_BLOCK_BYTES = 32 * 1024
 LZ4_LEVEL_FAST = 9
-"""Kafka's default level; its library takes the fast path there."""
+"""Kafka's default level, for which its library uses the fast compressor."""
 
 _LENGTH = Struct(">i")
 _TOO_SMALL = "failed to write whole buffer"
@@ -44,7 +44,7 @@ _DECOMPRESS_INTO = {
 
 
 def compress(data: Buffer, compression: int, level: int | None = None) -> Buffer:
-    """The data packed; `level` means what it means to the codec, None is Kafka's default."""
+    """Compress the data; `level` is specific to the codec, None is Kafka's default."""
     match compression:
         case Compression.NONE:
             return data
@@ -53,7 +53,7 @@ def compress(data: Buffer, compression: int, level: int | None = None) -> Buffer
         case Compression.SNAPPY:
             return _compress_xerial(data)
         case Compression.LZ4:
-            # Java clients refuse frames whose blocks lean on each other.
+            # Java clients reject frames with linked blocks.
             compressor = cramjam.lz4.Compressor(
                 level=0 if level is None or level == LZ4_LEVEL_FAST else level,
                 content_checksum=False,
@@ -64,11 +64,11 @@ def compress(data: Buffer, compression: int, level: int | None = None) -> Buffer
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data, 3 if level is None else level))
         case _:
-            raise ValueError(f"there is no compression {compression}")
+            raise ValueError(f"unknown compression type {compression}")
 
 
 def decompress(data: Buffer, compression: int, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX) -> Buffer:
-    """The data unpacked; CorruptBatch if it is damaged, BatchInflatesTooFar beyond `max_bytes`."""
+    """Decompress the data; CorruptBatch if it is malformed, BatchInflatesTooFar beyond `max_bytes`."""
     if compression == Compression.NONE:
         return data
     try:
@@ -76,19 +76,19 @@ def decompress(data: Buffer, compression: int, max_bytes: int = DECOMPRESSED_BAT
             return _decompress_snappy(data, max_bytes)
         return _decompress_growing(data, compression, max_bytes)
     except cramjam.DecompressionError as error:
-        raise CorruptBatch(f"{Compression(compression).name.lower()} data is damaged: {error}") from None
+        raise CorruptBatch(f"{Compression(compression).name.lower()} data is corrupt: {error}") from None
 
 
 def _decompress_growing(data: Buffer, compression: int, max_bytes: int) -> Buffer:
-    # The frames need not say how far they unfold, so the room offered grows until they fit or are refused:
-    # what a bomb claims is never allocated. The pages of a too large buffer are never touched.
+    # Frames need not state their decompressed size, so the output buffer grows until the data fits or exceeds
+    # the limit: a claimed size is never allocated. Untouched pages of a large buffer cost nothing.
     try:
         decompress_into = _DECOMPRESS_INTO[Compression(compression)]
     except (KeyError, ValueError):
-        raise CorruptBatch(f"there is no compression {compression}") from None
-    room = min(max(8 * len(data), 64 * 1024), max_bytes)
+        raise CorruptBatch(f"unknown compression type {compression}") from None
+    capacity = min(max(8 * len(data), 64 * 1024), max_bytes)
     while True:
-        output = bytearray(room)
+        output = bytearray(capacity)
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -96,9 +96,9 @@ def _decompress_growing(data: Buffer, compression: int, max_bytes: int) -> Buffe
                 raise
         else:
             return memoryview(output)[:size]
-        if room >= max_bytes:
-            raise BatchInflatesTooFar(f"the records unfold beyond {max_bytes} bytes")
-        room = min(4 * room, max_bytes)
+        if capacity >= max_bytes:
+            raise BatchInflatesTooFar(f"the records decompress to more than {max_bytes} bytes")
+        capacity = min(4 * capacity, max_bytes)
 
 
 def _compress_xerial(data: Buffer) -> bytes:
@@ -120,11 +120,11 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
     position = len(XERIAL_HEADER)
     while position < len(view):
         if len(view) - position < 4:
-            raise CorruptBatch("snappy data ends inside a block length")
+            raise CorruptBatch("snappy data is truncated inside a block length")
         (length,) = _LENGTH.unpack_from(view, position)
         position += 4
         if length <= 0 or length > len(view) - position:
-            raise CorruptBatch(f"a snappy block of {length} bytes is impossible")
+            raise CorruptBatch(f"invalid snappy block length {length}")
         block = _decompress_snappy_block(view[position : position + length], max_bytes - total)
         total += len(block)
         blocks.append(block)
@@ -133,10 +133,10 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
 
 
 def _decompress_snappy_block(block: memoryview, max_bytes: int) -> bytes:
-    # Snappy says up front how far it unfolds, and at best shrinks 64 bytes to 3.
+    # Snappy states its decompressed size up front, and compresses 64 bytes to 3 at best.
     size = cramjam.snappy.decompress_raw_len(block)
     if size > max_bytes:
-        raise BatchInflatesTooFar(f"the records unfold beyond {max_bytes} bytes")
+        raise BatchInflatesTooFar(f"the records decompress to more than {max_bytes} bytes")
     if size > 64 * len(block):
-        raise CorruptBatch(f"{len(block)} bytes of snappy cannot unfold to {size}")
+        raise CorruptBatch(f"{len(block)} bytes of snappy cannot decompress to {size}")
     return bytes(cramjam.snappy.decompress_raw(block))

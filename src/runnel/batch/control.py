@@ -1,4 +1,4 @@
-"""Control batches: the records that the broker writes for itself, of which clients see only the effect."""
+"""Control batches: transaction markers, which are not delivered to applications."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -18,14 +18,14 @@ _VALUE = Struct(">hi")
 
 @dataclass(slots=True)
 class EndMarker:
-    """How a transaction ended, as its coordinator wrote it into a partition."""
+    """A transaction marker: the end of a transaction as its coordinator wrote it to a partition."""
 
     committed: bool
     coordinator_epoch: int
 
 
 def read_end_marker(batch: Buffer) -> EndMarker | None:
-    """The end of a transaction in this control batch, or None if it controls something else."""
+    """The transaction marker in this control batch, or None if it is another control record."""
     record = next(iterate_records(batch), None)
     if record is None:
         return None
@@ -42,7 +42,7 @@ def read_end_marker(batch: Buffer) -> EndMarker | None:
 def build_end_marker(
     marker: EndMarker, *, producer_id: int, producer_epoch: int, timestamp_ms: int
 ) -> bytearray:
-    """The control batch that ends a producer's transaction."""
+    """The control batch that commits or aborts a producer's transaction."""
     key = _KEY.pack(0, COMMIT if marker.committed else ABORT)
     value = _VALUE.pack(0, marker.coordinator_epoch)
     return build_batch(

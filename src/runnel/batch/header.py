@@ -1,9 +1,10 @@
-"""The 61 bytes that head every record batch (format 2), read once and patched in place.
+"""The 61-byte header of a record batch (magic 2), read once and patched in place.
 
     base_offset 8 · batch_length 4 · leader_epoch 4 · magic 1 · crc 4 | attributes 2 · last_offset_delta 4 ·
     base_timestamp 8 · max_timestamp 8 · producer_id 8 · producer_epoch 2 · base_sequence 4 · record_count 4
 
-The CRC-32C covers everything right of the bar, so the broker may set base offset and leader epoch for free.
+The CRC-32C covers everything right of the bar, so the broker sets base offset and leader epoch without
+recomputing it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES = 61
 LENGTH_PREFIX_BYTES = 12
-"""Base offset and length come before what `batch_length` counts."""
+"""Base offset and length, which `batch_length` does not include."""
 BATCH_LENGTH_MIN = HEADER_BYTES - LENGTH_PREFIX_BYTES
 MAGIC = 2
 MAGIC_POSITION = 16
@@ -31,7 +32,7 @@ LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""KIP-534: `base_timestamp` is the moment after which tombstones of this batch may go."""
+"""KIP-534: `base_timestamp` is the time after which tombstones of this batch may be removed."""
 
 NO_TIMESTAMP = -1
 NO_PRODUCER = -1
@@ -96,7 +97,7 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones in this batch may go, once a cleaning has set it."""
+        """When the tombstones in this batch may be removed; set by the cleaner."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -108,20 +109,20 @@ class BatchHeader:
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """The batch header at `position`; CorruptBatch if there cannot be one. The checksum is not looked at."""
+    """The batch header at `position`; CorruptBatch if it is invalid. The checksum is not verified."""
     try:
         header = BatchHeader(*_unpack_header(buffer, position))
     except StructError:
-        raise CorruptBatch(f"{len(buffer) - position} bytes are too few for a batch header") from None
+        raise CorruptBatch(f"{len(buffer) - position} bytes are too short for a batch header") from None
     if header.magic != MAGIC:
-        raise CorruptBatch(f"magic {header.magic} at position {position} is not a record batch of format 2")
+        raise CorruptBatch(f"unsupported magic {header.magic} at position {position}")
     if header.batch_length < BATCH_LENGTH_MIN:
-        raise CorruptBatch(f"batch length {header.batch_length} at position {position} is impossible")
+        raise CorruptBatch(f"invalid batch length {header.batch_length} at position {position}")
     return header
 
 
 def walk_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch and where it stands; a cut-off last one is left out, garbage is CorruptBatch."""
+    """Each complete batch with its position; a truncated last one is skipped, garbage raises CorruptBatch."""
     position, end = 0, len(buffer)
     while end - position >= HEADER_BYTES:
         header = read_header(buffer, position)
@@ -133,7 +134,7 @@ def walk_headers(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def pack_header(header: BatchHeader) -> bytes:
-    """The header's 61 bytes."""
+    """The encoded header."""
     return _HEADER.pack(
         header.base_offset,
         header.batch_length,
@@ -152,7 +153,7 @@ def pack_header(header: BatchHeader) -> bytes:
 
 
 def seal(header: BatchHeader, payload: Buffer) -> bytearray:
-    """A whole batch from a header and its (compressed) records; sets the header's length and checksum."""
+    """A complete batch from a header and its (compressed) records; sets the header's length and checksum."""
     header.batch_length = BATCH_LENGTH_MIN + len(payload)
     batch = bytearray(pack_header(header))
     batch += payload
@@ -162,13 +163,13 @@ def seal(header: BatchHeader, payload: Buffer) -> bytearray:
 
 
 def checksum(buffer: Buffer, position: int, size_bytes: int) -> int:
-    """The CRC-32C that the batch at `position` ought to carry."""
+    """The CRC-32C computed over the batch at `position`."""
     crc: int = crc32c(memoryview(buffer)[position + CRC_START : position + size_bytes])
     return crc
 
 
 def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
-    """Is the whole batch there, and as its writer made it?"""
+    """Whether the batch is complete and matches its checksum."""
     end = position + LENGTH_PREFIX_BYTES + header.batch_length
     return end <= len(buffer) and crc32c(memoryview(buffer)[position + CRC_START : end]) == header.crc
 
@@ -176,13 +177,13 @@ def crc_is_valid(buffer: Buffer, position: int, header: BatchHeader) -> bool:
 def patch_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
 ) -> None:
-    """Give the batch at `position` its place in the log; neither field is covered by the checksum."""
+    """Set base offset and leader epoch of the batch at `position`; the checksum covers neither."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + 12, leader_epoch)
 
 
 def restamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int) -> None:
-    """Stamp the batch with the broker's clock (LogAppendTime), in bytes and `header`, and sum it anew."""
+    """Set LogAppendTime in the bytes and in `header`, and recompute the checksum."""
     header.attributes |= LOG_APPEND_TIME
     header.max_timestamp = timestamp_ms
     _ATTRIBUTES.pack_into(buffer, position + 21, header.attributes)

@@ -1,4 +1,4 @@
-"""The records inside a batch: spans for those who keep bytes, values for those who read them."""
+"""The records of a batch: as spans of the decompressed bytes, or as values."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ RECORD_BYTES_MIN = 7
 
 @dataclass(slots=True)
 class Record:
-    """One record as its reader sees it."""
+    """One record as delivered to consumers."""
 
     offset: int
     timestamp: int
@@ -28,19 +28,19 @@ class Record:
 
 RecordSpan = tuple[int, int, int, int, int, int, int, int]
 """(start, end, timestamp delta, offset delta, key start, key length, value start, value length);
-positions are in the unpacked records, a length of -1 is null, and headers begin where the value ends."""
+positions refer to the decompressed records, a length of -1 is null, and headers follow the value."""
 
 
 def unpack_records(
     batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX
 ) -> bytes:
-    """The batch's records, uncompressed, as one run of bytes."""
+    """The batch's records, decompressed, as one byte string."""
     payload = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     return bytes(decompress(payload, header.compression, max_bytes))
 
 
 def walk_records(raw: bytes, record_count: int) -> Iterator[RecordSpan]:
-    """Where each record and its fields stand; CorruptBatch unless the bytes are exactly that many records."""
+    """The span of each record; CorruptBatch unless the bytes are exactly `record_count` records."""
     end = len(raw)
     if record_count < 0 or record_count * RECORD_BYTES_MIN > end:
         raise CorruptBatch(f"{end} bytes cannot hold {record_count} records")
@@ -50,18 +50,18 @@ def walk_records(raw: bytes, record_count: int) -> Iterator[RecordSpan]:
         length, position = read_varint(raw, position)
         record_end = position + length
         if length < RECORD_BYTES_MIN - 1 or record_end > end:
-            raise CorruptBatch(f"a record of {length} bytes is impossible at position {start}")
+            raise CorruptBatch(f"invalid record length {length} at position {start}")
         timestamp_delta, position = read_varint(raw, position + 1)
         offset_delta, position = read_varint(raw, position)
         key_length, key_start = read_varint(raw, position)
         key_end = key_start + key_length if key_length > 0 else key_start
         if key_length < -1 or key_end > record_end:
-            raise CorruptBatch(f"a key of {key_length} bytes is impossible at position {start}")
+            raise CorruptBatch(f"invalid key length {key_length} in the record at position {start}")
         value_length, value_start = read_varint(raw, key_end)
         value_end = value_start + value_length if value_length > 0 else value_start
-        # Behind the value at least the header count must follow.
+        # At least the header count must follow the value.
         if value_length < -1 or value_end >= record_end:
-            raise CorruptBatch(f"a value of {value_length} bytes is impossible at position {start}")
+            raise CorruptBatch(f"invalid value length {value_length} in the record at position {start}")
         yield (
             start,
             record_end,
@@ -74,14 +74,14 @@ def walk_records(raw: bytes, record_count: int) -> Iterator[RecordSpan]:
         )
         position = record_end
     if position != end:
-        raise CorruptBatch(f"{end - position} bytes follow the last of {record_count} records")
+        raise CorruptBatch(f"{end - position} trailing bytes after {record_count} records")
 
 
 def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX) -> Iterator[Record]:
-    """The records of one whole batch; CorruptBatch if they are malformed. The checksum is not looked at."""
+    """The records of one complete batch; CorruptBatch if they are malformed. The checksum is not verified."""
     header = read_header(batch)
     if header.size_bytes > len(batch):
-        raise CorruptBatch(f"the batch ends after {len(batch)} of {header.size_bytes} bytes")
+        raise CorruptBatch(f"the batch is truncated: {len(batch)} of {header.size_bytes} bytes")
     raw = unpack_records(batch, header, max_bytes)
     append_time = header.max_timestamp if header.uses_log_append_time else None
     for (
@@ -109,18 +109,18 @@ def _read_headers(raw: bytes, position: int, end: int) -> Headers:
         return ()
     count, position = read_varint(raw, position)
     if count < 0 or count * 2 > end - position:
-        raise CorruptBatch(f"{count} headers are impossible in {end - position} bytes")
+        raise CorruptBatch(f"invalid header count {count} in {end - position} bytes")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, position = read_varint(raw, position)
         if length < 0 or position + length > end:
-            raise CorruptBatch(f"a header name of {length} bytes is impossible")
+            raise CorruptBatch(f"invalid header key length {length}")
         name = raw[position : position + length].decode("utf-8", "replace")
         length, position = read_varint(raw, position + length)
         if length < -1 or position + max(length, 0) > end:
-            raise CorruptBatch(f"a header value of {length} bytes is impossible")
+            raise CorruptBatch(f"invalid header value length {length}")
         headers.append((name, raw[position : position + length] if length >= 0 else None))
         position += max(length, 0)
     if position != end:
-        raise CorruptBatch("a record does not end where its length says")
+        raise CorruptBatch("a record does not match its length")
     return headers

@@ -1,13 +1,13 @@
-"""Zigzag variable-length integers, as record fields are written."""
+"""Zigzag-encoded variable-length integers, as used in records."""
 
 from runnel.batch.errors import CorruptBatch
 
 VARINT_BYTES_MAX = 10
-"""A 64-bit value takes ten groups of seven bits; an eleventh is garbage."""
+"""The length of a 64-bit value."""
 
 
 def encode_varint(value: int) -> bytes:
-    """A signed integer in zigzag form, seven bits per byte, low bits first."""
+    """A signed integer, zigzag-encoded, seven bits per byte, low bits first."""
     if 0 <= value < len(_SMALL):
         return _SMALL[value]
     return _encode(value)
@@ -24,7 +24,7 @@ def _encode(value: int) -> bytes:
 
 
 def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
-    """(value, position behind it); CorruptBatch if the number does not end in time."""
+    """(value, position after it); CorruptBatch if it is truncated or too long."""
     try:
         byte = buffer[position]
         zigzag = byte & 0x7F
@@ -37,7 +37,7 @@ def read_varint(buffer: bytes, position: int) -> tuple[int, int]:
             if shift > 7 * VARINT_BYTES_MAX:
                 raise CorruptBatch("a varint is longer than ten bytes")
     except IndexError:
-        raise CorruptBatch("the records end inside a varint") from None
+        raise CorruptBatch("the records are truncated inside a varint") from None
     return (zigzag >> 1) ^ -(zigzag & 1), position + 1
 
 

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn: a transaction is about to commit offsets of this group.
+"""AddOffsetsToTxn: add the offsets of a consumer group to a transaction.
 
 v3 flexible
 """

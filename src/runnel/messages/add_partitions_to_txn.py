@@ -1,6 +1,6 @@
-"""AddPartitionsToTxn: a transaction is about to write to these partitions.
+"""AddPartitionsToTxn: add partitions to a transaction.
 
-v3 flexible · v4 many transactions at once, between brokers only
+v3 flexible · v4 batches transactions, between brokers only
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class AddPartitionsToTxnTransaction(Struct):
     transactional_id: string = ""
     producer_id: int64 = 0
     producer_epoch: int16 = 0
-    verify_only: boolean = False  # ask whether it is there, do not add
+    verify_only: boolean = False  # only verify that it was added
     topics: list[AddPartitionsToTxnTopic] = field()
 
 

@@ -1,6 +1,6 @@
-"""AddRaftVoter: let a controller vote in the metadata quorum.
+"""AddRaftVoter: add a voter to the metadata quorum.
 
-v1 may be answered before it is committed
+v1 may be acknowledged before it is committed
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterClientQuotas: set quotas or take them back.
+"""AlterClientQuotas: set or remove client quotas.
 
 v1 flexible
 """

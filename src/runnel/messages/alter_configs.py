@@ -1,4 +1,4 @@
-"""AlterConfigs: replace all settings of a resource. What is not named goes back to its default.
+"""AlterConfigs: replace all configs of a resource; configs that are not listed revert to their defaults.
 
 v2 flexible
 """

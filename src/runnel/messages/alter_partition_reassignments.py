@@ -1,6 +1,6 @@
-"""AlterPartitionReassignments: move partitions to other brokers, or call a move off.
+"""AlterPartitionReassignments: reassign partitions to other brokers, or cancel a reassignment.
 
-v1 may forbid a change of the replication factor
+v1 may disallow changes of the replication factor
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets: make a share group start to read elsewhere."""
+"""AlterShareGroupOffsets: change the start offsets of a share group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials: set or remove how users prove to know their password."""
+"""AlterUserScramCredentials: set or delete SCRAM credentials."""
 
 from __future__ import annotations
 

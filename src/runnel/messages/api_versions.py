@@ -1,7 +1,7 @@
-"""ApiVersions: what does this broker speak? The first request on most connections.
+"""ApiVersions: the API versions that the broker supports. The first request on most connections.
 
-v3 flexible, tells the client's software and the broker's features · v4 features with a minimum of
-0. A version that we do not know is answered in v0 with UNSUPPORTED_VERSION and the list; the
+v3 flexible, client software name, broker features · v4 features with a minimum of
+0. An unsupported version is answered in v0 with UNSUPPORTED_VERSION and the list; the
 response header never has tagged fields.
 """
 

@@ -1,7 +1,7 @@
-"""What consumers tell each other through a classic group: subscriptions up, assignments down.
+"""The embedded consumer protocol of classic groups: subscriptions and assignments.
 
-Brokers pass it on unread. It stands behind an int16 version; a reader
-takes what it knows of a newer version and leaves the rest.
+Opaque to the broker in classic groups. It is prefixed by an int16 version; readers ignore the fields of
+newer versions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TopicPartition(Struct):
 
 
 class ConsumerProtocolSubscription(Data, versions="0-3"):
-    """What one consumer wants to read.
+    """The subscription of one consumer.
 
     v1 owned partitions (cooperative rebalancing) · v2 the generation they are from · v3 rack
     """
@@ -44,7 +44,7 @@ class ConsumerProtocolSubscription(Data, versions="0-3"):
 
 
 class ConsumerProtocolAssignment(Data, versions="0-3"):
-    """What one consumer shall read."""
+    """The assignment of one consumer."""
 
     assigned_partitions: list[TopicPartition] = field()
     user_data: bytes_ | None = None
@@ -56,17 +56,17 @@ _PREFIX = Layout(">h")
 def encode_consumer_protocol(
     message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int
 ) -> bytes:
-    """The bytes that a group member sends along with JoinGroup or SyncGroup."""
+    """The encoded bytes for JoinGroup or SyncGroup."""
     return _PREFIX.pack(version) + encoded(message, version)
 
 
 def read_subscription(buffer: Buffer) -> ConsumerProtocolSubscription:
-    """What a member wants, from its JoinGroup metadata."""
+    """Decode a subscription from JoinGroup metadata."""
     return _read(ConsumerProtocolSubscription, buffer)
 
 
 def read_assignment(buffer: Buffer) -> ConsumerProtocolAssignment:
-    """What a member got, from its SyncGroup assignment."""
+    """Decode an assignment from SyncGroup."""
     return _read(ConsumerProtocolAssignment, buffer)
 
 

@@ -1,4 +1,4 @@
-"""CreateAcls: add rules of access.
+"""CreateAcls: create ACLs.
 
 v1 prefixed names · v2 flexible · v3 users as resources
 """

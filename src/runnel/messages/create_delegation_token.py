@@ -1,4 +1,4 @@
-"""CreateDelegationToken: a secret that stands for its owner for a while.
+"""CreateDelegationToken: create a delegation token for an owner.
 
 v2 flexible · v3 on behalf of another owner
 """

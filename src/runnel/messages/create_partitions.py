@@ -1,4 +1,4 @@
-"""CreatePartitions: give topics more partitions.
+"""CreatePartitions: add partitions to topics.
 
 v2 flexible
 """
@@ -15,7 +15,7 @@ class CreatePartitionsAssignment(Struct):
 class CreatePartitionsTopic(Struct):
     name: string = ""
     count: int32 = 0  # the new total
-    # of the new ones only; null lets the broker place them
+    # of the new partitions only; null for automatic placement
     assignments: list[CreatePartitionsAssignment] | None = field()
 
 

@@ -1,6 +1,6 @@
-"""CreateTopics: make topics, with partitions and settings.
+"""CreateTopics: create topics.
 
-v4 defaults for the numbers · v5 flexible, answers with the settings · v7 topic ids
+v4 broker defaults · v5 flexible, returns the configs · v7 topic ids
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeleteAcls: remove the rules of access that match filters.
+"""DeleteAcls: delete the ACLs that match filters.
 
 v1 prefixed names · v2 flexible · v3 users as resources
 """

@@ -1,4 +1,4 @@
-"""DeleteGroups: remove empty groups with their offsets.
+"""DeleteGroups: delete empty groups and their offsets.
 
 v2 flexible
 """

@@ -1,4 +1,4 @@
-"""DeleteRecords: drop all records below an offset.
+"""DeleteRecords: delete the records before an offset.
 
 v2 flexible
 """

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets: a share group no longer reads these topics."""
+"""DeleteShareGroupOffsets: delete the offsets of a share group for topics."""
 
 from __future__ import annotations
 

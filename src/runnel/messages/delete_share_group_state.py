@@ -1,4 +1,4 @@
-"""DeleteShareGroupState: forget the delivery state of a share group; between brokers only."""
+"""DeleteShareGroupState: delete the delivery state of a share group; between brokers only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteTopics: remove topics and all their records.
+"""DeleteTopics: delete topics and their records.
 
 v4 flexible · v5 error message · v6 by topic id
 """

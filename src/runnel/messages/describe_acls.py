@@ -1,4 +1,4 @@
-"""DescribeAcls: the rules of access that match a filter.
+"""DescribeAcls: the ACLs that match a filter.
 
 v1 prefixed names · v2 flexible · v3 users as resources
 """

@@ -30,5 +30,5 @@ class DescribeClusterResponse(Response, api=60, versions="0-2", flexible="0+"):
     cluster_id: string = ""
     controller_id: int32 = -1
     brokers: list[DescribeClusterBroker] = field()
-    # bits of the allowed operations; the default says that nobody asked
+    # bit field of authorized operations; the default if not requested
     cluster_authorized_operations: int32 = -0x80000000

@@ -1,4 +1,4 @@
-"""DescribeConfigs: settings with their values, and where each comes from.
+"""DescribeConfigs: configs with their values and sources.
 
 v1 synonyms · v3 documentation and type · v4 flexible
 """
@@ -11,7 +11,7 @@ from runnel.wire import Request, Response, Struct, boolean, field, int8, int16, 
 class DescribeConfigsResource(Struct):
     resource_type: int8 = 0  # 2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group
     resource_name: string = ""
-    configuration_keys: list[string] | None = field()  # null asks for all
+    configuration_keys: list[string] | None = field()  # null for all
 
 
 class DescribeConfigsRequest(Request, api=32, versions="1-4", flexible="4+"):

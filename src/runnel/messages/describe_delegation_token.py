@@ -1,6 +1,6 @@
 """DescribeDelegationToken: the tokens of some owners.
 
-v2 flexible · v3 who asked for the token
+v2 flexible · v3 token requester
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeGroups: classic groups with their members.
 
-v3 allowed operations · v4 static members · v5 flexible · v6 an unknown group is an error
+v3 allowed operations · v4 static members · v5 flexible · v6 GROUP_ID_NOT_FOUND for unknown groups
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DescribedGroup(Struct):
     protocol_type: string = ""
     protocol_data: string = ""  # the chosen assignor
     members: list[DescribedGroupMember] = field()
-    # bits of the allowed operations; the default says that nobody asked
+    # bit field of authorized operations; the default if not requested
     authorized_operations: int32 = field("3+", default=-0x80000000)
 
 

@@ -1,6 +1,6 @@
-"""DescribeLogDirs: how much each replica takes on this broker's disks.
+"""DescribeLogDirs: the log directories of the broker and the size of each replica.
 
-v2 flexible · v3 error for the whole answer · v4 size of the volume · v5 directories closed to new
+v2 flexible · v3 top-level error · v4 size of the volume · v5 directories cordoned for new
 replicas
 """
 
@@ -15,7 +15,7 @@ class DescribableLogDirTopic(Struct):
 
 
 class DescribeLogDirsRequest(Request, api=35, versions="1-5", flexible="2+"):
-    topics: list[DescribableLogDirTopic] | None = field()  # null asks for all
+    topics: list[DescribableLogDirTopic] | None = field()  # null for all
 
 
 class DescribeLogDirsPartition(Struct):

@@ -1,4 +1,4 @@
-"""DescribeProducers: the idempotent producers that a partition knows."""
+"""DescribeProducers: the active idempotent producers of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeQuorum: who leads the metadata quorum, and how far the others are.
+"""DescribeQuorum: the leader and the replicas of the metadata quorum.
 
 v1 times of the last fetch · v2 directory ids and listeners
 """

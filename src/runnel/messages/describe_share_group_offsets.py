@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets: where share groups start to read.
+"""DescribeShareGroupOffsets: the start offsets of share groups.
 
 v1 lag
 """
@@ -15,7 +15,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
 
 class DescribeShareGroupOffsetsRequestGroup(Struct):
     group_id: string = ""
-    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field()  # null asks for all
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = field()  # null for all
 
 
 class DescribeShareGroupOffsetsRequest(Request, api=90, versions="0-1", flexible="0+"):

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics with their partitions, page by page."""
+"""DescribeTopicPartitions: topics with their partitions, paginated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Cursor(Struct):
 
 
 class DescribeTopicPartitionsRequest(Request, api=75, versions="0", flexible="0+"):
-    topics: list[TopicRequest] = field()  # empty asks for all
+    topics: list[TopicRequest] = field()  # empty for all
     response_partition_limit: int32 = 2000
     cursor: Cursor | None = field(default=None)  # where the page begins
 
@@ -38,7 +38,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_id: uuid = field()
     is_internal: boolean = False
     partitions: list[DescribeTopicPartitionsResponsePartition] = field()
-    # bits of the allowed operations; the default says that nobody asked
+    # bit field of authorized operations; the default if not requested
     topic_authorized_operations: int32 = -0x80000000
 
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions: where transactions stand."""
+"""DescribeTransactions: the state of transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials: which users can log in by SCRAM; never how."""
+"""DescribeUserScramCredentials: the SCRAM mechanisms of users, without secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class UserName(Struct):
 
 
 class DescribeUserScramCredentialsRequest(Request, api=50, versions="0", flexible="0+"):
-    users: list[UserName] | None = field()  # null or empty asks for all
+    users: list[UserName] | None = field()  # null or empty for all
 
 
 class CredentialInfo(Struct):

@@ -1,4 +1,4 @@
-"""ElectLeaders: give partitions back to their preferred leader, or elect one that is out of sync.
+"""ElectLeaders: trigger a preferred or unclean leader election.
 
 v1 kind of election · v2 flexible
 """

@@ -1,6 +1,6 @@
 """EndTxn: commit or abort a transaction.
 
-v3 flexible · v5 answers with the identity for the next transaction (KIP-890)
+v3 flexible · v5 returns the producer id and epoch of the next transaction (KIP-890)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken: end a token, now or later.
+"""ExpireDelegationToken: change the expiry of a delegation token.
 
 v2 flexible
 """

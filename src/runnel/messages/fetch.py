@@ -1,7 +1,7 @@
-"""Fetch: read record batches from partitions, waiting for them if asked to.
+"""Fetch: read record batches from partitions, optionally as a long poll.
 
 v5 log start offset · v7 fetch sessions (KIP-227) · v9 leader epoch · v11 rack · v12 flexible,
-diverging epoch · v13 topic ids · v15 replica state · v16 tells who leads instead · v17 replica
+diverging epoch · v13 topic ids · v15 replica state · v16 current leader · v17 replica
 directory · v18 replica's high watermark
 """
 
@@ -17,14 +17,14 @@ class ReplicaState(Struct):
 
 class FetchPartition(Struct):
     partition: int32 = 0
-    # lets the broker fence a client with stale metadata
+    # fences clients with stale metadata
     current_leader_epoch: int32 = field("9+", default=-1)
     fetch_offset: int64 = 0
-    last_fetched_epoch: int32 = field("12+", default=-1)  # lets the leader see that logs diverged
+    last_fetched_epoch: int32 = field("12+", default=-1)  # detects log divergence
     log_start_offset: int64 = field("5+", default=-1)  # followers only
     partition_max_bytes: int32 = 0
     replica_directory_id: uuid = field("17+", tag=0)
-    high_watermark: int64 = field("18+", default=0x7FFFFFFFFFFFFFFF, tag=1)  # what the follower knows of it
+    high_watermark: int64 = field("18+", default=0x7FFFFFFFFFFFFFFF, tag=1)  # as known to the follower
 
 
 class FetchTopic(Struct):

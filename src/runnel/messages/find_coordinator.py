@@ -1,6 +1,6 @@
-"""FindCoordinator: which broker keeps a group or a transaction?
+"""FindCoordinator: the coordinator of a group or a transactional id.
 
-v1 transactions · v3 flexible · v4 many keys at once · v6 share groups
+v1 transactions · v3 flexible · v4 batched · v6 share groups
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions: which metrics should a client send? (KIP-714)"""
+"""GetTelemetrySubscriptions: the metrics that a client should push (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeat: a member of a classic group is alive, and learns of rebalances.
+"""Heartbeat: keep a member of a classic group alive, and detect rebalances.
 
 v3 static members · v4 flexible
 """

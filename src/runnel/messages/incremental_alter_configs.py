@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs: set, delete, append to or subtract from single settings.
+"""IncrementalAlterConfigs: set, delete, append to or subtract from individual configs.
 
 v1 flexible
 """

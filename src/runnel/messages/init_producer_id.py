@@ -1,6 +1,6 @@
-"""InitProducerId: give a producer its identity, or fence its predecessor.
+"""InitProducerId: allocate a producer id, and fence earlier producers of a transactional id.
 
-v2 flexible · v3 the producer may present what it has · v6 two-phase commit, not yet stable upstream
+v2 flexible · v3 current producer id and epoch · v6 two-phase commit, not yet stable upstream
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState: begin to keep the state of a share group; between brokers only."""
+"""InitializeShareGroupState: initialize the state of a share group; between brokers only."""
 
 from __future__ import annotations
 

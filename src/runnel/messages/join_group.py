@@ -1,6 +1,6 @@
-"""JoinGroup: become a member of a classic group, and wait until all have gathered.
+"""JoinGroup: join a classic group and wait for the rebalance.
 
-v1 rebalance timeout · v4 a first join only gets a member id · v5 static members · v6 flexible · v7
+v1 rebalance timeout · v4 MEMBER_ID_REQUIRED on the first join · v5 static members · v6 flexible · v7
 protocol type · v8 reason · v9 a static leader may skip the assignment
 """
 

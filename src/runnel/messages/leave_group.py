@@ -1,6 +1,6 @@
 """LeaveGroup: members leave a classic group, or are removed from it.
 
-v3 many members at once · v4 flexible · v5 reason
+v3 batched · v4 flexible · v5 reason
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ListConfigResources: everything that has settings.
+"""ListConfigResources: the resources that have configs.
 
 v0 lists client metrics only · v1 any kind
 """

@@ -1,4 +1,4 @@
-"""ListGroups: the groups that this broker keeps.
+"""ListGroups: the groups that this broker coordinates.
 
 v3 flexible · v4 by state · v5 by type
 """

@@ -1,4 +1,4 @@
-"""ListOffsets: find offsets by time, or the first or last of a partition.
+"""ListOffsets: look up offsets by timestamp, or the earliest or latest.
 
 v2 isolation level · v4 leader epoch · v6 flexible · v7 the record with the largest timestamp · v8
 first local offset of a tiered log · v9 last tiered offset · v10 timeout · v11 first offset not yet
@@ -25,7 +25,7 @@ class ListOffsetsRequest(Request, api=2, versions="1-11", flexible="6+"):
     replica_id: int32 = 0  # -1 for consumers
     isolation_level: int8 = field("2+")  # 1: the latest is the first open transaction
     topics: list[ListOffsetsTopic] = field()
-    timeout_ms: int32 = field("10+")  # for answers that need a tiered log
+    timeout_ms: int32 = field("10+")  # for lookups in tiered storage
 
 
 class ListOffsetsPartitionResponse(Struct):

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: the moves that are under way."""
+"""ListPartitionReassignments: the ongoing reassignments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ListPartitionReassignmentsTopics(Struct):
 
 class ListPartitionReassignmentsRequest(Request, api=46, versions="0", flexible="0+"):
     timeout_ms: int32 = 60000
-    topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)  # null asks for all
+    topics: list[ListPartitionReassignmentsTopics] | None = field(default=None)  # null for all
 
 
 class OngoingPartitionReassignment(Struct):

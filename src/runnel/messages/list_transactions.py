@@ -1,6 +1,6 @@
-"""ListTransactions: the transactions that this broker keeps.
+"""ListTransactions: the transactions that this broker coordinates.
 
-v1 by duration · v2 by a pattern of the id
+v1 by duration · v2 by a pattern for the transactional id
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Metadata: which brokers there are, and who leads which partition.
+"""Metadata: brokers, topics and partition leaders.
 
-v1 rack and controller · v2 cluster id · v4 may forbid auto creation · v5 offline replicas · v7
-leader epoch · v8 allowed operations · v9 flexible · v10 topic ids · v12 asks by id alone · v13
-error for the whole answer
+v1 rack and controller · v2 cluster id · v4 may disable auto-creation · v5 offline replicas · v7
+leader epoch · v8 allowed operations · v9 flexible · v10 topic ids · v12 lookup by topic id · v13
+top-level error
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class MetadataRequestTopic(Struct):
 
 
 class MetadataRequest(Request, api=3, versions="0-13", flexible="9+"):
-    # null asks for all; in v0 an empty list does
+    # null for all; in v0 an empty list
     topics: list[MetadataRequestTopic] | None = field(nullable="1+")
     allow_auto_topic_creation: boolean = field("4+", default=True)
     include_cluster_authorized_operations: boolean = field("8-10")
@@ -46,7 +46,7 @@ class MetadataResponseTopic(Struct):
     topic_id: uuid = field("10+")
     is_internal: boolean = field("1+")
     partitions: list[MetadataResponsePartition] = field()
-    # bits of the allowed operations; the default says that nobody asked
+    # bit field of authorized operations; the default if not requested
     topic_authorized_operations: int32 = field("8+", default=-0x80000000)
 
 
@@ -56,6 +56,6 @@ class MetadataResponse(Response, api=3, versions="0-13", flexible="9+"):
     cluster_id: string | None = field("2+", default=None)
     controller_id: int32 = field("1+", default=-1)
     topics: list[MetadataResponseTopic] = field()
-    # bits of the allowed operations; the default says that nobody asked
+    # bit field of authorized operations; the default if not requested
     cluster_authorized_operations: int32 = field("8-10", default=-0x80000000)
     error_code: int16 = field("13+")

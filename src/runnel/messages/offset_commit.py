@@ -1,6 +1,6 @@
-"""OffsetCommit: remember how far a group has read.
+"""OffsetCommit: commit the offsets of a group.
 
-v3 throttle time · v5 no own retention any more · v6 leader epoch · v7 static members · v8 flexible
+v3 throttle time · v5 no retention time · v6 leader epoch · v7 static members · v8 flexible
 · v9 consumer groups (KIP-848) · v10 topic ids
 """
 

@@ -1,4 +1,4 @@
-"""OffsetDelete: forget a group's offsets of topics that it no longer reads."""
+"""OffsetDelete: delete committed offsets of topics that the group is not subscribed to."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""OffsetFetch: how far has a group read?
+"""OffsetFetch: the committed offsets of groups.
 
-v2 all topics of a group · v5 leader epoch · v6 flexible · v7 waits for open transactions · v8 many
-groups at once · v9 consumer groups (KIP-848) · v10 topic ids
+v2 all topics of a group · v5 leader epoch · v6 flexible · v7 require stable · v8 batched over
+groups · v9 consumer groups (KIP-848) · v10 topic ids
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class OffsetFetchRequestGroup(Struct):
     group_id: string = ""
     member_id: string | None = field("9+", default=None)
     member_epoch: int32 = field("9+", default=-1)
-    topics: list[OffsetFetchRequestTopics] | None = field()  # null asks for all
+    topics: list[OffsetFetchRequestTopics] | None = field()  # null for all
 
 
 class OffsetFetchRequest(Request, api=9, versions="1-10", flexible="6+"):
     group_id: string = field("0-7")
-    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")  # null asks for all
+    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")  # null for all
     groups: list[OffsetFetchRequestGroup] = field("8+")
     require_stable: boolean = field("7+")  # do not show what an open transaction may change
 

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch: where did an epoch end? So a reader or replica finds where its log and ours part.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, for truncation after divergence.
 
-v3 tells replicas from consumers · v4 flexible
+v3 replica id · v4 flexible
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from runnel.wire import Request, Response, Struct, field, int16, int32, int64, s
 
 class OffsetForLeaderPartition(Struct):
     partition: int32 = 0
-    current_leader_epoch: int32 = -1  # lets the broker fence a client with stale metadata
+    current_leader_epoch: int32 = -1  # fences clients with stale metadata
     leader_epoch: int32 = 0
 
 
@@ -27,7 +27,7 @@ class OffsetForLeaderEpochRequest(Request, api=23, versions="2-4", flexible="4+"
 class EpochEndOffset(Struct):
     error_code: int16 = 0
     partition: int32 = 0
-    leader_epoch: int32 = -1  # the largest known that is not above the asked one
+    leader_epoch: int32 = -1  # the largest known epoch not above the requested one
     end_offset: int64 = -1
 
 

@@ -1,7 +1,7 @@
-"""Produce: append record batches to partitions. With acks=0 there is no response at all.
+"""Produce: append record batches to partitions. With acks=0 there is no response.
 
-v3 is the oldest still spoken · v5 log start offset · v8 which records were refused · v9 flexible ·
-v10 tells who leads instead · v12 may add partitions to a transaction by itself · v13 topic ids
+v3 oldest supported · v5 log start offset · v8 record errors (KIP-467) · v9 flexible ·
+v10 current leader · v12 adds partitions to transactions implicitly · v13 topic ids
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class TopicProduceData(Struct):
 
 class ProduceRequest(Request, api=0, versions="3-13", flexible="9+"):
     transactional_id: string | None = None
-    acks: int16 = 0  # 0 no answer, 1 the leader has it, -1 all in-sync replicas have it
+    acks: int16 = 0  # 0 no response, 1 leader only, -1 all in-sync replicas
     timeout_ms: int32 = 0
     topic_data: list[TopicProduceData] = field()
 
@@ -41,7 +41,7 @@ class PartitionProduceResponse(Struct):
     index: int32 = 0
     error_code: int16 = 0
     base_offset: int64 = 0
-    log_append_time_ms: int64 = -1  # -1 if the producer's timestamps were kept
+    log_append_time_ms: int64 = -1  # -1 with CreateTime
     log_start_offset: int64 = field("5+", default=-1)
     record_errors: list[BatchIndexAndErrorMessage] = field("8+")
     error_message: string | None = field("8+", default=None)

@@ -1,6 +1,6 @@
-"""ReadShareGroupStateSummary: where a share group's partitions start; between brokers only.
+"""ReadShareGroupStateSummary: the start offsets of a share group's partitions; between brokers only.
 
-v1 count of records that are done
+v1 delivery complete count
 """
 
 from __future__ import annotations

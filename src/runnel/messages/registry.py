@@ -1,4 +1,4 @@
-"""Every API by its key. Modules are imported when first asked for: starting costs nothing for the rest."""
+"""Every API by its key. Message modules are imported on first use, which keeps startup fast."""
 
 import re
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from importlib import import_module
 
 from runnel.wire import Request, Response
 
-# key: (name, first flexible version). The latter stands here because a request's header is read first,
-# before the module of its message is needed.
+# key: (name, first flexible version). The version is listed here because the request header is decoded
+# before the message module is imported.
 _TABLE: dict[int, tuple[str, int | None]] = {
     0: ("Produce", 9),
     1: ("Fetch", 12),
@@ -97,7 +97,7 @@ API_NAMES: dict[int, str] = {key: name for key, (name, _) in _TABLE.items()}
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One question that can be asked, and how it is answered."""
+    """One API: its request and response types."""
 
     key: int
     name: str

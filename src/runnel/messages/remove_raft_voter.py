@@ -1,4 +1,4 @@
-"""RemoveRaftVoter: a controller votes no more in the metadata quorum."""
+"""RemoveRaftVoter: remove a voter from the metadata quorum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken: put off the end of a token.
+"""RenewDelegationToken: renew a delegation token.
 
 v2 flexible
 """

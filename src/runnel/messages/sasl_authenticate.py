@@ -1,6 +1,6 @@
-"""SaslAuthenticate: one step of proving who one is.
+"""SaslAuthenticate: one step of a SASL exchange.
 
-v1 how long it holds · v2 flexible
+v1 session lifetime · v2 flexible
 """
 
 from __future__ import annotations

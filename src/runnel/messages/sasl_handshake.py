@@ -1,4 +1,4 @@
-"""SaslHandshake: choose how to authenticate. After v0 raw tokens follow, after v1 SaslAuthenticate."""
+"""SaslHandshake: choose a SASL mechanism. v0 is followed by raw tokens, v1 by SaslAuthenticate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareAcknowledge: say what became of acquired records (KIP-932).
+"""ShareAcknowledge: acknowledge acquired records (KIP-932).
 
 v2 renewal of locks
 """

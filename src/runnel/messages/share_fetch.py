@@ -1,6 +1,6 @@
 """ShareFetch: acquire records from a share group, and acknowledge earlier ones (KIP-932).
 
-v2 how records are acquired, and renewal of locks
+v2 acquire mode, renewal of locks
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class DescribedGroup(Struct):
     assignment_epoch: int32 = 0
     assignor_name: string = ""
     members: list[Member] = field()
-    # bits of the allowed operations; the default says that nobody asked
+    # bit field of authorized operations; the default if not requested
     authorized_operations: int32 = -0x80000000
 
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat: the one request by which a member of a share group lives (KIP-932)."""
+"""ShareGroupHeartbeat: join, stay in and leave a share group (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat: the one request by which a member of a streams group lives (KIP-1071)."""
+"""StreamsGroupHeartbeat: join, stay in and leave a streams group (KIP-1071)."""
 
 from __future__ import annotations
 

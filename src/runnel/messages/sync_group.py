@@ -1,6 +1,6 @@
-"""SyncGroup: the leader hands in everybody's assignment, each member gets its own.
+"""SyncGroup: the leader sends the assignments, each member receives its own.
 
-v3 static members · v4 flexible · v5 checks the protocol
+v3 static members · v4 flexible · v5 protocol type and name
 """
 
 from __future__ import annotations

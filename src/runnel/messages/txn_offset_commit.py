@@ -1,6 +1,6 @@
-"""TxnOffsetCommit: commit offsets that count when the transaction does.
+"""TxnOffsetCommit: commit offsets as part of a transaction.
 
-v2 leader epoch · v3 flexible, checks the member · v5 may add the group by itself (KIP-890)
+v2 leader epoch · v3 flexible, member and generation · v5 adds the group implicitly (KIP-890)
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UnregisterBroker: forget a broker that will not come back."""
+"""UnregisterBroker: remove a broker from the cluster."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""UpdateFeatures: raise or lower the level of features for the whole cluster.
+"""UpdateFeatures: change the finalized levels of cluster features.
 
-v1 kinds of downgrade, dry run · v2 one answer for all
+v1 kinds of downgrade, dry run · v2 one result for all
 """
 
 from __future__ import annotations

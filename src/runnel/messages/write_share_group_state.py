@@ -1,6 +1,6 @@
 """WriteShareGroupState: store the delivery state of a share group's partitions; between brokers only.
 
-v1 count of records that are done
+v1 delivery complete count
 """
 
 from __future__ import annotations

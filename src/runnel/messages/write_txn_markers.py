@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: a coordinator tells the partitions' leaders how a transaction ended.
+"""WriteTxnMarkers: write the end of a transaction to partition leaders.
 
 v1 flexible · v2 version of the transaction protocol
 """

@@ -1,1 +1,1 @@
-"""Vocabulary: plain values that every other room speaks in. Imports nothing of ours."""
+"""Plain values shared by every other package. Imports nothing of Runnel."""

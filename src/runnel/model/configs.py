@@ -1,10 +1,10 @@
-"""What requests about settings speak of; the numbers are Kafka's."""
+"""Types of the config APIs; the numbers are Kafka's."""
 
 from enum import IntEnum
 
 
 class ResourceType(IntEnum):
-    """What a setting can belong to."""
+    """The kinds of resources that have configs."""
 
     TOPIC = 2
     BROKER = 4
@@ -14,7 +14,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Who said that a setting has the value it has."""
+    """Where the value of a config comes from."""
 
     UNKNOWN = 0
     TOPIC = 1
@@ -28,7 +28,7 @@ class ConfigSource(IntEnum):
 
 
 class AlterOperation(IntEnum):
-    """What can be done to one setting."""
+    """The operations of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1

@@ -1,10 +1,10 @@
-"""Names of things: partitions, nodes, and 128-bit ids."""
+"""Identifiers: topic partitions and 128-bit ids."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from typing import NamedTuple
 
 NO_ID = bytes(16)
-"""The id that means "none"; Kafka writes sixteen zero bytes."""
+"""Kafka's zero UUID: no id."""
 
 
 class TopicPartition(NamedTuple):
@@ -23,7 +23,7 @@ def id_text(raw: bytes) -> str:
 
 
 def id_from_text(text: str) -> bytes:
-    """The sixteen bytes behind a printed id; ValueError if it is not one."""
+    """The sixteen bytes of a printed id; ValueError if it is malformed."""
     raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if len(raw) != 16:
         raise ValueError(f"{text!r} is not a 128-bit id")

@@ -1,4 +1,4 @@
-"""The settings that one partition's log obeys, resolved from topic, broker and default values."""
+"""The log configs of a topic, resolved from topic, broker and default values."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ FOREVER = 2**63 - 1
 
 
 class FlushPolicy(Enum):
-    """When records are forced from the page cache to the disk."""
+    """When records are flushed from the page cache to disk."""
 
     NEVER = "never"
     INTERVAL = "interval"
@@ -17,7 +17,7 @@ class FlushPolicy(Enum):
 
 
 class TimestampType(Enum):
-    """Whose clock stamps a record: the producer's or the broker's."""
+    """Whether a record's timestamp is set by the producer or by the broker."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -25,7 +25,7 @@ class TimestampType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """One topic's log settings; each name is Kafka's topic setting with dots as underscores."""
+    """The log configs of one topic; each name is Kafka's topic config with underscores for dots."""
 
     segment_bytes: int = 1024 * 1024 * 1024
     segment_ms: int = 7 * DAY_MS
@@ -57,5 +57,5 @@ class LogConfig:
 
     @property
     def acks_wait_for_disk(self) -> bool:
-        """Does an acknowledgement promise that the record survives a power cut?"""
+        """Whether acknowledgements wait for an fsync, so that the records survive a power failure."""
         return self.flush_policy is FlushPolicy.COMMIT or self.flush_messages == 1

@@ -1,1 +1,1 @@
-"""The records that Runnel keeps in its own topics, in Kafka's formats, declared like messages."""
+"""The records of the internal topics and the metadata log, in Kafka's formats, declared like messages."""

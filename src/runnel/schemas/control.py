@@ -1,4 +1,4 @@
-"""What control batches hold: the ends of transactions, and the marks that a quorum leaves in its log."""
+"""Control records: transaction markers, and those of the metadata quorum."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from runnel.wire import Data, Struct, field, int16, int32, int64, uuid
 
 
 class ControlRecordTypeSchema(Data, versions="0"):
-    """The key of a control record: 0 abort, 1 commit, 2 leader change, 3 and 4 ends of a snapshot."""
+    """The key of a control record: 0 abort, 1 commit, 2 leader change, 3 and 4 snapshot header and footer."""
 
     type: int16 = 0
 
 
 class EndTxnMarker(Data, versions="0"):
-    """A transaction ended; the key says how."""
+    """A transaction marker; the key is its type."""
 
-    coordinator_epoch: int32 = 0  # a marker of an older coordinator is refused
+    coordinator_epoch: int32 = 0  # fences markers of older coordinators
 
 
 class Voter(Struct):
-    """A member of the quorum."""
+    """A voter of the quorum."""
 
     voter_id: int32 = 0
     voter_directory_id: uuid = field("1+")
 
 
 class LeaderChangeMessage(Data, versions="0-1", flexible="0+"):
-    """A leader began its epoch."""
+    """A new leader epoch."""
 
     version: int16 = 0
     leader_id: int32 = 0
@@ -41,6 +41,6 @@ class SnapshotHeaderRecord(Data, versions="0", flexible="0+"):
 
 
 class SnapshotFooterRecord(Data, versions="0", flexible="0+"):
-    """The last record of a snapshot: without it the snapshot is not whole."""
+    """The last record of a snapshot; without it the snapshot is incomplete."""
 
     version: int16 = 0

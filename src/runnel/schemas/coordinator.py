@@ -1,7 +1,7 @@
-"""How coordinators write to their topics: the key tells the kind of record, the value tells its own version.
+"""Encoding of coordinator records: the key has a record type, the value its version.
 
-key    int16 kind of record, then the key
-value  int16 version, then the value; no value at all says that the key is gone
+key    int16 record type, then the key
+value  int16 version, then the value; a null value is a tombstone
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RecordTypes = dict[int, tuple[type[Data], type[Data]]]
 
 @dataclass(slots=True)
 class CoordinatorRecord:
-    """One fact in a coordinator's topic; without a value it says that the key is gone."""
+    """A decoded record of a coordinator's topic; without a value it is a tombstone."""
 
     key: Data
     value: Data | None
@@ -26,31 +26,31 @@ class CoordinatorRecord:
 
 @dataclass(frozen=True, slots=True)
 class UnknownRecord:
-    """A record of a kind, or of a version, that this release has no declaration for."""
+    """A record of a type or version that this release does not know."""
 
     kind: int
     version: int | None
-    """None when the kind itself is unknown."""
+    """None if the type itself is unknown."""
 
 
 def record_types(*pairs: tuple[type[Data], type[Data]]) -> RecordTypes:
-    """Kinds of records by number, from (key, value) declarations."""
+    """Record types by number, from (key, value) declarations."""
     return {key.api_key: (key, value) for key, value in pairs}
 
 
 def encode_key(key: Data) -> bytes:
-    """The bytes of a record's key."""
+    """Encode a record's key."""
     return _PREFIX.pack(key.api_key) + encoded(key, 0)
 
 
 def encode_value(value: Data, version: int | None = None) -> bytes:
-    """The bytes of a record's value, in its newest version unless told otherwise."""
+    """Encode a record's value, in its newest version by default."""
     version = value.versions[-1] if version is None else version
     return _PREFIX.pack(version) + encoded(value, version)
 
 
 def read_record(types: RecordTypes, key: Buffer, value: Buffer | None) -> CoordinatorRecord | UnknownRecord:
-    """Read a record back; what this release cannot know is told apart, damage is MalformedMessage."""
+    """Decode a record; UnknownRecord for unknown types and versions, MalformedMessage if it is corrupt."""
     # Copies, because decoded fields are views and would keep the whole batch in memory.
     key = bytes(key)
     kind = _prefix(key)
@@ -69,6 +69,6 @@ def read_record(types: RecordTypes, key: Buffer, value: Buffer | None) -> Coordi
 
 def _prefix(buffer: bytes) -> int:
     if len(buffer) < 2:
-        raise MalformedMessage("a coordinator record is too short for its kind and version")
+        raise MalformedMessage("a coordinator record is too short for its type and version")
     prefix: int = _PREFIX.unpack_from(buffer)[0]
     return prefix

@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` holds: committed offsets, classic groups and consumer groups (KIP-848)."""
+"""The records of `__consumer_offsets`: committed offsets, classic groups and consumer groups (KIP-848)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runnel.wire import Data, Struct, bytes_, field, int8, int32, int64, string,
 
 
 class LegacyOffsetCommitKey(Data, api=0, versions="0"):
-    """Where an offset was committed, as releases before Kafka 0.8.2 wrote it."""
+    """The key of a committed offset, as written before Kafka 0.8.2."""
 
     group: string = ""
     topic: string = ""
@@ -15,7 +15,7 @@ class LegacyOffsetCommitKey(Data, api=0, versions="0"):
 
 
 class LegacyOffsetCommitValue(Data, api=0, versions="0"):
-    """A committed offset, as releases before Kafka 0.8.2 wrote it."""
+    """A committed offset, as written before Kafka 0.8.2."""
 
     offset: int64 = 0
     metadata: string = ""
@@ -23,7 +23,7 @@ class LegacyOffsetCommitValue(Data, api=0, versions="0"):
 
 
 class OffsetCommitKey(Data, api=1, versions="0"):
-    """Which group committed an offset of which partition."""
+    """The group and the partition of a committed offset."""
 
     group: string = ""
     topic: string = ""
@@ -31,9 +31,9 @@ class OffsetCommitKey(Data, api=1, versions="0"):
 
 
 class OffsetCommitValue(Data, api=1, versions="0-4", flexible="4+"):
-    """How far a group has read a partition.
+    """A committed offset.
 
-    v1 has an expiry of its own · v3 adds the leader epoch · v4 is flexible and adds the topic id
+    v1 has an expire timestamp · v3 adds the leader epoch · v4 is flexible and adds the topic id
     """
 
     offset: int64 = 0
@@ -51,7 +51,7 @@ class GroupMetadataKey(Data, api=2, versions="0"):
 
 
 class MemberMetadata(Struct):
-    """One member of a classic group, with the bytes it gave and got."""
+    """One member of a classic group, with its subscription and assignment."""
 
     member_id: string = ""
     group_instance_id: string | None = field("3+", default=None)
@@ -66,7 +66,7 @@ class MemberMetadata(Struct):
 class GroupMetadataValue(Data, api=2, versions="0-4", flexible="4+"):
     """A classic group after a rebalance.
 
-    v1 rebalance timeout · v2 time of the last change · v3 static members · v4 flexible
+    v1 rebalance timeout · v2 timestamp of the current state · v3 static members · v4 flexible
     """
 
     protocol_type: string = ""
@@ -84,27 +84,27 @@ class ConsumerGroupMetadataKey(Data, api=3, versions="0"):
 
 
 class ConsumerGroupMetadataValue(Data, api=3, versions="0", flexible="0+"):
-    """The epoch of a consumer group: it grows with every change of members or subscriptions."""
+    """The epoch of a consumer group, bumped by every change of members, subscriptions or topics."""
 
     epoch: int32 = 0
-    metadata_hash: int64 = field(tag=0)  # of the subscribed topics: a change means a new assignment is due
+    metadata_hash: int64 = field(tag=0)  # of the subscribed topics; a change bumps the epoch
 
 
 class ConsumerGroupPartitionMetadataKey(Data, api=4, versions="0"):
-    """The topics that a consumer group reads; written by older releases only."""
+    """The topics of a consumer group; written by older releases only."""
 
     group_id: string = ""
 
 
 class PartitionMetadata(Struct):
-    """The racks that hold a partition."""
+    """The racks of a partition's replicas."""
 
     partition: int32 = 0
     racks: list[string] = field()
 
 
 class TopicMetadata(Struct):
-    """A topic as it was when the group last looked."""
+    """A subscribed topic as the group last saw it."""
 
     topic_id: uuid = field()
     topic_name: string = ""
@@ -113,7 +113,7 @@ class TopicMetadata(Struct):
 
 
 class ConsumerGroupPartitionMetadataValue(Data, api=4, versions="0", flexible="0+"):
-    """The topics that a consumer group reads; written by older releases only."""
+    """The topics of a consumer group; written by older releases only."""
 
     topics: list[TopicMetadata] = field()
 
@@ -133,14 +133,14 @@ class ClassicProtocol(Struct):
 
 
 class ClassicMemberMetadata(Struct):
-    """What is kept of a member that speaks the classic protocol in a consumer group."""
+    """Metadata of a member of a consumer group that uses the classic protocol."""
 
     session_timeout_ms: int32 = 0
     supported_protocols: list[ClassicProtocol] = field()
 
 
 class ConsumerGroupMemberMetadataValue(Data, api=5, versions="0", flexible="0+"):
-    """What a member said of itself."""
+    """The metadata and subscription of a member."""
 
     instance_id: string | None = field()
     rack_id: string | None = field()
@@ -152,17 +152,17 @@ class ConsumerGroupMemberMetadataValue(Data, api=5, versions="0", flexible="0+")
     server_assignor: string | None = field()
     classic_member_metadata: ClassicMemberMetadata | None = field(
         default=None, tag=0, nullable="0+"
-    )  # null for members of the new protocol
+    )  # null for members of the consumer protocol
 
 
 class ConsumerGroupTargetAssignmentMetadataKey(Data, api=6, versions="0"):
-    """The assignment that a consumer group moves towards."""
+    """The target assignment of a consumer group."""
 
     group_id: string = ""
 
 
 class ConsumerGroupTargetAssignmentMetadataValue(Data, api=6, versions="0", flexible="0+"):
-    """For which group epoch the target was computed."""
+    """The group epoch for which the target assignment was computed."""
 
     assignment_epoch: int32 = 0
     assignment_timestamp: int64 = field(tag=0)
@@ -183,20 +183,20 @@ class TopicPartition(Struct):
 
 
 class ConsumerGroupTargetAssignmentMemberValue(Data, api=7, versions="0", flexible="0+"):
-    """What one member shall own in the end."""
+    """The target assignment of one member."""
 
     topic_partitions: list[TopicPartition] = field()
 
 
 class ConsumerGroupCurrentMemberAssignmentKey(Data, api=8, versions="0"):
-    """One member in the assignment as it is."""
+    """One member in the current assignment."""
 
     group_id: string = ""
     member_id: string = ""
 
 
 class TopicPartitions(Struct):
-    """Partitions of one topic, by topic id, with the epochs they were given in."""
+    """Partitions of one topic, by topic id, with their assignment epochs."""
 
     topic_id: uuid = field()
     partitions: list[int32] = field()
@@ -204,7 +204,7 @@ class TopicPartitions(Struct):
 
 
 class ConsumerGroupCurrentMemberAssignmentValue(Data, api=8, versions="0", flexible="0+"):
-    """What one member owns now, and what it has been asked to give up."""
+    """The current assignment of one member, and the partitions pending revocation."""
 
     member_epoch: int32 = 0
     previous_member_epoch: int32 = 0
@@ -214,7 +214,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Data, api=8, versions="0", flexi
 
 
 class ConsumerGroupRegularExpressionKey(Data, api=16, versions="0"):
-    """A regular expression that members of a group subscribe with."""
+    """A regular expression that members of a group are subscribed to."""
 
     group_id: string = ""
     regular_expression: string = ""

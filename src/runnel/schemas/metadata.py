@@ -1,6 +1,6 @@
-"""What the metadata log holds: the facts that make up a cluster, numbered and shaped like Kafka's own.
+"""The records of the metadata log, in Kafka's formats.
 
-A record's value is three varints (frame version 1, kind of record, version) and then the record.
+A record's value is three varints (frame version 1, record type, version) and then the record.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from runnel.wire.primitives import long_unsigned_varint, varint
 
 
 class MetadataRecord(Data):
-    """A fact about the cluster; `api_key` is its kind."""
+    """A metadata record; `api_key` is its type."""
 
 
 class BrokerEndpoint(Struct):
-    """Where one listener of a broker can be reached."""
+    """The address of a broker's listener."""
 
     name: string = ""
     host: string = ""
@@ -42,7 +42,7 @@ class BrokerEndpoint(Struct):
 
 
 class BrokerFeature(Struct):
-    """The levels of a feature that a broker can work at."""
+    """The levels of a feature that a broker supports."""
 
     name: string = ""
     min_supported_version: int16 = 0
@@ -50,7 +50,7 @@ class BrokerFeature(Struct):
 
 
 class RegisterBrokerRecord(MetadataRecord, api=0, versions="0-3", flexible="0+"):
-    """A broker joined, or came back as a new incarnation.
+    """A broker registered, or registered again as a new incarnation.
 
     v1 controlled shutdown · v2 left over from the move off ZooKeeper · v3 log directories
     """
@@ -68,7 +68,7 @@ class RegisterBrokerRecord(MetadataRecord, api=0, versions="0-3", flexible="0+")
 
 
 class UnregisterBrokerRecord(MetadataRecord, api=1, versions="0", flexible="0+"):
-    """A broker left for good."""
+    """A broker was unregistered."""
 
     broker_id: int32 = 0
     broker_epoch: int64 = 0
@@ -82,7 +82,7 @@ class TopicRecord(MetadataRecord, api=2, versions="0", flexible="0+"):
 
 
 class PartitionRecord(MetadataRecord, api=3, versions="0-2", flexible="0+"):
-    """A partition was created, or stands so in a snapshot.
+    """A partition was created, or is part of a snapshot.
 
     v1 directories · v2 eligible leader replicas (KIP-966)
     """
@@ -93,26 +93,26 @@ class PartitionRecord(MetadataRecord, api=3, versions="0-2", flexible="0+"):
     isr: list[int32] = field()
     removing_replicas: list[int32] = field()
     adding_replicas: list[int32] = field()
-    leader: int32 = -1  # -1 while there is none
+    leader: int32 = -1  # -1 for none
     leader_recovery_state: int8 = field(tag=0)  # 1 after an unclean election
     leader_epoch: int32 = -1
-    partition_epoch: int32 = -1  # grows with every change of the partition
+    partition_epoch: int32 = -1  # bumped by every change of the partition
     directories: list[uuid] = field("1+")  # in the order of `replicas`
     eligible_leader_replicas: list[int32] | None = field("2+", default=None, tag=1)
     last_known_elr: list[int32] | None = field("2+", default=None, tag=2)
 
 
 class ConfigRecord(MetadataRecord, api=4, versions="0", flexible="0+"):
-    """A setting of a topic, broker, group or client was made or taken back."""
+    """A config of a topic, broker, group or client metrics subscription was set or removed."""
 
     resource_type: int8 = 0  # 2 topic, 4 broker, 16 client metrics, 32 group
     resource_name: string = ""
     name: string = ""
-    value: string | None = field()  # null takes the setting back
+    value: string | None = field()  # null removes the config
 
 
 class PartitionChangeRecord(MetadataRecord, api=5, versions="0-2", flexible="0+"):
-    """Something about a partition changed; what is left out stayed as it was.
+    """A partition changed; omitted fields are unchanged.
 
     v1 directories · v2 eligible leader replicas (KIP-966)
     """
@@ -131,27 +131,27 @@ class PartitionChangeRecord(MetadataRecord, api=5, versions="0-2", flexible="0+"
 
 
 class FenceBrokerRecord(MetadataRecord, api=7, versions="0", flexible="0+"):
-    """A broker may not lead any more; today a registration change says so."""
+    """A broker was fenced; superseded by BrokerRegistrationChangeRecord."""
 
     id: int32 = 0
     epoch: int64 = 0
 
 
 class UnfenceBrokerRecord(MetadataRecord, api=8, versions="0", flexible="0+"):
-    """A broker may lead again; today a registration change says so."""
+    """A broker was unfenced; superseded by BrokerRegistrationChangeRecord."""
 
     id: int32 = 0
     epoch: int64 = 0
 
 
 class RemoveTopicRecord(MetadataRecord, api=9, versions="0", flexible="0+"):
-    """A topic and all its partitions are gone."""
+    """A topic was deleted."""
 
     topic_id: uuid = field()
 
 
 class DelegationTokenRecord(MetadataRecord, api=10, versions="0", flexible="0+"):
-    """A delegation token was made or renewed."""
+    """A delegation token was created or renewed."""
 
     owner: string = ""
     requester: string = ""
@@ -163,7 +163,7 @@ class DelegationTokenRecord(MetadataRecord, api=10, versions="0", flexible="0+")
 
 
 class UserScramCredentialRecord(MetadataRecord, api=11, versions="0", flexible="0+"):
-    """How a user proves to know a password."""
+    """A SCRAM credential of a user."""
 
     name: string = ""
     mechanism: int8 = 0
@@ -174,21 +174,21 @@ class UserScramCredentialRecord(MetadataRecord, api=11, versions="0", flexible="
 
 
 class FeatureLevelRecord(MetadataRecord, api=12, versions="0", flexible="0+"):
-    """The cluster now works at this level of a feature."""
+    """The finalized level of a feature."""
 
     name: string = ""
     feature_level: int16 = 0
 
 
 class EntityData(Struct):
-    """One coordinate of a quota: a user, a client id or an address."""
+    """One component of a quota entity: a user, a client id or an IP address."""
 
     entity_type: string = ""
     entity_name: string | None = field()  # null is the default of its type
 
 
 class ClientQuotaRecord(MetadataRecord, api=14, versions="0", flexible="0+"):
-    """A quota was set or taken back."""
+    """A quota was set or removed."""
 
     entity: list[EntityData] = field()
     key: string = ""
@@ -197,7 +197,7 @@ class ClientQuotaRecord(MetadataRecord, api=14, versions="0", flexible="0+"):
 
 
 class ProducerIdsRecord(MetadataRecord, api=15, versions="0", flexible="0+"):
-    """A block of producer ids was given to a broker."""
+    """A block of producer ids was allocated to a broker."""
 
     broker_id: int32 = 0
     broker_epoch: int64 = -1
@@ -205,7 +205,7 @@ class ProducerIdsRecord(MetadataRecord, api=15, versions="0", flexible="0+"):
 
 
 class BrokerRegistrationChangeRecord(MetadataRecord, api=17, versions="0-2", flexible="0+"):
-    """A registered broker was fenced, unfenced, or is about to stop."""
+    """A registered broker was fenced, unfenced, or entered controlled shutdown."""
 
     broker_id: int32 = 0
     broker_epoch: int64 = 0
@@ -215,7 +215,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, api=17, versions="0-2", fle
 
 
 class AccessControlEntryRecord(MetadataRecord, api=18, versions="0", flexible="0+"):
-    """A rule of access was added."""
+    """An ACL was created."""
 
     id: uuid = field()
     resource_type: int8 = 0
@@ -228,46 +228,46 @@ class AccessControlEntryRecord(MetadataRecord, api=18, versions="0", flexible="0
 
 
 class RemoveAccessControlEntryRecord(MetadataRecord, api=19, versions="0", flexible="0+"):
-    """A rule of access was taken back."""
+    """An ACL was deleted."""
 
     id: uuid = field()
 
 
 class NoOpRecord(MetadataRecord, api=20, versions="0", flexible="0+"):
-    """Nothing happened; it keeps the log moving."""
+    """No change; advances the log."""
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord, api=22, versions="0", flexible="0+"):
-    """A user can no longer use this mechanism."""
+    """A SCRAM credential was deleted."""
 
     name: string = ""
     mechanism: int8 = 0
 
 
 class BeginTransactionRecord(MetadataRecord, api=23, versions="0", flexible="0+"):
-    """The records from here to the end of the transaction count together or not at all."""
+    """Begins a transaction: the records up to its end take effect together or not at all."""
 
     name: string | None = field(default=None, tag=0)
 
 
 class EndTransactionRecord(MetadataRecord, api=24, versions="0", flexible="0+"):
-    """The records since the beginning of the transaction count."""
+    """Ends a transaction: its records take effect."""
 
 
 class AbortTransactionRecord(MetadataRecord, api=25, versions="0", flexible="0+"):
-    """The records since the beginning of the transaction do not count."""
+    """Aborts a transaction: its records are discarded."""
 
     reason: string | None = field(default=None, tag=0)
 
 
 class RemoveDelegationTokenRecord(MetadataRecord, api=26, versions="0", flexible="0+"):
-    """A delegation token is gone."""
+    """A delegation token was deleted."""
 
     token_id: string = ""
 
 
 class ControllerEndpoint(Struct):
-    """Where one listener of a controller can be reached."""
+    """The address of a controller's listener."""
 
     name: string = ""
     host: string = ""
@@ -276,7 +276,7 @@ class ControllerEndpoint(Struct):
 
 
 class ControllerFeature(Struct):
-    """The levels of a feature that a controller can work at."""
+    """The levels of a feature that a controller supports."""
 
     name: string = ""
     min_supported_version: int16 = 0
@@ -284,7 +284,7 @@ class ControllerFeature(Struct):
 
 
 class RegisterControllerRecord(MetadataRecord, api=27, versions="0", flexible="0+"):
-    """A controller joined, or came back as a new incarnation."""
+    """A controller registered, or registered again as a new incarnation."""
 
     controller_id: int32 = 0
     incarnation_id: uuid = field()
@@ -294,19 +294,19 @@ class RegisterControllerRecord(MetadataRecord, api=27, versions="0", flexible="0
 
 
 class ClearElrRecord(MetadataRecord, api=28, versions="0", flexible="0+"):
-    """The eligible leader replicas of a topic were forgotten."""
+    """The eligible leader replicas of a topic were cleared."""
 
     topic_name: string = ""  # empty for all topics
 
 
 class ClusterRecord(MetadataRecord, api=10000, versions="0", flexible="0+"):
-    """The cluster was founded; ours alone, as Kafka keeps the id outside of its log."""
+    """The id of the cluster. Specific to Runnel: Kafka stores the id outside the log."""
 
     cluster_id: string = ""
 
 
 class SnapshotRecord(MetadataRecord, api=10001, versions="0", flexible="0+"):
-    """The rest of this batch is the whole state; ours alone, as Kafka keeps snapshots outside of its log."""
+    """Begins a snapshot. Specific to Runnel: Kafka stores snapshots outside the log."""
 
     time_ms: int64 = 0
 
@@ -319,23 +319,23 @@ METADATA_RECORDS: dict[int, type[MetadataRecord]] = {
 
 
 def encode_metadata_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """The bytes of a record's value, in its newest version unless told otherwise."""
+    """Encode a record's value, in its newest version by default."""
     version = record.versions[-1] if version is None else version
     head = varint(_FRAME_VERSION) + varint(record.api_key) + varint(version)
     return head + encoded(record, version)
 
 
 def decode_metadata_record(value: Buffer) -> MetadataRecord | UnknownRecord:
-    """Read a record back; what this release cannot know is told apart, damage is MalformedMessage."""
+    """Decode a record; UnknownRecord for unknown types and versions, MalformedMessage if it is corrupt."""
     # A copy, because decoded fields are views and would keep the whole batch in memory.
     value = bytes(value)
     if len(value) >= 3 and value[0] == _FRAME_VERSION and value[1] < 0x80 and value[2] < 0x80:
-        # All but a few: a node that starts reads tens of thousands of these.
+        # The common case, optimized because startup reads tens of thousands of records.
         frame_version, kind, version, position = value[0], value[1], value[2], 3
     else:
         (frame_version, kind, version), position = _read_varints(value, 3)
     if frame_version != _FRAME_VERSION:
-        raise MalformedMessage(f"metadata records have frame version {_FRAME_VERSION}, not {frame_version}")
+        raise MalformedMessage(f"unsupported frame version {frame_version} of a metadata record")
     if kind not in METADATA_RECORDS:
         return UnknownRecord(kind, None)
     if version not in METADATA_RECORDS[kind].versions:
@@ -350,5 +350,5 @@ def _read_varints(value: bytes, count: int) -> tuple[list[int], int]:
             number, position = long_unsigned_varint(view, position)
             values.append(number)
     except IndexError as error:
-        raise MalformedMessage("a metadata record is too short for its head") from error
+        raise MalformedMessage("a metadata record is too short for its header") from error
     return values, position

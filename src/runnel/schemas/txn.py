@@ -1,4 +1,4 @@
-"""What `__transaction_state` holds: one record per transactional id."""
+"""The records of `__transaction_state`: one per transactional id."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class TransactionLogKey(Data, api=0, versions="0"):
 
 
 class PartitionsSchema(Struct):
-    """Partitions of one topic that a transaction has written to."""
+    """Partitions of one topic in a transaction."""
 
     topic: string = ""
     partition_ids: list[int32] = field()
 
 
 class TransactionLogValue(Data, api=0, versions="0-1", flexible="1+"):
-    """Where a transaction stands.
+    """The state of a transaction.
 
     v1 is flexible and adds what survives a change of producer id (KIP-890)
     """
@@ -32,12 +32,12 @@ class TransactionLogValue(Data, api=0, versions="0-1", flexible="1+"):
     next_producer_epoch: int16 = field("1+", default=-1, tag=3)
     transaction_timeout_ms: int32 = 0
     transaction_status: int8 = (
-        0  # 0 empty, 1 ongoing, 2 and 3 prepared to commit or abort, 4 and 5 done, 6 dead
+        0  # 0 empty, 1 ongoing, 2 and 3 prepare commit or abort, 4 and 5 complete, 6 dead
     )
-    transaction_partitions: list[PartitionsSchema] | None = field()  # null when nothing is open
+    transaction_partitions: list[PartitionsSchema] | None = field()  # null if no transaction is open
     transaction_last_update_timestamp_ms: int64 = 0
     transaction_start_timestamp_ms: int64 = 0
-    client_transaction_version: int16 = field("1+", tag=2)  # the `transaction.version` the client worked by
+    client_transaction_version: int16 = field("1+", tag=2)  # the `transaction.version` of the client
 
 
 TRANSACTION_RECORDS = record_types((TransactionLogKey, TransactionLogValue))

@@ -1,4 +1,4 @@
-"""Record builders and readers of other clients, as independent opinions."""
+"""Record builders and readers of other clients, as test oracles."""
 
 import warnings
 
@@ -6,7 +6,7 @@ from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
 
 with warnings.catch_warnings():
-    # kafka-python loads its schemas in a way that Python 3.11 calls deprecated.
+    # kafka-python loads its schemas with an API that is deprecated in Python 3.11.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.record.default_records import DefaultRecordBatch as KafkaPythonBatch
     from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPythonBuilder
