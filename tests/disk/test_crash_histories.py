@@ -165,8 +165,18 @@ class History:
     async def delete(self) -> None:
         self.commit_some()
         offset = self.random.randint(self.log.log_start_offset, self.log.high_watermark)
-        self.log.delete_records_before(offset)
-        self.model.start_offset = max(self.model.start_offset, offset)
+        outcomes: list[ApiError | None] = []
+        model = self.model
+
+        def done(error: ApiError | None) -> None:
+            outcomes.append(error)
+            if error is None:
+                model.start_offset = max(model.start_offset, offset)
+
+        self.log.delete_records_before(offset, done)
+        # Other things may happen before it is durable, or it is waited for.
+        while not outcomes and offset % 2:
+            self.let_threads_work(at_least_one=True)
 
     async def truncate(self) -> None:
         if self.random.random() < 0.7 or not self.model.batches:

@@ -46,6 +46,7 @@ async def test_deleted_records_go_with_their_segments_once_these_are_sealed() ->
     for _ in range(12):
         append(log, batch(bytes(100)))
     log.delete_records_before(8)
+    workers.held.pop()()
     assert (log.log_start_offset, log.segments.segments[0].base_offset) == (8, 0)
     workers.drain()
     directory.upkeep(START_MS)

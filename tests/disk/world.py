@@ -40,9 +40,18 @@ class HeldWorkers(InlineWorkers):
 
     def __init__(self) -> None:
         self.held: list[Callable[[], None]] = []
+        self.is_working = False
+        """Does a thread work just now, not the event loop?"""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        self.held.append(lambda: super(HeldWorkers, self).submit(work, done))
+        def in_thread() -> Any:
+            self.is_working = True
+            try:
+                return work()
+            finally:
+                self.is_working = False
+
+        self.held.append(lambda: super(HeldWorkers, self).submit(in_thread, done))
 
     def run_all(self, works: Sequence[Callable[[], Any]]) -> list[Any]:
         outcomes: list[Any] = []

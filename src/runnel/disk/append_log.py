@@ -155,6 +155,7 @@ class AppendLog(LogState):
     def was_cut(self, end_offset: int) -> None:
         """The log's end was taken off: nothing that was remembered of it is true any more."""
         assert not self._staged
+        self.truncations += 1
         self.end_offset = self.written_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
         self._recent_offset = self._recent_mark = end_offset

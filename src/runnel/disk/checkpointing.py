@@ -6,10 +6,11 @@ from threading import Lock
 
 from runnel.disk.atomic import replace_file
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.log_starts import LogStarts
 from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets, encode_offsets
 from runnel.log.names import LOG_STARTS, RECOVERY_POINTS
 from runnel.model.ids import TopicPartition
-from runnel.ports.files import Files
+from runnel.ports.files import Files, Workers
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +80,10 @@ class OffsetFile:
 class Checkpoints:
     """The recovery points and log starts of all logs of one data directory."""
 
-    def __init__(self, files: Files, folder: str) -> None:
+    def __init__(self, files: Files, folder: str, workers: Workers) -> None:
         self.recovery_points = OffsetFile(files, folder, RECOVERY_POINTS)
         self.log_starts = OffsetFile(files, folder, LOG_STARTS)
+        self.advancing = LogStarts(self.log_starts, workers)
 
     def recovery_points_of(self, logs: Iterable[DiskLog]) -> Offsets:
         """The recovery points as they are now; logs that are not open keep theirs."""
@@ -99,7 +101,7 @@ class Checkpoints:
                 starts.pop(log.name, None)
             else:
                 starts[log.name] = log.log_start_offset
-        return starts
+        return starts | self.advancing.requested
 
     def forget(self, name: TopicPartition) -> None:
         """A log is gone."""

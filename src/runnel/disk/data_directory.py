@@ -23,7 +23,7 @@ from runnel.disk.writing import BACKGROUND_BYTES_MIN
 from runnel.log.checkpoints import decode_properties, encode_properties
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
 from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
-from runnel.model.errors import StorageFailed
+from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.ids import TopicPartition, id_from_text, id_text
 from runnel.model.log_config import LogConfig
 from runnel.ports.clock import Clock
@@ -70,7 +70,7 @@ class DataDirectory:
         self._id = self._load_id(entropy)
         self._closed_logs = self._take_manifest()
         """Logs of the last clean run that nobody has opened since."""
-        self._checkpoints = Checkpoints(files, self._path)
+        self._checkpoints = Checkpoints(files, self._path, sync_workers)
         self._commit = GroupCommit(sync_workers, upkeep_workers)
         self._removal = Removal(files, self._path, upkeep_workers)
         names = files.names(self._path)
@@ -237,8 +237,8 @@ class DataDirectory:
     def heal_later(self, log: AppendLog) -> None:
         self._upkeep.heal_later(log)
 
-    def store_log_starts(self) -> None:
-        self._checkpoints.log_starts.store(self._checkpoints.log_starts_of(self._logs.values()))
+    def advance_log_start(self, log: AppendLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
+        self._checkpoints.advancing.advance(log, offset, done)
 
     def interrupt_sync(self, log: AppendLog) -> None:
         self._commit.interrupt(log)

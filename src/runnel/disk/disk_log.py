@@ -1,6 +1,6 @@
 """One partition's log on disk: what `ports.disk.PartitionLog` promises."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from runnel.batch.errors import CorruptBatch
@@ -227,22 +227,18 @@ class DiskLog(AppendLog):
     def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
         self.producer_state().check_marker(producer_id, producer_epoch, transaction_version)
 
-    def delete_records_before(self, offset: int) -> None:
+    def delete_records_before(
+        self, offset: int, done: Callable[[ApiError | None], None] = lambda error: None
+    ) -> None:
         if offset > self.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.name}: {offset} is above the high watermark {self.high_watermark}",
             )
         if offset <= self.log_start_offset and self.start_is_told_by_files:
-            return
-        former = self.log_start_offset
-        self.log_start_offset = max(offset, former)
-        try:
-            self._home.store_log_starts()
-        except OSError as error:
-            self.log_start_offset = former
-            raise StorageFailed(f"{self.segments.folder}: {error}") from error
-        surgery.drop_below_start(self)
+            done(None)
+        else:
+            self._home.advance_log_start(self, offset, done)
 
     def truncate_to(self, offset: int) -> None:
         if self.failure is not None:

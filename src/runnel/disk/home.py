@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from runnel.model.errors import ApiError
+
 if TYPE_CHECKING:
     from runnel.disk.append_log import AppendLog
 
@@ -39,8 +41,10 @@ class Home(Protocol):
         """The wall clock."""
         ...
 
-    def store_log_starts(self) -> None:
-        """Write down where every log begins; durable on return."""
+    def advance_log_start(
+        self, log: "AppendLog", offset: int, done: Callable[[ApiError | None], None]
+    ) -> None:
+        """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong."""
         ...
 
     def interrupt_sync(self, log: "AppendLog") -> None:

@@ -59,6 +59,7 @@ class LogState:
         "size_bytes",
         "sync_ceiling",
         "topic_id",
+        "truncations",
         "unsealed",
         "written_offset",
     )
@@ -125,6 +126,7 @@ class LogState:
 
     def _start_reading(self) -> None:
         self.high_watermark = self.log_start_offset
+        self.truncations = 0
         self.generation = 0
         """Rises whenever segments are removed, replaced or truncated."""
         self._recent_offset = self._recent_mark = self.end_offset

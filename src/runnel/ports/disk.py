@@ -230,10 +230,13 @@ class PartitionLog(Protocol):
         """The leader epoch that `offset` was written in, or -1."""
         ...
 
-    def delete_records_before(self, offset: int) -> None:
-        """Readers can no longer see anything below `offset`; whole segments below go. Durable on return.
+    def delete_records_before(
+        self, offset: int, done: Callable[[ApiError | None], None] = lambda error: None
+    ) -> None:
+        """Let the log begin at `offset`, and drop whole segments below it.
 
-        OFFSET_OUT_OF_RANGE above the high watermark.
+        `done` is called on the event loop once that is durable and visible, or with the reason why it could
+        not be stored. Raises OFFSET_OUT_OF_RANGE above the high watermark.
         """
         ...
 

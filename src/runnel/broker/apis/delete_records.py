@@ -1,7 +1,11 @@
 """DeleteRecords: advance the log start offset."""
 
+from functools import partial
+
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import MaybePromise, Promise, gather
 from runnel.controller.values import INTERNAL_TOPICS
 from runnel.messages.delete_records import (
     DeleteRecordsPartition,
@@ -17,34 +21,53 @@ HIGH_WATERMARK = -1
 
 
 @handles(DeleteRecordsRequest)
-def delete_records(request: DeleteRecordsRequest, ctx: Context) -> DeleteRecordsResponse:
-    """Advance log start offsets. v2 flexible"""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                topic.name, [_delete(topic.name, asked, ctx) for asked in topic.partitions]
+def delete_records(request: DeleteRecordsRequest, ctx: Context) -> MaybePromise[DeleteRecordsResponse]:
+    """Advance log start offsets; the response waits until they are durable. v2 flexible"""
+    return gather(
+        [
+            gather(
+                [_delete(topic.name, asked, ctx) for asked in topic.partitions],
+                partial(DeleteRecordsTopicResult, topic.name),
             )
             for topic in request.topics
-        ]
+        ],
+        lambda topics: DeleteRecordsResponse(topics=topics),
     )
 
 
-def _delete(topic: str, asked: DeleteRecordsPartition, ctx: Context) -> DeleteRecordsPartitionResult:
+def _delete(
+    topic: str, asked: DeleteRecordsPartition, ctx: Context
+) -> MaybePromise[DeleteRecordsPartitionResult]:
+    index = asked.partition_index
+    deleted: Promise[DeleteRecordsPartitionResult] = Promise()
+
+    def stored(error: ApiError | None) -> None:
+        if error is None:
+            deleted.resolve(DeleteRecordsPartitionResult(index, log.log_start_offset))
+        else:
+            deleted.resolve(DeleteRecordsPartitionResult(index, -1, error.code))
+
     try:
-        partition = ctx.broker.partition(topic, asked.partition_index)
-        if topic in INTERNAL_TOPICS:
-            raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
+        partition = ctx.broker.partition(topic, index)
         log = partition.log
-        if log.config.cleanup_compact and not log.config.cleanup_delete:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete")
+        _check(topic, partition)
         offset = partition.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
         if not 0 <= offset <= partition.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{offset} is above the high watermark {partition.high_watermark}",
             )
-        if offset > log.log_start_offset:
-            log.delete_records_before(offset)
+        if offset <= log.log_start_offset:
+            return DeleteRecordsPartitionResult(index, log.log_start_offset)
+        log.delete_records_before(offset, stored)
     except ApiError as error:
-        return DeleteRecordsPartitionResult(asked.partition_index, -1, error.code)
-    return DeleteRecordsPartitionResult(asked.partition_index, log.log_start_offset)
+        return DeleteRecordsPartitionResult(index, -1, error.code)
+    return deleted
+
+
+def _check(topic: str, partition: Partition) -> None:
+    if topic in INTERNAL_TOPICS:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
+    config = partition.log.config
+    if config.cleanup_compact and not config.cleanup_delete:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not include delete")

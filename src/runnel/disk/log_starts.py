@@ -1,0 +1,114 @@
+"""Advancing log starts: durable first, then visible. Requests share one write of the file, in a thread.
+
+idle ── advance ──► storing ── advance ──► storing, others wait ── done ──► storing ── done ──► idle
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from runnel.disk.surgery import drop_below_start
+from runnel.model.errors import ApiError, ErrorCode, StorageFailed
+from runnel.model.ids import TopicPartition
+from runnel.ports.files import Workers
+
+if TYPE_CHECKING:
+    from runnel.disk.append_log import AppendLog
+    from runnel.disk.checkpointing import OffsetFile
+
+logger = logging.getLogger(__name__)
+
+Done = Callable[[ApiError | None], None]
+
+
+@dataclass(slots=True)
+class Request:
+    """A log that is to begin at `offset`."""
+
+    log: "AppendLog"
+    offset: int
+    done: Done
+    truncations: int
+    """How often the log had been truncated: `offset` means other records after another time."""
+
+
+class LogStarts:
+    """The log starts that are being advanced."""
+
+    __slots__ = ("_file", "_storing", "_waiting", "_workers")
+
+    def __init__(self, file: "OffsetFile", workers: Workers) -> None:
+        self._file = file
+        self._workers = workers
+        self._storing: list[Request] = []
+        self._waiting: list[Request] = []
+
+    def advance(self, log: "AppendLog", offset: int, done: Done) -> None:
+        """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong."""
+        self._waiting.append(Request(log, offset, done, log.truncations))
+        if not self._storing:
+            self._store()
+
+    @property
+    def requested(self) -> dict[TopicPartition, int]:
+        """The offsets that are being stored: any other write of the file must contain them, too."""
+        offsets: dict[TopicPartition, int] = {}
+        for request in self._storing:
+            log = request.log
+            # A log that was removed meanwhile may have a namesake by now.
+            if log.failure is None:
+                offsets[log.name] = max(request.offset, log.log_start_offset, offsets.get(log.name, 0))
+        return offsets
+
+    def _store(self) -> None:
+        self._storing, self._waiting = self._waiting, []
+        work = self._file.prepare({**self._file.stored, **self.requested})
+        self._workers.submit(work, partial(self._stored, self._storing))
+
+    def _stored(self, requests: list[Request], _: None, failure: BaseException | None) -> None:
+        self._storing = []
+        if failure is not None:
+            self._take_back(requests)
+        else:
+            stale = [request for request in requests if request.log.truncations != request.truncations]
+            if stale:
+                self._take_back(stale)
+                self._workers.submit(self._file.prepare(self._file.stored), lambda _, __: None)
+        # The log starts advance before the next ones are stored, which must not lower them.
+        outcomes = [
+            _advance(request) if failure is None else _failed(request, failure) for request in requests
+        ]
+        if self._waiting:
+            self._store()
+        for request, outcome in zip(requests, outcomes, strict=True):
+            request.done(outcome)
+
+    def _take_back(self, requests: list[Request]) -> None:
+        """The next write of the file must not contain what these have asked for."""
+        starts = dict(self._file.stored)
+        for request in requests:
+            starts[request.log.name] = request.log.log_start_offset
+        self._file.stored = starts
+
+
+def _advance(request: Request) -> ApiError | None:
+    log = request.log
+    if log.failure is not None:
+        return StorageFailed(log.failure)
+    if log.truncations != request.truncations:
+        return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.name} was truncated meanwhile")
+    log.log_start_offset = max(log.log_start_offset, request.offset)
+    try:
+        drop_below_start(log)
+    except OSError as failure:
+        # The records are deleted; upkeep tries again to free their segments.
+        logger.warning("%s: segments below the log start remain: %s", log.segments.folder, failure)
+    return None
+
+
+def _failed(request: Request, failure: BaseException) -> ApiError:
+    if not isinstance(failure, OSError):
+        raise failure
+    return StorageFailed(f"{request.log.segments.folder}: {failure}")
