@@ -32,7 +32,7 @@ from runnel.schemas.metadata import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from runnel.sim.files import PowerCut, SimFiles
+from runnel.sim.files import PowerFailure, SimFiles
 from runnel.sim.loop import VirtualLoop
 from runnel.sim.shells import SimClock, SimEntropy, SimWorkers
 from tests.controller.images import same
@@ -49,9 +49,9 @@ def play(files: SimFiles, story: Callable[["Opened"], Awaitable[Result]], seed: 
     try:
         return loop.run_until_complete(_told(files, loop, story, seed))
     except RuntimeError:
-        if files.operations < files.cut_power_at or files.cut_power_at < 0:
+        if files.operations < files.power_failure_at or files.power_failure_at < 0:
             raise
-        raise PowerCut from None
+        raise PowerFailure from None
     finally:
         # What the dead had in hand goes with them.
         for task in asyncio.all_tasks(loop):
@@ -144,8 +144,8 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_is_cut(monkeypatch: pyt
     snapshots = 0
     for operation in range(1, whole.operations + 1):
         files, acknowledged = SimFiles(), list[int]()
-        files.cut_power_at = operation
-        with suppress(PowerCut):
+        files.power_failure_at = operation
+        with suppress(PowerFailure):
             play(files, partial(submit_all, first=0, last=14, acknowledged=acknowledged))
         files.lose_power(Random(operation))
 

@@ -12,7 +12,7 @@ from runnel.disk.os_files import OsFiles
 from runnel.disk.surgery import drop_oldest
 from runnel.disk.workers import LoopWorkers
 from runnel.log.names import CLEANED
-from runnel.sim.files import PowerCut, SimFiles
+from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.compacted import (
     CONFIG,
     ID,
@@ -60,10 +60,10 @@ def test_a_crash_at_any_step_leaves_the_table_whole(files, seed):
     for number in operations:
         world = deepcopy(files)
         log = open_log(world)
-        world.cut_power_at = number
-        with pytest.raises(PowerCut):
+        world.power_failure_at = number
+        with pytest.raises(PowerFailure):
             compact(log)
-        world.cut_power_at = -1
+        world.power_failure_at = -1
         if seed % 2 == 0:
             world.lose_power(Random(number))
         log = open_log(world)

@@ -22,7 +22,7 @@ from runnel.disk.workers import InlineWorkers
 from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
-from runnel.sim.files import PowerCut, SimFiles
+from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.world import EVERYTHING, PARTITION, START_MS, TOPIC_ID, HeldWorkers, Place, batch, read_all
 
 PRODUCERS = (7, 8)
@@ -88,13 +88,13 @@ class History:
                  self.kill, self.check, self.truncate, self.fill_up]
             )  # fmt: skip
             if self.random.random() < 0.25:
-                self.files.cut_power_at = self.files.operations + self.random.randint(1, 12)
+                self.files.power_failure_at = self.files.operations + self.random.randint(1, 12)
             try:
                 await step()
                 self.let_threads_work()
-            except PowerCut:
+            except PowerFailure:
                 self.power_cut()
-            self.files.cut_power_at = -1
+            self.files.power_failure_at = -1
         await self.kill()
         await self.check()
 
@@ -236,13 +236,13 @@ class History:
         while True:
             self.files.lose_power(self.random)
             if self.random.random() < 0.5:
-                self.files.cut_power_at = self.files.operations + self.random.randint(1, 20)
+                self.files.power_failure_at = self.files.operations + self.random.randint(1, 20)
             try:
                 self.open()
-            except PowerCut:
+            except PowerFailure:
                 continue
             break
-        self.files.cut_power_at = -1
+        self.files.power_failure_at = -1
         end_offset = self.log.written_offset
         assert end_offset >= min(self.model.durable_offset, self.model.end_offset)
         assert self.log.log_start_offset >= self.model.start_offset

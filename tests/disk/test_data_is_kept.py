@@ -13,7 +13,7 @@ from runnel.disk.opening import topic_id_of
 from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
-from runnel.sim.files import PowerCut, SimFiles
+from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk import compacted
 from tests.disk.world import PARTITION, START_MS, Place, append, batch, in_loop, offsets_of, read_all
 
@@ -192,10 +192,10 @@ def test_a_cleaning_that_the_disk_refuses_at_any_step_loses_nothing(kill_after: 
         is_over = trial.operations - operations < number
         # The disk works again, and the process is killed some steps into the next pass.
         trial.fault = None
-        trial.cut_power_at = trial.operations + kill_after
-        with suppress(PowerCut):
+        trial.power_failure_at = trial.operations + kill_after
+        with suppress(PowerFailure):
             compacted.cleaner().consider([log], compacted.NOW_MS)
-        trial.cut_power_at = -1
+        trial.power_failure_at = -1
         again = compacted.open_log(trial)
         assert again.end_offset == end_offset, number
         assert compacted.table(again) == expected, number

@@ -17,7 +17,7 @@ from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
 from runnel.log.names import ABORTED
 from runnel.ports.disk import Origin
-from runnel.sim.files import PowerCut
+from runnel.sim.files import PowerFailure
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, compact, directory, new_files, problems
 from tests.disk.test_transactions import Walk
 from tests.disk.world import slice_bytes
@@ -85,23 +85,23 @@ class CleaningHistory:
                 [self.append, self.append, self.append, self.clean, self.clean, self.restart, self.open]
             )
             if self.random.random() < 0.2:
-                self.files.cut_power_at = self.files.operations + self.random.randint(1, 40)
+                self.files.power_failure_at = self.files.operations + self.random.randint(1, 40)
             try:
                 step()
-            except PowerCut:
+            except PowerFailure:
                 self.lose_power()
-            self.files.cut_power_at = -1
+            self.files.power_failure_at = -1
             self.check()
 
     def lose_power(self) -> None:
         while True:
             self.files.lose_power(self.random)
-            self.files.cut_power_at = -1
+            self.files.power_failure_at = -1
             if self.random.random() < 0.3:
-                self.files.cut_power_at = self.files.operations + self.random.randint(1, 30)
+                self.files.power_failure_at = self.files.operations + self.random.randint(1, 30)
             try:
                 self.open()
-            except PowerCut:
+            except PowerFailure:
                 continue
             break
         end_offset = self.log.written_offset

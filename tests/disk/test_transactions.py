@@ -26,7 +26,7 @@ from runnel.log.names import ABORTED, offset_name
 from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
-from runnel.sim.files import PowerCut, SimFiles
+from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.test_crash_histories import History, Model
 from tests.disk.world import PARTITION, START_MS, HeldWorkers, Place, files_of, read_all
 
@@ -307,8 +307,8 @@ def test_no_power_cut_parts_a_segment_from_what_was_aborted_in_it(
     def play_until(number: int) -> Place:
         place = Place(SimFiles(), workers=InlineWorkers() if seals else HeldWorkers())
         _, log = place.open_log(config)
-        files_of(place).cut_power_at = number
-        with suppress(PowerCut):
+        files_of(place).power_failure_at = number
+        with suppress(PowerFailure):
             scene(log)
         return place
 
@@ -363,9 +363,9 @@ async def play(history: TransactionHistory) -> None:
         for step in steps:
             await step()
             history.workers.drain()
-    except PowerCut:
+    except PowerFailure:
         history.power_cut()
-    history.files.cut_power_at = -1
+    history.files.power_failure_at = -1
     await history.kill()
     await history.append()
     await history.restart()
@@ -378,7 +378,7 @@ def test_a_power_cut_at_any_step_keeps_what_was_aborted(seed: int) -> None:
     asyncio.run(play(whole))
     for number in range(first, whole.files.operations, 2):
         history = TransactionHistory(seed)
-        history.files.cut_power_at = number
+        history.files.power_failure_at = number
         try:
             asyncio.run(play(history))
         except BaseException as failure:

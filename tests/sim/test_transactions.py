@@ -1,4 +1,4 @@
-"""A few simulated worlds of transactions in every test run, and whether their judge would notice."""
+"""A few simulations of transactions in every test run, and tests of their checks."""
 
 import pytest
 
@@ -6,93 +6,93 @@ from runnel.messages.fetch import AbortedTransaction, PartitionData
 from runnel.sim.history import Anomaly
 from runnel.sim.txn_history import COPIES, SOURCE, TransactionHistory
 from runnel.sim.txn_reading import committed_records
-from runnel.sim.txn_story import tell_transactions
+from runnel.sim.txn_workload import simulate_transactions
 
-PLACE = (SOURCE, 0)
+KEY = (SOURCE, 0)
 
 
 @pytest.mark.parametrize("seed", [2, 7])
-def test_transactions_are_whole_through_crashes(seed: int) -> None:
-    verdict = tell_transactions(seed)
-    assert verdict.deaths
-    assert verdict.commits > verdict.copies > 0
-    assert verdict.attempts > verdict.commits
-    assert verdict.refusals, "no zombie was fenced"
+def test_transactions_are_atomic_through_crashes(seed: int) -> None:
+    result = simulate_transactions(seed)
+    assert result.shutdowns
+    assert result.commits > result.copies > 0
+    assert result.attempts > result.commits
+    assert result.rejections, "no zombie was fenced"
 
 
-def test_a_seed_tells_the_same_transactions_twice() -> None:
-    assert tell_transactions(4) == tell_transactions(4)
+def test_simulation_is_deterministic() -> None:
+    assert simulate_transactions(4) == simulate_transactions(4)
 
 
-def a_history() -> TransactionHistory:
-    """p.1 wrote 1 and 2 and was committed; p.2 wrote 3 and was never ended; p.3 wrote 4 and was aborted."""
+def example_history() -> TransactionHistory:
+    """p.1 wrote 1 and 2 and committed; p.2 wrote 3 and did not end; p.3 wrote 4 and aborted."""
     history = TransactionHistory()
     committed = history.begin(b"p.1")
-    committed.size, committed.is_commit_asked = 2, True
+    committed.size, committed.is_commit_requested = 2, True
     history.committed(committed, is_copy=False)
     history.begin(b"p.2").size = 1
     aborted = history.begin(b"p.3")
-    aborted.size, aborted.is_commit_asked, aborted.is_aborted = 1, True, True
+    aborted.size, aborted.is_commit_requested, aborted.is_aborted = 1, True, True
     return history
 
 
 LOG = {0: b"p:1:p.1", 1: b"p:2:p.1"}
 
 
-def test_what_was_never_committed_may_not_be_shown() -> None:
-    history = a_history()
-    history.show(PLACE, 0, LOG[0])
+def test_uncommitted_reads_are_detected() -> None:
+    history = example_history()
+    history.observe(KEY, 0, LOG[0])
     for value in (b"p:3:p.2", b"p:4:p.3"):
-        with pytest.raises(Anomaly, match="shows"):
-            history.show(PLACE, 1, value)
-        with pytest.raises(Anomaly, match="are shown of"):
-            history.check_attempts({PLACE: {**LOG, 2: value}})
+        with pytest.raises(Anomaly, match="returned"):
+            history.observe(KEY, 1, value)
+        with pytest.raises(Anomaly, match="are visible of"):
+            history.check_attempts({KEY: {**LOG, 2: value}})
 
 
-def test_the_last_stable_offset_never_goes_back() -> None:
-    history = a_history()
-    history.stand(PLACE, 5, 9)
-    with pytest.raises(Anomaly, match="stable up to 4"):
-        history.stand(PLACE, 4, 9)
-    with pytest.raises(Anomaly, match="stable up to 10"):
-        history.stand(PLACE, 10, 9)
+def test_decreasing_last_stable_offset_is_detected() -> None:
+    history = example_history()
+    history.observe_stable_offset(KEY, 5, 9)
+    with pytest.raises(Anomaly, match="last stable offset 4"):
+        history.observe_stable_offset(KEY, 4, 9)
+    with pytest.raises(Anomaly, match="last stable offset 10"):
+        history.observe_stable_offset(KEY, 10, 9)
 
 
-def test_torn_and_lost_transactions_are_noticed() -> None:
-    history = a_history()
-    history.check_attempts({PLACE: LOG})
-    with pytest.raises(Anomaly, match="torn"):
-        history.check_attempts({PLACE: {0: LOG[0]}})
+def test_partial_and_lost_transactions_are_detected() -> None:
+    history = example_history()
+    history.check_attempts({KEY: LOG})
+    with pytest.raises(Anomaly, match="partial"):
+        history.check_attempts({KEY: {0: LOG[0]}})
     with pytest.raises(Anomaly, match="lost"):
-        history.check_attempts({PLACE: {}})
+        history.check_attempts({KEY: {}})
 
 
-def test_order_and_duplicates_and_undone_reads_are_noticed() -> None:
-    history = a_history()
-    history.check_log(PLACE, LOG)
+def test_wrong_order_duplicates_and_unrepeatable_reads_are_detected() -> None:
+    history = example_history()
+    history.check_log(KEY, LOG)
     for broken in ({0: LOG[1], 1: LOG[0]}, {0: LOG[0], 1: LOG[0]}):
         with pytest.raises(Anomaly, match="after number"):
-            history.check_log(PLACE, broken)
-    history.show(PLACE, 1, LOG[1])
-    with pytest.raises(Anomaly, match="was shown as"):
-        history.check_log(PLACE, {0: LOG[0]})
+            history.check_log(KEY, broken)
+    history.observe(KEY, 1, LOG[1])
+    with pytest.raises(Anomaly, match="was read as"):
+        history.check_log(KEY, {0: LOG[0]})
 
 
-def test_copies_and_the_group_s_offset_agree() -> None:
-    history = a_history()
+def test_copies_that_disagree_with_the_committed_offset_are_detected() -> None:
+    history = example_history()
     copies = {0: LOG[0] + b">c.1"}
     history.check_copies(0, LOG, copies, 1)
     with pytest.raises(Anomaly, match="2 in the source, 1 copies"):
         history.check_copies(0, LOG, copies, 2)
     with pytest.raises(Anomaly, match="1 in the source, 2 copies"):
         history.check_copies(0, LOG, {**copies, 1: LOG[0] + b">c.2"}, 1)
-    history.moved[0] = 5
-    with pytest.raises(Anomaly, match="was at 5"):
+    history.committed_offsets[0] = 5
+    with pytest.raises(Anomaly, match="was 5"):
         history.check_copies(0, LOG, copies, 1)
     assert COPIES != SOURCE
 
 
-def test_a_reader_holds_the_broker_to_the_order_of_what_was_aborted() -> None:
+def test_unsorted_aborted_transactions_are_detected() -> None:
     listed = [AbortedTransaction(1, 9), AbortedTransaction(2, 3)]
-    with pytest.raises(Anomaly, match="order of their offsets"):
+    with pytest.raises(Anomaly, match="sorted by first offset"):
         committed_records(PartitionData(last_stable_offset=20, aborted_transactions=listed), 0)

@@ -1,5 +1,5 @@
-"""A world made up by a seed: the very broker that ships, on a clock, a disk and a network that misbehave.
+"""Deterministic simulation: the shipped broker on a simulated clock, disk and network with injected faults.
 
-python -m runnel.sim --seeds 200          two hundred worlds, each with its own crashes
-python -m runnel.sim --seed 4711          one of them again, event for event
+python -m runnel.sim --seeds 200          two hundred simulations, each with its own crashes
+python -m runnel.sim --seed 4711          repeat one of them, event by event
 """

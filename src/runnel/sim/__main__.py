@@ -1,4 +1,4 @@
-"""Play simulated worlds by seed: exit 0 if every promise held, 1 with the seed of the first that broke."""
+"""Run simulations by seed: exit status 0 if all guarantees hold, 1 with the seed of the first violation."""
 
 import argparse
 import sys
@@ -7,21 +7,23 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
-from runnel.sim.story import Verdict, tell
-from runnel.sim.txn_story import TransactionVerdict, tell_transactions
+from runnel.sim.txn_workload import TransactionWorkloadResult, simulate_transactions
+from runnel.sim.workload import WorkloadResult, simulate
 
-STORIES: dict[str, Callable[[int], Verdict | TransactionVerdict]] = {
-    "records": tell,
-    "transactions": tell_transactions,
+WORKLOADS: dict[str, Callable[[int], WorkloadResult | TransactionWorkloadResult]] = {
+    "records": simulate,
+    "transactions": simulate_transactions,
 }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m runnel.sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=200, help="how many worlds of each kind (default 200)")
-    parser.add_argument("--first", type=int, default=1, help="the first seed (default 1)")
-    parser.add_argument("--seed", type=int, help="play only this seed")
-    parser.add_argument("--story", choices=STORIES, help="play only worlds of this kind")
+    parser.add_argument(
+        "--seeds", type=int, default=200, help="number of simulations per workload (default 200)"
+    )
+    parser.add_argument("--first", type=int, default=1, help="first seed (default 1)")
+    parser.add_argument("--seed", type=int, help="run this seed only")
+    parser.add_argument("--workload", choices=WORKLOADS, help="run this workload only")
     options = parser.parse_args()
     seeds = (
         [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
@@ -29,30 +31,30 @@ def main() -> int:
     started = time.monotonic()
     total: Counter[str] = Counter()
     for seed in seeds:
-        for story in [options.story] if options.story else STORIES:
+        for workload in [options.workload] if options.workload else WORKLOADS:
             try:
-                verdict = STORIES[story](seed)
-            except Exception:  # noqa: BLE001 - whatever broke, its seed is what matters
+                result = WORKLOADS[workload](seed)
+            except Exception:  # noqa: BLE001 - any failure is reported with its seed
                 traceback.print_exc()
-                again = f"python -m runnel.sim --story {story} --seed {seed}"
-                print(f"seed {seed} broke a promise; play it again with: {again}")
+                command = f"python -m runnel.sim --workload {workload} --seed {seed}"
+                print(f"seed {seed} failed; reproduce with: {command}")
                 return 1
-            count(verdict, total)
+            count(result, total)
             if options.seed is not None:
-                print(verdict)
+                print(result)
     print(", ".join(f"{number} {what}" for what, number in total.items()), end="")
-    print(f": every promise kept, {time.monotonic() - started:.0f} s")
+    print(f": no violation, {time.monotonic() - started:.0f} s")
     return 0
 
 
-def count(verdict: Verdict | TransactionVerdict, total: Counter[str]) -> None:
-    total["worlds"] += 1
-    total["deaths"] += len(verdict.deaths)
-    if isinstance(verdict, Verdict):
-        total["records acknowledged"] += verdict.acknowledged
+def count(result: WorkloadResult | TransactionWorkloadResult, total: Counter[str]) -> None:
+    total["simulations"] += 1
+    total["shutdowns"] += len(result.shutdowns)
+    if isinstance(result, WorkloadResult):
+        total["records acknowledged"] += result.acknowledged
     else:
-        total["transactions committed"] += verdict.commits
-        total["given up"] += verdict.attempts - verdict.commits
+        total["transactions committed"] += result.commits
+        total["transactions not committed"] += result.attempts - result.commits
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A file system in memory that forgets what was not synced, tears writes, fills up and breaks on purpose.
+"""An in-memory file system with injected faults: lost unsynced data, torn writes, full disk, I/O errors.
 
-Two truths are kept for every file and folder: what the process sees, and what a power cut would leave. Writes
-move from the first to the second by `datasync`, names by `sync_folder`; a power cut keeps a part of the rest.
+Every file and directory has two states: what the process sees, and what survives a power failure. `datasync`
+makes writes durable, `sync_folder` names; a power failure keeps a random part of the rest.
 """
 
 import errno
@@ -12,32 +12,32 @@ from random import Random
 from runnel.ports.files import Bytes
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""Unit of atomic disk writes."""
 
 Fault = Callable[[str, str], None]
-"""Called with (operation, path) before anything is changed; raises what the operation shall raise."""
+"""Called with (operation, path) before an operation; raises the error to inject."""
 
 
-class PowerCut(BaseException):
-    """The machine stops here. Not an Exception: nothing in the process may handle it."""
+class PowerFailure(BaseException):
+    """The machine loses power here. Not an Exception: no handler in the process may catch it."""
 
 
 @dataclass(slots=True, eq=False)
 class _Content:
-    """The bytes of one file: as seen, as they would survive, and the changes between the two."""
+    """The bytes of a file: as visible, as durable, and the pending changes between the two."""
 
-    seen: bytearray = field(default_factory=bytearray)
+    visible: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     pending: list[tuple[int, bytes | None]] = field(default_factory=list)
-    """(position, bytes written there) or (size, None) for a cut."""
+    """(position, bytes written) or (size, None) for a truncation."""
     modified_ms: int = 0
 
     def write(self, position: int, data: bytes) -> None:
-        _write(self.seen, position, data)
+        _write(self.visible, position, data)
         self.pending.append((position, data))
 
     def truncate(self, size_bytes: int) -> None:
-        _resize(self.seen, size_bytes)
+        _resize(self.visible, size_bytes)
         self.pending.append((size_bytes, None))
 
     def sync(self) -> None:
@@ -49,23 +49,23 @@ class _Content:
         self.pending.clear()
 
     def lose_power(self, random: Random) -> None:
-        """Keep what is durable and, of every change behind it, all, nothing or a part."""
+        """Keep the durable state and of each pending change all, nothing or a part."""
         for position, data in self.pending:
-            luck = random.random()
-            if luck < 0.4:
+            draw = random.random()
+            if draw < 0.4:
                 continue
             if data is None:
                 _resize(self.durable, position)
-            elif luck < 0.7:
+            elif draw < 0.7:
                 _write(self.durable, position, data)
             else:
                 self._write_torn(position, data, random)
         self.pending.clear()
-        self.seen = bytearray(self.durable)
+        self.visible = bytearray(self.durable)
 
     def _write_torn(self, position: int, data: bytes, random: Random) -> None:
         if random.random() < 0.3 and position >= len(self.durable):
-            # The new size reached the disk, the bytes did not.
+            # The new size is durable, the bytes are not.
             data = bytes(len(data))
         for start in range(0, len(data), SECTOR_BYTES):
             if random.random() < 0.6:
@@ -73,16 +73,16 @@ class _Content:
 
 
 @dataclass(slots=True, eq=False)
-class _Folder:
-    """The names in one folder: as seen, as they would survive, and the changes between the two in order."""
+class _Directory:
+    """The entries of a directory: as visible, as durable, and the pending changes in order."""
 
-    seen: dict[str, "_Content | _Folder"] = field(default_factory=dict)
-    durable: dict[str, "_Content | _Folder"] = field(default_factory=dict)
-    pending: list[dict[str, "_Content | _Folder | None"]] = field(default_factory=list)
-    """Each change sets names in one step; None takes one away."""
+    visible: dict[str, "_Content | _Directory"] = field(default_factory=dict)
+    durable: dict[str, "_Content | _Directory"] = field(default_factory=dict)
+    pending: list[dict[str, "_Content | _Directory | None"]] = field(default_factory=list)
+    """Each change sets entries atomically; None removes one."""
 
-    def change(self, names: dict[str, "_Content | _Folder | None"]) -> None:
-        _apply(self.seen, names)
+    def change(self, names: dict[str, "_Content | _Directory | None"]) -> None:
+        _apply(self.visible, names)
         self.pending.append(names)
 
     def sync(self) -> None:
@@ -93,7 +93,7 @@ class _Folder:
     def sync_all(self) -> None:
         self.sync()
         for node in self.durable.values():
-            if isinstance(node, _Folder):
+            if isinstance(node, _Directory):
                 node.sync_all()
             else:
                 node.sync()
@@ -102,8 +102,8 @@ class _Folder:
         for names in self.pending[: random.randint(0, len(self.pending))]:
             _apply(self.durable, names)
         self.pending.clear()
-        self.seen = dict(self.durable)
-        for node in self.seen.values():
+        self.visible = dict(self.durable)
+        for node in self.visible.values():
             node.lose_power(random)
 
 
@@ -121,16 +121,16 @@ class SimFile:
         raise OSError(errno.EBADF, "a simulated file has no descriptor", self.path)
 
     def pread(self, length: int, position: int) -> bytes:
-        self._files.meet_faults("pread", self.path)
-        return bytes(self._content.seen[position : position + length])
+        self._files.inject_faults("pread", self.path)
+        return bytes(self._content.visible[position : position + length])
 
     def is_resident(self, position: int, length: int) -> bool:
         return self._files.is_resident(self.path, position, length)
 
     def pwritev(self, buffers: Sequence[Bytes], position: int) -> int:
-        self._files.meet_faults("pwritev", self.path)
+        self._files.inject_faults("pwritev", self.path)
         data = b"".join(buffers)
-        room = self._files.room_for(self._content, position, len(data))
+        room = self._files.writable_bytes(self._content, position, len(data))
         if data and room == 0:
             raise OSError(errno.ENOSPC, "no space left on device", self.path)
         self._content.write(position, data[:room])
@@ -138,51 +138,51 @@ class SimFile:
         return room
 
     def truncate(self, size_bytes: int) -> None:
-        self._files.meet_faults("truncate", self.path)
+        self._files.inject_faults("truncate", self.path)
         self._content.truncate(size_bytes)
 
     def datasync(self) -> None:
         try:
-            self._files.meet_faults("datasync", self.path)
+            self._files.inject_faults("datasync", self.path)
         except OSError:
-            # The kernel reports a failed write back once, then takes the pages for clean.
+            # The kernel reports a failed write-back once, then marks the pages clean.
             self._content.pending.clear()
             raise
         self._content.sync()
 
     def size_bytes(self) -> int:
-        return len(self._content.seen)
+        return len(self._content.visible)
 
 
 class SimFiles:
-    """A file system in memory. Paths are absolute, folders need no drive, everything is one volume."""
+    """An in-memory file system with a single volume. Paths are absolute."""
 
     def __init__(self) -> None:
         self.capacity_bytes = 2**40
         self.now_ms = 0
-        """The time that files are stamped with."""
+        """Modification time of written files."""
         self.fault: Fault | None = None
         self.is_resident: Callable[[str, int, int], bool] = lambda path, position, length: True
-        """Whether a probe of these bytes finds them in the page cache."""
+        """Whether these bytes are in the page cache."""
         self.operations = 0
-        """Changing operations so far: where a test may cut the power."""
-        self.cut_power_at = -1
-        """The number of the first changing operation that does not happen any more."""
-        self._root = _Folder()
+        """Number of modifying operations so far."""
+        self.power_failure_at = -1
+        """Number of the modifying operation at which power fails; -1 for never."""
+        self._root = _Directory()
 
-    # What ports.files.Files promises.
+    # The interface of ports.files.Files.
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
-        folder, name = self._parent(path)
-        content = folder.seen.get(name)
+        directory, name = self._parent(path)
+        content = directory.visible.get(name)
         if content is None:
             if not create:
                 raise FileNotFoundError(errno.ENOENT, "no such file", path)
-            self.meet_faults("create", path)
+            self.inject_faults("create", path)
             content = _Content(modified_ms=self.now_ms)
-            folder.change({name: content})
-        if isinstance(content, _Folder):
-            raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
+            directory.change({name: content})
+        if isinstance(content, _Directory):
+            raise IsADirectoryError(errno.EISDIR, "is a directory", path)
         return SimFile(self, content, path)
 
     def read(self, path: str) -> bytes:
@@ -197,14 +197,14 @@ class SimFiles:
             file.datasync()
 
     def names(self, folder: str) -> list[str]:
-        return list(self._folder(folder).seen)
+        return list(self._directory(folder).visible)
 
     def exists(self, path: str) -> bool:
         try:
-            folder, name = self._parent(path)
+            directory, name = self._parent(path)
         except FileNotFoundError:
             return False
-        return not name or name in folder.seen
+        return not name or name in directory.visible
 
     def size_bytes(self, path: str) -> int:
         return self.open(path).size_bytes()
@@ -213,42 +213,42 @@ class SimFiles:
         return self._content(path).modified_ms
 
     def rename(self, source: str, target: str) -> None:
-        folder, name = self._parent(source)
-        target_folder, target_name = self._parent(target)
-        if name not in folder.seen:
+        directory, name = self._parent(source)
+        target_directory, target_name = self._parent(target)
+        if name not in directory.visible:
             raise FileNotFoundError(errno.ENOENT, "no such file", source)
-        if target_folder is not folder:
-            raise OSError(errno.EXDEV, "renames stay in their folder here", source)
-        self.meet_faults("rename", source)
-        folder.change({target_name: folder.seen[name], name: None})
+        if target_directory is not directory:
+            raise OSError(errno.EXDEV, "renames across directories are not simulated", source)
+        self.inject_faults("rename", source)
+        directory.change({target_name: directory.visible[name], name: None})
 
     def remove(self, path: str) -> None:
         self._content(path)
-        self.meet_faults("remove", path)
-        folder, name = self._parent(path)
-        folder.change({name: None})
+        self.inject_faults("remove", path)
+        directory, name = self._parent(path)
+        directory.change({name: None})
 
     def make_folder(self, path: str) -> None:
         if self.exists(path):
             return
         self.make_folder(path.rpartition("/")[0])
-        self.meet_faults("make_folder", path)
-        folder, name = self._parent(path)
-        folder.change({name: _Folder()})
+        self.inject_faults("make_folder", path)
+        directory, name = self._parent(path)
+        directory.change({name: _Directory()})
 
     def remove_folder(self, path: str) -> None:
-        if self._folder(path).seen:
-            raise OSError(errno.ENOTEMPTY, "the folder is not empty", path)
-        self.meet_faults("remove_folder", path)
-        folder, name = self._parent(path)
-        folder.change({name: None})
+        if self._directory(path).visible:
+            raise OSError(errno.ENOTEMPTY, "directory not empty", path)
+        self.inject_faults("remove_folder", path)
+        directory, name = self._parent(path)
+        directory.change({name: None})
 
     def sync_folder(self, path: str) -> None:
-        self.meet_faults("sync_folder", path)
-        self._folder(path).sync()
+        self.inject_faults("sync_folder", path)
+        self._directory(path).sync()
 
     def sync_volume(self, path: str) -> None:
-        self.meet_faults("sync_volume", path)
+        self.inject_faults("sync_volume", path)
         self._root.sync_all()
 
     def open_files_max(self) -> int:
@@ -260,69 +260,72 @@ class SimFiles:
     def lock(self, path: str) -> object:
         return self.open(path, create=True)
 
-    # What a test does to it.
+    # Fault injection.
 
     def lose_power(self, random: Random) -> None:
-        """Forget what was not durable, or any part of it. Files that were open must not be used any more."""
+        """Lose all or a part of what is not durable. Open files are invalid afterwards."""
         self._root.lose_power(random)
-        self.cut_power_at = -1
+        self.power_failure_at = -1
         self.fault = None
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
-        """Damage a file where it lies."""
+        """Corrupt a file in place."""
         content = self._content(path)
         content.sync()
-        content.seen[position] ^= 1 << bit
+        content.visible[position] ^= 1 << bit
         content.durable[position] ^= 1 << bit
 
     @property
-    def is_cut(self) -> bool:
-        """Has the power gone?"""
-        return 0 <= self.cut_power_at <= self.operations
+    def has_lost_power(self) -> bool:
+        """True after the power failure."""
+        return 0 <= self.power_failure_at <= self.operations
 
-    def meet_faults(self, operation: str, path: str) -> None:
-        """Count a changing operation; the power may go, or the test may have it fail."""
+    def inject_faults(self, operation: str, path: str) -> None:
+        """Count a modifying operation; it may fail, or power may fail."""
         if operation != "pread":
             self.operations += 1
-            if self.is_cut:
-                raise PowerCut(f"before {operation} of {path}")
+            if self.has_lost_power:
+                raise PowerFailure(f"before {operation} of {path}")
         if self.fault is not None:
             self.fault(operation, path)
 
-    def room_for(self, content: _Content, position: int, length: int) -> int:
-        """How many of so many bytes at this position the volume has room for."""
-        growth = max(position + length - max(len(content.seen), position), 0)
+    def writable_bytes(self, content: _Content, position: int, length: int) -> int:
+        """How many of these bytes at this position fit on the volume."""
+        growth = max(position + length - max(len(content.visible), position), 0)
         free = max(self.capacity_bytes - _used_bytes(self._root), 0)
         return length - max(growth - free, 0)
 
-    def _folder(self, path: str) -> _Folder:
-        folder = self._root
+    def _directory(self, path: str) -> _Directory:
+        directory = self._root
         for name in filter(None, path.split("/")):
-            node = folder.seen.get(name)
-            if not isinstance(node, _Folder):
-                raise FileNotFoundError(errno.ENOENT, "no such folder", path)
-            folder = node
-        return folder
+            node = directory.visible.get(name)
+            if not isinstance(node, _Directory):
+                raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+            directory = node
+        return directory
 
-    def _parent(self, path: str) -> tuple[_Folder, str]:
-        folder, _, name = path.rpartition("/")
-        return self._folder(folder), name
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        directory, _, name = path.rpartition("/")
+        return self._directory(directory), name
 
     def _content(self, path: str) -> _Content:
-        folder, name = self._parent(path)
-        content = folder.seen.get(name)
+        directory, name = self._parent(path)
+        content = directory.visible.get(name)
         if not isinstance(content, _Content):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return content
 
 
-def _used_bytes(folder: _Folder) -> int:
+def _used_bytes(directory: _Directory) -> int:
     return sum(
-        _used_bytes(node) if isinstance(node, _Folder) else len(node.seen) for node in folder.seen.values()
+        _used_bytes(node) if isinstance(node, _Directory) else len(node.visible)
+        for node in directory.visible.values()
     )
 
 
-def _apply(names: "dict[str, _Content | _Folder]", change: "dict[str, _Content | _Folder | None]") -> None:
+def _apply(
+    names: "dict[str, _Content | _Directory]", change: "dict[str, _Content | _Directory | None]"
+) -> None:
     for name, node in change.items():
         if node is None:
             names.pop(name, None)

@@ -1,4 +1,4 @@
-"""Lines between simulated clients and the broker: late, in order, and sometimes cut."""
+"""Simulated connections: delayed, ordered, and sometimes lost."""
 
 import asyncio
 from random import Random
@@ -14,92 +14,90 @@ from runnel.wire import Request, Response
 Answer = TypeVar("Answer", bound=Response)
 
 DELAY_SECONDS_MAX = 0.005
-CUT_CHANCE = 0.01
-"""How often a line breaks around a request: before it arrives, or after it was carried out."""
+LOSS_CHANCE = 0.01
+"""Probability that a connection is lost around a request: before it arrives, or after it was processed."""
 
 
-class LineCut(Exception):
-    """The connection broke; whether the broker did what it was asked is unknown."""
+class ConnectionLost(Exception):
+    """The connection was lost; the outcome of pending requests is unknown."""
 
 
-class Line:
-    """One connection: requests arrive in order, each answer later, unless the line is cut in between."""
+class SimConnection:
+    """A connection: requests and responses arrive in order, each with a delay, until it is lost."""
 
     def __init__(self, service: Service, random: Random) -> None:
         self._service = service
         self._random = random
         self._loop = asyncio.get_running_loop()
         self._session = Session("sim", 0, "PLAINTEXT", random.getrandbits(31))
-        self._conversation = ConnectionState("sim")
+        self._state = ConnectionState("sim")
         self._waiting: dict[int, asyncio.Future[Response]] = {}
         self._last_arrival = 0.0
-        self._is_cut = False
+        self._is_closed = False
 
-    async def open(self, *, is_classic: bool = False) -> "Line":
-        """Agree on versions; a classic client knows of no features."""
-        self._conversation.set_api_versions(
-            await self.ask(ApiVersionsRequest("sim", "1"), ApiVersionsResponse)
-        )
+    async def open(self, *, is_classic: bool = False) -> "SimConnection":
+        """Negotiate API versions; a classic client supports no features."""
+        self._state.set_api_versions(await self.ask(ApiVersionsRequest("sim", "1"), ApiVersionsResponse))
         if is_classic:
-            self._conversation.features.clear()
+            self._state.features.clear()
         return self
 
     async def ask(self, request: Request, answer: type[Answer]) -> Answer:
-        """Send and wait. LineCut if no answer will come."""
-        if self._is_cut:
-            raise LineCut
-        number, buffers = self._conversation.send(request, answer)
+        """Send a request and wait for its response. Raises ConnectionLost."""
+        if self._is_closed:
+            raise ConnectionLost
+        number, buffers = self._state.send(request, answer)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._waiting[number] = future
-        luck = self._random.random()
-        if luck < CUT_CHANCE / 2:
-            self._later(self.cut)
+        draw = self._random.random()
+        if draw < LOSS_CHANCE / 2:
+            self._later(self.close)
         else:
             frame = memoryview(bytearray(b"".join(buffers)))[4:]
-            self._later(self._arrive, frame, luck < CUT_CHANCE)
+            self._later(self._arrive, frame, draw < LOSS_CHANCE)
         return cast(Answer, await future)
 
-    def cut(self) -> None:
-        """Break: everybody who waits hears of it."""
-        self._is_cut = True
+    def close(self) -> None:
+        """Close the connection and fail pending requests."""
+        self._is_closed = True
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(LineCut())
+                future.set_exception(ConnectionLost())
         self._waiting.clear()
         self._service.closed(self._session)
 
     def _later(self, callback: Any, *arguments: Any) -> None:
-        # Bytes of one connection never overtake each other.
+        # Bytes of one connection stay in order.
         arrival = self._loop.time() + self._random.random() * DELAY_SECONDS_MAX
         self._last_arrival = arrival = max(arrival, self._last_arrival)
         self._loop.call_at(arrival, callback, *arguments)
 
-    def _arrive(self, frame: memoryview, answer_is_lost: bool) -> None:
-        if self._is_cut:
+    def _arrive(self, frame: memoryview, is_response_lost: bool) -> None:
+        if self._is_closed:
             return
         try:
             reply = self._service.serve(frame, self._session)
         except CloseConnection:
-            self.cut()
+            self.close()
             return
         finally:
-            # Frames are never received over each other here, so all of them may be written from later.
+            # Receive buffers are not reused here, so a loan never needs to be returned.
             self._service.finish_turn(Loan(lambda: None))
-        if answer_is_lost:
-            self.cut()
+        if is_response_lost:
+            self.close()
         elif reply is not None and reply.is_filled:
             self._later(self._answered, reply)
         elif reply is not None:
             reply.on_filled = lambda: self._later(self._answered, reply)
 
     def _answered(self, reply: Reply) -> None:
-        if self._is_cut:
+        if self._is_closed:
             return
         if not reply.parts:
-            self.cut()
+            self.close()
             return
         data = b"".join(_bytes_of(part) for part in reply.parts)
-        for number, response in self._conversation.received(data):
+        for number, response in self._state.received(data):
             waiting = self._waiting.pop(number)
             if not waiting.done():
                 waiting.set_result(response)

@@ -1,4 +1,4 @@
-"""Clock, timers, randomness and file threads of a simulated world."""
+"""Clock, timers, randomness and I/O workers of a simulation."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,10 +10,10 @@ from runnel.disk.workers import InlineWorkers
 Result = TypeVar("Result")
 
 EPOCH_MS = 1_700_000_000_000
-"""When every simulated world begins."""
+"""Wall-clock time at which every simulation starts."""
 
 SYNC_SECONDS_MAX = 0.02
-"""The slowest disk sync; most are much quicker."""
+"""Upper bound of the duration of a disk sync; most are much shorter."""
 
 
 class SimClock:
@@ -40,7 +40,7 @@ class SimTimers:
 
 
 class SimEntropy:
-    """Randomness that the seed repeats."""
+    """Randomness determined by the seed."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -53,12 +53,12 @@ class SimEntropy:
 
 
 class SimWorkers:
-    """File work that happens a moment later, so that a crash can come first."""
+    """Executes file operations with a delay, so that a crash can precede them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
         self._loop = loop
         self._random = random
-        self._under_way: dict[int, Callable[[], None]] = {}
+        self._in_flight: dict[int, Callable[[], None]] = {}
         self._submitted = 0
 
     def submit(
@@ -68,20 +68,20 @@ class SimWorkers:
         number = self._submitted
 
         def finish() -> None:
-            if self._under_way.pop(number, None) is not None:
-                InlineWorkers().submit(work, tell)
+            if self._in_flight.pop(number, None) is not None:
+                InlineWorkers().submit(work, complete)
 
-        def tell(result: Result | None, failure: BaseException | None) -> None:
+        def complete(result: Result | None, failure: BaseException | None) -> None:
             self._loop.call_soon(done, result, failure)
 
-        self._under_way[number] = finish
+        self._in_flight[number] = finish
         self._loop.call_later(self._random.random() ** 3 * SYNC_SECONDS_MAX, finish)
 
     def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
         return InlineWorkers().run_all(works)
 
     def drain(self) -> None:
-        for finish in list(self._under_way.values()):
+        for finish in list(self._in_flight.values()):
             finish()
 
     def close(self) -> None:

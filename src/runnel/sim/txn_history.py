@@ -1,10 +1,10 @@
-"""What transactions of a simulated world meant to do, and what readers of committed records were shown.
+"""Transactions of a simulation, the records observed by read_committed consumers, and checks between them.
 
-The anomalies looked for here: aborted read, precommitted read, torn transaction, lost commit, duplicate,
-broken order, a read that later was undone, a last stable offset that goes back, offsets that go back or
-disagree with what was written beside them.
+Detected anomalies: aborted read, dirty read, partial transaction, lost commit, duplicate, wrong order,
+unrepeatable read, decreasing last stable offset, and committed offsets that decrease or disagree with the
+records of their transaction.
 
-A record's value says who it is: `name:number:attempt`, and in a copy `>attempt` of the one who copied it.
+A record's value is `name:number:attempt`; a copy adds `>attempt` of the copying transaction.
 """
 
 from collections import Counter, defaultdict
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from runnel.sim.history import Anomaly
 
-Place = tuple[str, int]
+PartitionKey = tuple[str, int]
 """Topic and partition."""
 SOURCE = "payments"
 COPIES = "copies"
@@ -20,17 +20,17 @@ COPIES = "copies"
 
 @dataclass(slots=True)
 class Attempt:
-    """One transaction, as far as its producer knows."""
+    """A transaction as seen by its producer."""
 
     name: bytes
     size: int = 0
-    is_commit_asked: bool = False
+    is_commit_requested: bool = False
     is_committed: bool = False
     is_aborted: bool = False
 
 
 def original(value: bytes) -> bytes:
-    """What was copied."""
+    """The source value of a copy."""
     return value.partition(b">")[0]
 
 
@@ -41,14 +41,14 @@ def attempt_of(value: bytes) -> bytes:
 
 @dataclass(slots=True)
 class TransactionHistory:
-    """Every attempt of one world, and all that its readers saw."""
+    """All attempts of a simulation, and all records that consumers observed."""
 
     attempts: dict[bytes, Attempt] = field(default_factory=dict)
-    seen: dict[Place, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
-    stable: dict[Place, int] = field(default_factory=lambda: defaultdict(int))
-    moved: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Partition of the source → offset in the newest transaction that was acknowledged."""
-    refusals: Counter[str] = field(default_factory=Counter)
+    seen: dict[PartitionKey, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
+    stable: dict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
+    committed_offsets: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """Source partition → offset in the latest acknowledged transaction."""
+    rejections: Counter[str] = field(default_factory=Counter)
     reads: int = 0
     commits: int = 0
     copies: int = 0
@@ -62,51 +62,51 @@ class TransactionHistory:
         self.commits += 1
         self.copies += is_copy
 
-    def show(self, place: Place, offset: int, value: bytes) -> None:
-        """A reader of committed records was given this one."""
+    def observe(self, key: PartitionKey, offset: int, value: bytes) -> None:
+        """A read_committed consumer received this record."""
         attempt = self.attempts[attempt_of(value)]
-        if not attempt.is_commit_asked or attempt.is_aborted:
-            raise Anomaly(f"{place}@{offset} shows {value!r}, but {attempt}")
-        known = self.seen[place].setdefault(offset, value)
+        if not attempt.is_commit_requested or attempt.is_aborted:
+            raise Anomaly(f"{key}@{offset} returned {value!r}, but {attempt}")
+        known = self.seen[key].setdefault(offset, value)
         if known != value:
-            raise Anomaly(f"{place}@{offset} is shown as {value!r}, before that as {known!r}")
+            raise Anomaly(f"{key}@{offset} was read as {value!r}, previously as {known!r}")
         self.reads += 1
 
-    def stand(self, place: Place, stable_offset: int, high_watermark: int) -> None:
-        """A partition told how far it is stable."""
-        if not self.stable[place] <= stable_offset <= high_watermark:
-            before = self.stable[place]
-            raise Anomaly(f"{place} is stable up to {stable_offset} of {high_watermark}, was up to {before}")
-        self.stable[place] = stable_offset
+    def observe_stable_offset(self, key: PartitionKey, stable_offset: int, high_watermark: int) -> None:
+        """A fetch response contained this last stable offset."""
+        if not self.stable[key] <= stable_offset <= high_watermark:
+            before = self.stable[key]
+            raise Anomaly(f"{key}: last stable offset {stable_offset} of {high_watermark}, was {before}")
+        self.stable[key] = stable_offset
 
-    def check_log(self, place: Place, log: dict[int, bytes]) -> None:
-        """A committed partition at the end against what readers saw of it, and its own order."""
-        for offset, value in self.seen[place].items():
+    def check_log(self, key: PartitionKey, log: dict[int, bytes]) -> None:
+        """Compare the final log of a partition with the records observed, and check its order."""
+        for offset, value in self.seen[key].items():
             if log.get(offset) != value:
-                raise Anomaly(f"{place}@{offset} was shown as {value!r}, is {log.get(offset)!r}")
+                raise Anomaly(f"{key}@{offset} was read as {value!r}, is {log.get(offset)!r}")
         newest: dict[bytes, int] = {}
         for offset, value in sorted(log.items()):
             name, number, _ = original(value).split(b":")
             if int(number) <= newest.get(name, -1):
-                raise Anomaly(f"{place}@{offset} holds {value!r} after number {newest[name]}")
+                raise Anomaly(f"{key}@{offset} holds {value!r} after number {newest[name]}")
             newest[name] = int(number)
 
-    def check_attempts(self, logs: dict[Place, dict[int, bytes]]) -> None:
-        """Each transaction is there whole or not at all, and as its producer was told."""
-        shown = Counter(attempt_of(value) for log in logs.values() for value in log.values())
+    def check_attempts(self, logs: dict[PartitionKey, dict[int, bytes]]) -> None:
+        """Each transaction is visible completely or not at all, as acknowledged to its producer."""
+        visible = Counter(attempt_of(value) for log in logs.values() for value in log.values())
         for attempt in self.attempts.values():
-            count = shown[attempt.name]
-            if count and (not attempt.is_commit_asked or attempt.is_aborted):
-                raise Anomaly(f"{count} records are shown of {attempt}")
+            count = visible[attempt.name]
+            if count and (not attempt.is_commit_requested or attempt.is_aborted):
+                raise Anomaly(f"{count} records are visible of {attempt}")
             if count not in (0, attempt.size):
-                raise Anomaly(f"torn: {count} records are shown of {attempt}")
+                raise Anomaly(f"partial: {count} records are visible of {attempt}")
             if attempt.is_committed and count != attempt.size:
-                raise Anomaly(f"lost: nothing is shown of {attempt}")
+                raise Anomaly(f"lost: no records are visible of {attempt}")
 
     def check_copies(
         self, partition: int, source: dict[int, bytes], copies: dict[int, bytes], at: int
     ) -> None:
-        """The copies are what stands in the source before the group's offset: each once, in order."""
+        """The copies equal the source up to the group's committed offset: each record once, in order."""
         wanted = [value for offset, value in sorted(source.items()) if offset < at]
         found = [original(value) for _, value in sorted(copies.items())]
         if wanted != found:
@@ -114,5 +114,7 @@ class TransactionHistory:
                 f"partition {partition} up to {at}: {len(wanted)} in the source, {len(found)} copies; "
                 f"without {sorted(set(wanted) - set(found))[:3]}, with {sorted(set(found) - set(wanted))[:3]}"
             )
-        if at < self.moved[partition]:
-            raise Anomaly(f"the group stands at {at} in {partition}, was at {self.moved[partition]}")
+        if at < self.committed_offsets[partition]:
+            raise Anomaly(
+                f"committed offset {at} of partition {partition} was {self.committed_offsets[partition]}"
+            )

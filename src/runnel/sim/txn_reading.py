@@ -1,18 +1,18 @@
-"""Reading what is committed, as clients do it: the broker names what was aborted, the reader skips it."""
+"""A read_committed consumer: skips the aborted transactions listed in fetch responses."""
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.header import walk_headers
 from runnel.batch.records import iterate_records
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from runnel.model.errors import ErrorCode
-from runnel.sim.actors import Actor
+from runnel.sim.clients import SimClient
 from runnel.sim.history import Anomaly
-from runnel.sim.network import Line
-from runnel.sim.txn_history import Place, TransactionHistory
-from runnel.sim.world import Life
+from runnel.sim.network import SimConnection
+from runnel.sim.simulation import Incarnation
+from runnel.sim.txn_history import PartitionKey, TransactionHistory
 
 READ_COMMITTED = 1
-LOOK_BACK_CHANCE = 0.03
+REREAD_CHANCE = 0.03
 
 
 def fetch_committed(topic: str, partition: int, position: int) -> tuple[FetchRequest, type[FetchResponse]]:
@@ -27,10 +27,10 @@ def fetch_committed(topic: str, partition: int, position: int) -> tuple[FetchReq
 
 
 def committed_records(data: PartitionData, position: int) -> tuple[list[tuple[int, bytes]], int]:
-    """(offset, value) of what counts from `position` on, and where to go on."""
+    """(offset, value) of the committed records from `position` on, and the next position."""
     aborted = sorted(data.aborted_transactions or (), key=lambda entry: entry.first_offset)
     if aborted != list(data.aborted_transactions or ()):
-        raise Anomaly(f"aborted transactions are not in the order of their offsets: {aborted}")
+        raise Anomaly(f"aborted transactions are not sorted by first offset: {aborted}")
     open_aborts: set[int] = set()
     found: list[tuple[int, bytes]] = []
     view = memoryview(data.records or b"")
@@ -39,7 +39,7 @@ def committed_records(data: PartitionData, position: int) -> tuple[list[tuple[in
         last_offset = header.base_offset + header.last_offset_delta
         if header.base_offset >= data.last_stable_offset:
             raise Anomaly(
-                f"{header.base_offset} was given to a reader of what is stable, which ends at "
+                f"offset {header.base_offset} was returned above the last stable offset "
                 f"{data.last_stable_offset}"
             )
         while aborted and aborted[0].first_offset <= last_offset:
@@ -54,55 +54,57 @@ def committed_records(data: PartitionData, position: int) -> tuple[list[tuple[in
     return found, position
 
 
-class CommittedReader(Actor):
-    """Follows the committed records of one partition; looking back, it must see the same again."""
+class CommittedReader(SimClient):
+    """Consumes the committed records of one partition; rereading must return the same records."""
 
-    def __init__(self, place: Place, history: TransactionHistory) -> None:
-        self.place = place
+    def __init__(self, key: PartitionKey, history: TransactionHistory) -> None:
+        self.key = key
         self.history = history
         self.position = 0
 
-    async def speak(self, line: Line, life: Life) -> None:
-        if self.position and life.random.random() < LOOK_BACK_CHANCE:
-            await self._look_back(line, life.random.randrange(self.position))
+    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+        if self.position and incarnation.random.random() < REREAD_CHANCE:
+            await self._reread(connection, incarnation.random.randrange(self.position))
             return
-        found = await self._read(line, self.position)
+        found = await self._read(connection, self.position)
         if found is not None:
             records, self.position = found
             for offset, value in records:
-                self.history.show(self.place, offset, value)
+                self.history.observe(self.key, offset, value)
 
-    async def _look_back(self, line: Line, position: int) -> None:
-        found = await self._read(line, position)
+    async def _reread(self, connection: SimConnection, position: int) -> None:
+        found = await self._read(connection, position)
         if found is None:
             return
         records, end = found
         again = {offset: value for offset, value in records if position <= offset < self.position}
-        seen = self.history.seen[self.place]
+        seen = self.history.seen[self.key]
         before = {
             offset: value for offset, value in seen.items() if position <= offset < min(end, self.position)
         }
         if again != before:
             odd = sorted(again.items() ^ before.items())[:4]
-            raise Anomaly(f"{self.place} from {position} to {end} is not what it was: {odd}")
+            raise Anomaly(f"{self.key} from {position} to {end} changed: {odd}")
 
-    async def _read(self, line: Line, position: int) -> tuple[list[tuple[int, bytes]], int] | None:
-        answer = await line.ask(*fetch_committed(*self.place, position))
+    async def _read(
+        self, connection: SimConnection, position: int
+    ) -> tuple[list[tuple[int, bytes]], int] | None:
+        answer = await connection.ask(*fetch_committed(*self.key, position))
         data = answer.responses[0].partitions[0]
         error = ErrorCode.from_code(data.error_code)
         if error is ErrorCode.NONE:
-            self.history.stand(self.place, data.last_stable_offset, data.high_watermark)
+            self.history.observe_stable_offset(self.key, data.last_stable_offset, data.high_watermark)
             return committed_records(data, position)
         if not error.retriable:
-            raise Anomaly(f"a reader of {self.place} at {position} was told {error.name}")
+            raise Anomaly(f"a fetch of {self.key} at {position} failed with {error.name}")
         return None
 
-    async def read_to(self, line: Line, end_offset: int) -> dict[int, bytes]:
-        """All committed records up to here."""
+    async def read_to(self, connection: SimConnection, end_offset: int) -> dict[int, bytes]:
+        """All committed records up to `end_offset`."""
         log: dict[int, bytes] = {}
         position = 0
         while position < end_offset:
-            found = await self._read(line, position)
+            found = await self._read(connection, position)
             if found is not None:
                 records, position = found
                 log.update(records)

@@ -1,4 +1,4 @@
-"""Clients of a simulated broker. Each remembers what it was promised, and goes on after every crash."""
+"""Clients of a simulated broker. Each records acknowledgements and continues after every crash."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -32,49 +32,49 @@ from runnel.messages.produce import (
 )
 from runnel.model.errors import ErrorCode
 from runnel.sim.history import Anomaly, History
-from runnel.sim.network import Line, LineCut
-from runnel.sim.world import Life
+from runnel.sim.network import ConnectionLost, SimConnection
+from runnel.sim.simulation import Incarnation
 
 TOPIC = "orders"
 PAUSE_SECONDS = 0.02
 
 
-async def found_topic(life: Life, partitions: int, name: str = TOPIC) -> None:
-    """Create a topic that everybody talks about, however often lines break meanwhile."""
+async def create_topic(incarnation: Incarnation, partitions: int, name: str = TOPIC) -> None:
+    """Create a topic, with retries when connections are lost."""
     request = CreateTopicsRequest([CreatableTopic(name, num_partitions=partitions, replication_factor=1)])
     while True:
         try:
-            answer = await (await life.line()).ask(request, CreateTopicsResponse)
-        except LineCut:
+            answer = await (await incarnation.connect()).ask(request, CreateTopicsResponse)
+        except ConnectionLost:
             continue
         if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS.code):
             return
 
 
-class Actor(ABC):
-    """Somebody who talks to the broker in every one of its lives."""
+class SimClient(ABC):
+    """A client that sends requests to every incarnation of the broker."""
 
     is_classic = False
-    """Writes transactions as clients did before KIP-890: one epoch for many."""
+    """Uses transactions as before KIP-890: one epoch for many transactions."""
 
-    async def act(self, life: Life) -> None:
-        """Talk until the broker dies; a cut line is replaced by a new one."""
+    async def run(self, incarnation: Incarnation) -> None:
+        """Send requests until the broker crashes; reconnect when the connection is lost."""
         while True:
             try:
-                line = await life.line(is_classic=self.is_classic)
+                connection = await incarnation.connect(is_classic=self.is_classic)
                 while True:
-                    await self.speak(line, life)
-                    await asyncio.sleep(life.random.random() * PAUSE_SECONDS)
-            except LineCut:
-                await asyncio.sleep(life.random.random() * PAUSE_SECONDS)
+                    await self.run_once(connection, incarnation)
+                    await asyncio.sleep(incarnation.random.random() * PAUSE_SECONDS)
+            except ConnectionLost:
+                await asyncio.sleep(incarnation.random.random() * PAUSE_SECONDS)
 
     @abstractmethod
-    async def speak(self, line: Line, life: Life) -> None:
-        """One exchange, or a few."""
+    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+        """Send one or a few requests."""
 
 
-class Producer(Actor):
-    """Sends numbered values to one partition; an idempotent one repeats a batch until it is acknowledged."""
+class Producer(SimClient):
+    """Produces numbered values to one partition; if idempotent, retries a batch until it is acknowledged."""
 
     def __init__(self, name: str, partition: int, history: History, *, is_idempotent: bool) -> None:
         self.name = name.encode()
@@ -84,34 +84,36 @@ class Producer(Actor):
         self.sent = 0
         self._identity: tuple[int, int] | None = None
         self._unacknowledged: tuple[int, list[bytes]] | None = None
-        """(sequence, values) of a batch whose fate is unknown."""
+        """(sequence, values) of a batch whose outcome is unknown."""
 
-    async def speak(self, line: Line, life: Life) -> None:
+    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
         if self.is_idempotent and self._identity is None:
-            answer = await line.ask(InitProducerIdRequest(transactional_id=None), InitProducerIdResponse)
+            answer = await connection.ask(
+                InitProducerIdRequest(transactional_id=None), InitProducerIdResponse
+            )
             if answer.error_code == 0:
                 self._identity = answer.producer_id, answer.producer_epoch
             return
-        sequence, values = self._unacknowledged or self._next_values(life)
+        sequence, values = self._unacknowledged or self._next_values(incarnation)
         self._unacknowledged = (sequence, values) if self.is_idempotent else None
-        error, base_offset = await self._send(line, life, sequence, values)
+        error, base_offset = await self._send(connection, incarnation, sequence, values)
         if error is ErrorCode.NONE:
-            self.history.wrote(self.partition, base_offset, values)
+            self.history.record_write(self.partition, base_offset, values)
             self._unacknowledged = None
         elif not error.retriable:
-            raise Anomaly(f"{self.name!r} was refused with {error.name} at sequence {sequence}")
+            raise Anomaly(f"{self.name!r} failed with {error.name} at sequence {sequence}")
 
-    def _next_values(self, life: Life) -> tuple[int, list[bytes]]:
-        count = life.random.randint(1, 8)
-        padding = b"x" * life.random.randint(0, 200)
+    def _next_values(self, incarnation: Incarnation) -> tuple[int, list[bytes]]:
+        count = incarnation.random.randint(1, 8)
+        padding = b"x" * incarnation.random.randint(0, 200)
         sequence = self.sent
         self.sent += count
         return sequence, [b"%s:%d:%s" % (self.name, sequence + index, padding) for index in range(count)]
 
     async def _send(
-        self, line: Line, life: Life, sequence: int, values: list[bytes]
+        self, connection: SimConnection, incarnation: Incarnation, sequence: int, values: list[bytes]
     ) -> tuple[ErrorCode, int]:
-        now_ms = life.clock.now_ms()
+        now_ms = incarnation.clock.now_ms()
         producer_id, producer_epoch = self._identity or (-1, -1)
         batch = build_batch(
             (Record(0, now_ms, None, value) for value in values),
@@ -121,30 +123,30 @@ class Producer(Actor):
         )
         data = PartitionProduceData(self.partition, batch)
         request = ProduceRequest(None, -1, 30_000, [TopicProduceData(name=TOPIC, partition_data=[data])])
-        answer = await line.ask(request, ProduceResponse)
+        answer = await connection.ask(request, ProduceResponse)
         outcome = answer.responses[0].partition_responses[0]
         return ErrorCode.from_code(outcome.error_code), outcome.base_offset
 
 
-class Reader(Actor):
-    """Follows one partition from its beginning and never sees anything twice, missing or changed."""
+class Reader(SimClient):
+    """Consumes one partition from its start and verifies that no record is duplicated, missing or changed."""
 
     def __init__(self, partition: int, history: History) -> None:
         self.partition = partition
         self.history = history
         self.position = 0
 
-    async def speak(self, line: Line, life: Life) -> None:
+    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
         wanted = FetchPartition(self.partition, fetch_offset=self.position, partition_max_bytes=4096)
         request = FetchRequest(
             max_wait_ms=50, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])]
         )
-        answer = await line.ask(request, FetchResponse)
+        answer = await connection.ask(request, FetchResponse)
         data = answer.responses[0].partitions[0]
         error = ErrorCode.from_code(data.error_code)
         if error is ErrorCode.OFFSET_OUT_OF_RANGE:
             raise Anomaly(
-                f"partition {self.partition} lost what a reader saw: {self.position} is out of range"
+                f"partition {self.partition} lost records that were read: {self.position} is out of range"
             )
         if error is ErrorCode.NONE and data.records:
             self._take(data.records)
@@ -156,88 +158,90 @@ class Reader(Actor):
                 if record.offset < self.position:
                     continue
                 if record.offset != self.position:
-                    raise Anomaly(f"a reader at {self.position} was given {record.offset}")
-                self.history.read(self.partition, record.offset, bytes(record.value or b""))
+                    raise Anomaly(f"a reader at offset {self.position} received {record.offset}")
+                self.history.record_read(self.partition, record.offset, bytes(record.value or b""))
                 self.position += 1
 
 
-class Committer(Actor):
-    """Commits rising offsets for a group of its own; what it fetches is never older than acknowledged."""
+class Committer(SimClient):
+    """Commits increasing offsets for its group; a fetched offset is never older than an acknowledged one."""
 
     def __init__(self, group_id: str, history: History) -> None:
         self.group_id = group_id
         self.history = history
-        self.tried = 0
+        self.attempted = 0
         self.acknowledged = 0
 
-    async def speak(self, line: Line, life: Life) -> None:
-        # Whoever looks for the coordinator first has the topic of offsets made.
-        await line.ask(FindCoordinatorRequest(coordinator_keys=[self.group_id]), FindCoordinatorResponse)
-        if life.random.random() < 0.3:
-            await self._check(line)
+    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+        # The first FindCoordinator creates __consumer_offsets.
+        await connection.ask(
+            FindCoordinatorRequest(coordinator_keys=[self.group_id]), FindCoordinatorResponse
+        )
+        if incarnation.random.random() < 0.3:
+            await self._check(connection)
             return
-        self.tried += 1
-        partition = OffsetCommitRequestPartition(0, committed_offset=self.tried)
+        self.attempted += 1
+        partition = OffsetCommitRequestPartition(0, committed_offset=self.attempted)
         request = OffsetCommitRequest(
             self.group_id, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
         )
-        tried = self.tried
-        answer = await line.ask(request, OffsetCommitResponse)
+        attempted = self.attempted
+        answer = await connection.ask(request, OffsetCommitResponse)
         error = ErrorCode.from_code(answer.topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
-            self.acknowledged = tried
+            self.acknowledged = attempted
             self.history.commits += 1
         elif not error.retriable:
-            raise Anomaly(f"{self.group_id} could not commit: {error.name}")
+            raise Anomaly(f"{self.group_id} failed to commit: {error.name}")
 
-    async def _check(self, line: Line) -> None:
+    async def _check(self, connection: SimConnection) -> None:
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group_id, topics=topics)])
-        answer = (await line.ask(request, OffsetFetchResponse)).groups[0]
+        answer = (await connection.ask(request, OffsetFetchResponse)).groups[0]
         if answer.error_code != 0:
             return
         found = answer.topics[0].partitions[0].committed_offset
-        if not self.acknowledged <= max(found, 0) <= self.tried:
+        if not self.acknowledged <= max(found, 0) <= self.attempted:
             raise Anomaly(
-                f"{self.group_id} fetched {found}, acknowledged {self.acknowledged}, tried {self.tried}"
+                f"{self.group_id}: fetched {found}, expected {self.acknowledged} to {self.attempted}"
             )
 
 
-class Administrator(Actor):
-    """Makes and deletes topics; what was acknowledged holds, what is unknown may go either way."""
+class Administrator(SimClient):
+    """Creates and deletes topics; acknowledged changes persist, unacknowledged ones may or may not."""
 
     def __init__(self) -> None:
-        self.made = 0
+        self.created = 0
         self.present: set[str] = set()
         self.absent: set[str] = set()
 
-    async def speak(self, line: Line, life: Life) -> None:
+    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
         await asyncio.sleep(0.1)
-        luck = life.random.random()
-        if luck < 0.4:
-            await self._make(line)
-        elif luck < 0.7 and self.present:
-            await self._delete(line, life.random.choice(sorted(self.present)))
+        draw = incarnation.random.random()
+        if draw < 0.4:
+            await self._create(connection)
+        elif draw < 0.7 and self.present:
+            await self._delete(connection, incarnation.random.choice(sorted(self.present)))
         else:
-            await self._check(line)
+            await self._check(connection)
 
-    async def _make(self, line: Line) -> None:
-        name = f"made-{self.made}"
-        self.made += 1
+    async def _create(self, connection: SimConnection) -> None:
+        name = f"created-{self.created}"
+        self.created += 1
         request = CreateTopicsRequest([CreatableTopic(name, num_partitions=2, replication_factor=1)])
-        answer = await line.ask(request, CreateTopicsResponse)
+        answer = await connection.ask(request, CreateTopicsResponse)
         if answer.topics[0].error_code == 0:
             self.present.add(name)
 
-    async def _delete(self, line: Line, name: str) -> None:
+    async def _delete(self, connection: SimConnection, name: str) -> None:
         self.present.discard(name)
         request = DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000)
-        answer = await line.ask(request, DeleteTopicsResponse)
+        answer = await connection.ask(request, DeleteTopicsResponse)
         if answer.responses[0].error_code == 0:
             self.absent.add(name)
 
-    async def _check(self, line: Line) -> None:
-        answer = await line.ask(MetadataRequest(topics=None), MetadataResponse)
+    async def _check(self, connection: SimConnection) -> None:
+        answer = await connection.ask(MetadataRequest(topics=None), MetadataResponse)
         names = {topic.name for topic in answer.topics}
         if not self.present <= names or self.absent & names:
             raise Anomaly(f"lost topics {self.present - names}, deleted ones {self.absent & names}")

@@ -1,8 +1,8 @@
-"""Clients of a simulated broker that write in transactions, copy in transactions, or read what is committed.
+"""Clients of a simulated broker that produce and copy in transactions.
 
-Each transaction is a script of requests. A script outlives lines and brokers: the request that got no answer
-is asked again in the broker's next life, as a client does whose connection broke. Now and then a request
-arrives once more much later, on another line.
+Each transaction is a script of requests. A script survives lost connections and crashes of the broker: a
+request without a response is retried, as clients do. Occasionally a duplicate of a request arrives much
+later, on another connection.
 """
 
 import asyncio
@@ -38,100 +38,100 @@ from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
 )
 from runnel.model.errors import ErrorCode
-from runnel.sim.actors import Actor
+from runnel.sim.clients import SimClient
 from runnel.sim.history import Anomaly
-from runnel.sim.network import Line, LineCut
+from runnel.sim.network import ConnectionLost, SimConnection
+from runnel.sim.simulation import Incarnation
 from runnel.sim.txn_history import COPIES, SOURCE, Attempt, TransactionHistory
 from runnel.sim.txn_reading import committed_records, fetch_committed
-from runnel.sim.world import Life
 from runnel.wire import Request, Response
 
 TIMEOUT_MS = 1500
 ABORT_CHANCE = 0.2
 ABANDON_CHANCE = 0.05
-REPLAY_CHANCE = 0.05
-REPLAY_SECONDS_MAX = 3.0
+DUPLICATE_CHANCE = 0.05
+DUPLICATE_SECONDS_MAX = 3.0
 TRANSACTION_KEY = 1
 GROUP = "copiers"
 
 
-class Refused(Exception):
-    """The broker will not have it; the script ends here."""
+class Rejected(Exception):
+    """The broker returned a fatal error; the script ends."""
 
 
 @dataclass(slots=True)
 class Step:
-    """A question, where its errors stand in the answer, and whether it may arrive again later."""
+    """A request, the error codes of its response, and whether a delayed duplicate is allowed."""
 
     request: Request
     answer: type[Response]
     errors: Callable[[Any], list[int]]
-    is_replayable: bool = True
+    may_be_duplicated: bool = True
 
 
 Script = Generator[Step, Any, None]
 
 
-class Scripted(Actor):
-    """Somebody whose requests form scripts that go on across lines and lives."""
+class ScriptedClient(SimClient):
+    """A client whose requests form scripts that survive connections and crashes."""
 
-    retreat_seconds = 0.0
-    """How long to stay away after a refusal, at most."""
+    backoff_seconds_max = 0.0
+    """Maximum back-off after a fatal error."""
 
     def __init__(self, history: TransactionHistory, *, is_classic: bool) -> None:
         self.history = history
         self.is_classic = is_classic
-        self.is_resting = False
+        self.is_draining = False
         self.now_ms = 0
         self._script: Script | None = None
         self._step: Step | None = None
-        self._replays: set[asyncio.Task[None]] = set()
+        self._duplicates: set[asyncio.Task[None]] = set()
 
     @abstractmethod
     def script(self, random: Random) -> Script:
-        """What to ask, from an answer to the next question."""
+        """A generator of requests that receives their responses."""
 
-    async def speak(self, line: Line, life: Life) -> None:
-        self.now_ms = life.clock.now_ms()
+    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+        self.now_ms = incarnation.clock.now_ms()
         if self._script is None or self._step is None:
-            if self.is_resting:
+            if self.is_draining:
                 return
-            self._script = self.script(life.random)
+            self._script = self.script(incarnation.random)
             self._step = next(self._script)
         step = self._step
-        if step.is_replayable and life.random.random() < REPLAY_CHANCE:
-            self._replay_later(step, life)
-        answer = await line.ask(step.request, step.answer)
+        if step.may_be_duplicated and incarnation.random.random() < DUPLICATE_CHANCE:
+            self._duplicate_later(step, incarnation)
+        answer = await connection.ask(step.request, step.answer)
         errors = [ErrorCode.from_code(code) for code in step.errors(answer) if code]
         if any(error.retriable for error in errors):
             return
         try:
             if errors:
-                self.history.refusals[f"{type(step.request).__name__}: {errors[0].name}"] += 1
-                self._script.throw(Refused(errors[0].name))
+                self.history.rejections[f"{type(step.request).__name__}: {errors[0].name}"] += 1
+                self._script.throw(Rejected(errors[0].name))
             else:
                 self._step = self._script.send(answer)
-        except (StopIteration, Refused) as end:
+        except (StopIteration, Rejected) as end:
             self._script = None
-            if isinstance(end, Refused):
-                await asyncio.sleep(life.random.random() * self.retreat_seconds)
+            if isinstance(end, Rejected):
+                await asyncio.sleep(incarnation.random.random() * self.backoff_seconds_max)
 
-    def _replay_later(self, step: Step, life: Life) -> None:
-        delay_seconds = life.random.random() ** 2 * REPLAY_SECONDS_MAX
+    def _duplicate_later(self, step: Step, incarnation: Incarnation) -> None:
+        delay_seconds = incarnation.random.random() ** 2 * DUPLICATE_SECONDS_MAX
 
-        async def replay() -> None:
+        async def duplicate() -> None:
             await asyncio.sleep(delay_seconds)
-            with suppress(LineCut):
-                line = await life.line(is_classic=self.is_classic)
-                await line.ask(step.request, step.answer)
+            with suppress(ConnectionLost):
+                connection = await incarnation.connect(is_classic=self.is_classic)
+                await connection.ask(step.request, step.answer)
 
-        task = asyncio.ensure_future(replay())
-        self._replays.add(task)
-        task.add_done_callback(self._replays.discard)
+        task = asyncio.ensure_future(duplicate())
+        self._duplicates.add(task)
+        task.add_done_callback(self._duplicates.discard)
 
 
-class Transactor(Scripted):
-    """Somebody with a transactional id."""
+class TransactionalClient(ScriptedClient):
+    """A client with a transactional id."""
 
     def __init__(
         self, name: str, transactional_id: str, history: TransactionHistory, *, is_classic: bool
@@ -144,8 +144,8 @@ class Transactor(Scripted):
         self._attempts = 0
         self._added: set[tuple[str, int]] = set()
 
-    def introduce(self) -> Script:
-        """Find the coordinator, and fence whoever had the id before."""
+    def init_producer(self) -> Script:
+        """Find the coordinator and fence the previous producer of the transactional id."""
         find = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self.transactional_id])
         yield Step(find, FindCoordinatorResponse, lambda answer: [answer.coordinators[0].error_code])
         request = InitProducerIdRequest(self.transactional_id, TIMEOUT_MS)
@@ -159,13 +159,13 @@ class Transactor(Scripted):
         return self.history.begin(f"{self.name}.{self._attempts}".encode())
 
     def write(self, attempt: Attempt, topic: str, partition: int, values: list[bytes]) -> Script:
-        """Add the partition if that is still the client's task, and send one batch."""
-        place = (topic, partition)
-        if self.is_classic and place not in self._added:
-            yield self._add(place)
-            self._added.add(place)
-        sequence = self._sequences.get(place, 0)
-        self._sequences[place] = sequence + len(values)
+        """Add the partition if the client is classic, and produce one batch."""
+        key = (topic, partition)
+        if self.is_classic and key not in self._added:
+            yield self._add(key)
+            self._added.add(key)
+        sequence = self._sequences.get(key, 0)
+        self._sequences[key] = sequence + len(values)
         attempt.size += len(values)
         batch = build_batch(
             (Record(0, self.now_ms, None, value) for value in values),
@@ -180,8 +180,8 @@ class Transactor(Scripted):
             request, ProduceResponse, lambda answer: [answer.responses[0].partition_responses[0].error_code]
         )
 
-    def _add(self, place: tuple[str, int]) -> Step:
-        topics = [AddPartitionsToTxnTopic(place[0], [place[1]])]
+    def _add(self, key: tuple[str, int]) -> Step:
+        topics = [AddPartitionsToTxnTopic(key[0], [key[1]])]
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self._producer_id,
@@ -197,11 +197,11 @@ class Transactor(Scripted):
         )
 
     def end(self, attempt: Attempt, *, is_commit: bool, is_copy: bool) -> Script:
-        attempt.is_commit_asked = is_commit
+        attempt.is_commit_requested = is_commit
         request = EndTxnRequest(self.transactional_id, self._producer_id, self._epoch, is_commit)
-        # An end that arrives late ends the next transaction of a classic client: why KIP-890 came to be.
+        # A delayed EndTxn would end the next transaction of a classic client, which KIP-890 prevents.
         answer = yield Step(
-            request, EndTxnResponse, lambda answer: [answer.error_code], is_replayable=not self.is_classic
+            request, EndTxnResponse, lambda answer: [answer.error_code], may_be_duplicated=not self.is_classic
         )
         if is_commit:
             self.history.committed(attempt, is_copy=is_copy)
@@ -212,8 +212,8 @@ class Transactor(Scripted):
             self._sequences.clear()
 
 
-class TransactionalProducer(Transactor):
-    """Writes numbered values to all partitions of the source; aborts some, and leaves some lying about."""
+class TransactionalProducer(TransactionalClient):
+    """Produces numbered values to all source partitions; aborts some transactions and abandons others."""
 
     def __init__(self, name: str, partitions: int, history: TransactionHistory, *, is_classic: bool) -> None:
         super().__init__(name, f"id-{name}", history, is_classic=is_classic)
@@ -221,28 +221,28 @@ class TransactionalProducer(Transactor):
         self.sent = 0
 
     def script(self, random: Random) -> Script:
-        yield from self.introduce()
+        yield from self.init_producer()
         for _ in range(random.randint(1, 30)):
-            if self.is_resting:
+            if self.is_draining:
                 return
             attempt = self.begin()
             for _ in range(random.randint(1, 4)):
                 values = [self._next(attempt) for _ in range(random.randint(1, 5))]
                 yield from self.write(attempt, SOURCE, random.randrange(self.partitions), values)
-            luck = random.random()
-            if luck < ABANDON_CHANCE:
+            draw = random.random()
+            if draw < ABANDON_CHANCE:
                 return
-            yield from self.end(attempt, is_commit=luck > ABANDON_CHANCE + ABORT_CHANCE, is_copy=False)
+            yield from self.end(attempt, is_commit=draw > ABANDON_CHANCE + ABORT_CHANCE, is_copy=False)
 
     def _next(self, attempt: Attempt) -> bytes:
         self.sent += 1
         return b"%s:%d:%s" % (self.name.encode(), self.sent, attempt.name)
 
 
-class Copier(Transactor):
-    """Copies one partition of the source, and moves the group's offset in the same transaction.
+class Copier(TransactionalClient):
+    """Copies one source partition and commits the group's offset in the same transaction.
 
-    Two of them share a transactional id: whoever came last works, the other is a zombie until it finds out.
+    Two instances share a transactional id: the last to initialise is active, the other is a zombie.
     """
 
     def __init__(self, name: str, partition: int, history: TransactionHistory, *, is_classic: bool) -> None:
@@ -250,11 +250,11 @@ class Copier(Transactor):
         self.partition = partition
         self.position = 0
 
-    # The other one shall have a chance.
-    retreat_seconds = 2.0
+    # Gives the other instance a chance.
+    backoff_seconds_max = 2.0
 
     def script(self, random: Random) -> Script:
-        yield from self.introduce()
+        yield from self.init_producer()
         yield from self._find_position()
         for _ in range(random.randint(1, 40)):
             answer = yield fetch_step(SOURCE, self.partition, self.position)
@@ -263,37 +263,41 @@ class Copier(Transactor):
             if not records:
                 continue
             for offset, value in records:
-                self.history.show((SOURCE, self.partition), offset, value)
-            if self.is_resting and random.random() < 0.5:
+                self.history.observe((SOURCE, self.partition), offset, value)
+            if self.is_draining and random.random() < 0.5:
                 return
             yield from self._copy(records, random)
 
     def _copy(self, records: list[tuple[int, bytes]], random: Random) -> Script:
-        begun_at = records[0][0]
+        start_offset = records[0][0]
         attempt = self.begin()
         values = [b"%s>%s" % (value, attempt.name) for _, value in records]
         yield from self.write(attempt, COPIES, self.partition, values)
-        yield from self._move()
-        luck = random.random()
-        if luck < ABANDON_CHANCE:
-            raise Refused("abandoned")
-        is_commit = luck > ABANDON_CHANCE + ABORT_CHANCE
+        yield from self._commit_offset()
+        draw = random.random()
+        if draw < ABANDON_CHANCE:
+            raise Rejected("abandoned")
+        is_commit = draw > ABANDON_CHANCE + ABORT_CHANCE
         yield from self.end(attempt, is_commit=is_commit, is_copy=True)
         if is_commit:
-            self.history.moved[self.partition] = max(self.history.moved[self.partition], self.position)
+            self.history.committed_offsets[self.partition] = max(
+                self.history.committed_offsets[self.partition], self.position
+            )
         else:
-            self.position = begun_at
+            self.position = start_offset
 
     def _find_position(self) -> Script:
         find = FindCoordinatorRequest(coordinator_keys=[GROUP])
         yield Step(find, FindCoordinatorResponse, lambda answer: [answer.coordinators[0].error_code])
-        at_least = self.history.moved[self.partition]
+        at_least = self.history.committed_offsets[self.partition]
         answer = yield offset_step(self.partition)
         self.position = max(answer.groups[0].topics[0].partitions[0].committed_offset, 0)
         if self.position < at_least:
-            raise Anomaly(f"the group was at {at_least} in {self.partition}, and is told {self.position}")
+            raise Anomaly(
+                f"committed offset of {self.partition} decreased from {at_least} to {self.position}"
+            )
 
-    def _move(self) -> Script:
+    def _commit_offset(self) -> Script:
         if self.is_classic:
             add = AddOffsetsToTxnRequest(self.transactional_id, self._producer_id, self._epoch, GROUP)
             yield Step(add, AddOffsetsToTxnResponse, lambda answer: [answer.error_code])
@@ -305,12 +309,12 @@ class Copier(Transactor):
             self._epoch,
             topics=[TxnOffsetCommitRequestTopic(SOURCE, [partition])],
         )
-        # A late one moves the offset within a classic client's next transaction.
+        # A delayed duplicate would become part of a classic client's next transaction.
         yield Step(
             request,
             TxnOffsetCommitResponse,
             lambda answer: [answer.topics[0].partitions[0].error_code],
-            is_replayable=not self.is_classic,
+            may_be_duplicated=not self.is_classic,
         )
 
 
@@ -320,7 +324,7 @@ def fetch_step(topic: str, partition: int, position: int) -> Step:
 
 
 def offset_step(partition: int) -> Step:
-    """Where the group stands, once no transaction can change it any more."""
+    """Fetch the group's stable committed offset."""
     topics = [OffsetFetchRequestTopics(name=SOURCE, partition_indexes=[partition])]
     group = OffsetFetchRequestGroup(GROUP, topics=topics)
     return Step(
