@@ -1,4 +1,4 @@
-"""What every test of the project shares."""
+"""Shared options and fixtures."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from tools.fetch.programs import Unavailable
 from tools.kafka import commands
 
-# Two cores and random order make single examples slow now and then; the whole suite has its own time limit.
+# Single examples are occasionally slow on two cores; the suite has its own time limit.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("RUNNEL_HYPOTHESIS", "suite"))
@@ -18,19 +18,21 @@ SLOW_TIMEOUT_S = 600
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write the expected half of all transcripts anew")
+    parser.addoption(
+        "--rewrite", action="store_true", help="regenerate the expected output of all transcripts"
+    )
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Does a test take long enough to be planned for?"""
+    """True for tests that are scheduled first."""
     return any(item.get_closest_marker(name) for name in ("slow", "java"))
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes a minute takes many when others keep the machine busy: the common limit is for others.
+    """Exempt slow tests from the common time limit, which a busy machine would exceed.
 
-    Slow tests go first, in random order as all: the last one would leave the other worker with nothing to do.
+    Slow tests run first, in random order, so that no worker is idle at the end.
     """
     for item in items:
         if is_slow(item):
@@ -49,5 +51,5 @@ def kafka_jars() -> Path:
 
 @pytest.fixture
 def rewrite(request: pytest.FixtureRequest) -> bool:
-    """Whether transcripts are to be written instead of compared."""
+    """True if transcripts are regenerated instead of compared."""
     return bool(request.config.getoption("--rewrite"))

@@ -1,10 +1,10 @@
-"""Tests as transcripts: commands, each followed by `=` lines that say what came out.
+"""Tests as transcripts: commands, each followed by its output in `=` lines.
 
-    # A comment says what is shown.
+    # A comment describes the case.
     append 10
     = hw 4
 
-`pytest --rewrite` writes the `=` lines anew; the difference is then read by a person.
+`pytest --rewrite` regenerates the `=` lines; review the diff.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 Play = Callable[[str], list[str]]
-"""Carries out one command and says what came out, line by line."""
+"""Executes one command and returns its output lines."""
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,19 @@ class Script:
         return self.path.stem
 
     def check(self, play: Play, *, rewrite: bool) -> None:
-        """Play all commands and compare what comes out with what is written."""
+        """Execute all commands and compare their output with the transcript."""
         written = self.path.read_text("utf-8")
         played = "".join(f"{line}\n" for line in _replayed(written.splitlines(), play))
         if rewrite:
             self.path.write_text(played, "utf-8")
         else:
-            assert played.splitlines() == written.splitlines(), f"{self.path.name} tells another story"
+            assert played.splitlines() == written.splitlines(), f"the output of {self.path.name} changed"
 
 
-def scripts(folder: Path) -> list[Script]:
-    """All transcripts of a folder, by name."""
-    found = [Script(path) for path in sorted(folder.glob("*.txt"))]
-    assert found, f"there are no transcripts in {folder}"
+def scripts(directory: Path) -> list[Script]:
+    """All transcripts of a directory, sorted by name."""
+    found = [Script(path) for path in sorted(directory.glob("*.txt"))]
+    assert found, f"no transcripts in {directory}"
     return found
 
 

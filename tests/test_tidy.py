@@ -1,4 +1,4 @@
-"""The tidy rules hold for the project, and each of them can fail."""
+"""The style rules hold for the project, and each of them can fail."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tools import tidy
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_project_is_tidy() -> None:
+def test_project_has_no_findings() -> None:
     assert tidy.findings(ROOT) == []
 
 
@@ -30,7 +30,7 @@ def test_each_rule_can_fail(path: str, text: str, complaint: str) -> None:
     assert [finding for finding in tidy.tidy_file(path, text) if complaint in finding]
 
 
-def test_a_tidy_file_has_no_findings() -> None:
+def test_valid_file_has_no_findings() -> None:
     assert list(tidy.tidy_file("src/a.py", '"""A."""\n\n\ndef f() -> int:\n    return 1\n')) == []
 
 

@@ -9,12 +9,12 @@ from tests.broker.world import BrokerWorld
 
 @pytest.fixture
 def tell(tmp_path):
-    """Run a story with a broker of its own; `settings` are the broker's static ones."""
+    """Run a scenario with a broker of its own; `settings` are the broker's static ones."""
 
-    def teller(story, settings=None, limits=None) -> None:
+    def teller(scenario, settings=None, limits=None) -> None:
         async def run() -> None:
             async with BrokerWorld(tmp_path, settings, limits) as world:
-                await story(world)
+                await scenario(world)
 
         asyncio.run(run())
 

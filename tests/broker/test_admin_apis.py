@@ -29,7 +29,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 @pytest.mark.parametrize("version", range(2, 8))
 def test_a_created_topic_can_be_used_at_once(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         wish = CreatableTopic("t", 3, 1, configs=[CreatableTopicConfig("retention.ms", "5000")])
         (result,) = (await (await world.connect()).ask(CreateTopicsRequest([wish]), version)).topics
         assert (result.name, result.error_code, result.error_message) == ("t", 0, None)
@@ -46,21 +46,21 @@ def test_a_created_topic_can_be_used_at_once(tell, version: int) -> None:
         if version >= 7:
             assert result.topic_id == world.topic_id("t") != NO_ID
 
-    tell(story, {"num.partitions": "9"})
+    tell(scenario, {"num.partitions": "9"})
 
 
 def test_defaults_are_the_brokers(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         request = CreateTopicsRequest([CreatableTopic("t", -1, -1)])
         (result,) = (await (await world.connect()).ask(request, 7)).topics
         assert (result.num_partitions, result.replication_factor) == (9, 1)
 
-    tell(story, {"num.partitions": "9"})
+    tell(scenario, {"num.partitions": "9"})
 
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_topics_are_deleted_by_name_and_by_id(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("one")
         await world.create("two")
         known = world.topic_id("two")
@@ -72,12 +72,12 @@ def test_topics_are_deleted_by_name_and_by_id(tell, version: int) -> None:
         assert world.broker.metadata.image.topics == {}
         assert results[1].topic_id == (known if version >= 6 else NO_ID)
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize(("version", "error"), [(1, "INVALID_REQUEST"), (5, "TOPIC_DELETION_DISABLED")])
 def test_deletion_can_be_forbidden(tell, version: int, error: str) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         (result,) = (
             await (await world.connect()).ask(DeleteTopicsRequest(topic_names=["t"]), version)
@@ -85,12 +85,12 @@ def test_deletion_can_be_forbidden(tell, version: int, error: str) -> None:
         assert ErrorCode.from_code(result.error_code).name == error
         assert "t" in world.broker.metadata.image.topics
 
-    tell(story, {"delete.topic.enable": "false"})
+    tell(scenario, {"delete.topic.enable": "false"})
 
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_all_settings_are_described(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t", cleanup_policy="compact")
         resources = [
             DescribeConfigsResource(kind, name, None) for kind, name in ((TOPIC, "t"), (BROKER, "1"))
@@ -110,12 +110,12 @@ def test_all_settings_are_described(tell, version: int) -> None:
             assert all(config.documentation for config in topic.configs + broker.configs)
         assert all(config.value is not None for config in topic.configs)
 
-    tell(story, {"num.partitions": "7"})
+    tell(scenario, {"num.partitions": "7"})
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_settings_are_replaced(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t", retention_ms="5000")
         resource = AlterConfigsResource(TOPIC, "t", [AlterableConfig("segment.ms", "7")])
         client = await world.connect()
@@ -125,12 +125,12 @@ def test_settings_are_replaced(tell, version: int) -> None:
             expected = {"retention.ms": "5000"} if trial else {"segment.ms": "7"}
             assert world.broker.metadata.image.topic_configs("t") == expected
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_cluster_is_one_broker(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         request = DescribeClusterRequest(True, include_fenced_brokers=version >= 2)
         answer = await (await world.connect()).ask(request, version)
         assert (answer.cluster_id, answer.controller_id) == (world.broker.cluster_id, 1)
@@ -140,12 +140,12 @@ def test_the_cluster_is_one_broker(tell, version: int) -> None:
         assert answer.cluster_authorized_operations == 0b1111110100000
         assert len(answer.cluster_id) == 22
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", range(1, 6))
 def test_sizes_and_room_are_told(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t", 2)
         await world.create("u")
         client = await world.connect()
@@ -159,12 +159,12 @@ def test_sizes_and_room_are_told(tell, version: int) -> None:
         if version >= 4:
             assert folder.total_bytes >= folder.usable_bytes > 0
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", range(3))
 def test_the_quorum_is_one_voter(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         request = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
         answer = await (await world.connect()).ask(request, version)
@@ -175,7 +175,7 @@ def test_the_quorum_is_one_voter(tell, version: int) -> None:
         if version >= 2:
             assert answer.nodes[0].listeners[0].port == world.broker.port
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize(
@@ -188,17 +188,17 @@ def test_the_quorum_is_one_voter(tell, version: int) -> None:
 )
 @pytest.mark.parametrize("version", range(1, 4))
 def test_there_is_no_security_to_rule(tell, request_of: Callable[[], Request], version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         answer = await (await world.connect()).ask(request_of(), version)
         results = getattr(answer, "results", None) or getattr(answer, "filter_results", None) or [answer]
         assert all(result.error_code == ErrorCode.SECURITY_DISABLED.code for result in results)
         assert all("Authorizer" in result.error_message for result in results)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_what_has_settings_is_listed(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         client = await world.connect()
         for kind, name, key, value in (
@@ -222,11 +222,11 @@ def test_what_has_settings_is_listed(tell) -> None:
         groups = await client.ask(ListConfigResourcesRequest([GROUP]), 1)
         assert [found.resource_name for found in groups.config_resources] == ["g"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_live_broker_stays_registered(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         client = await world.connect()
         own = await client.ask(UnregisterBrokerRequest(1), 0)
         other = await client.ask(UnregisterBrokerRequest(7), 0)
@@ -234,11 +234,11 @@ def test_a_live_broker_stays_registered(tell) -> None:
         assert other.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED.code
         assert 1 in world.broker.metadata.image.brokers
 
-    tell(story)
+    tell(scenario)
 
 
 def test_topics_are_described_page_by_page(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("b", 3)
         await world.create("a", 2)
         client = await world.connect()
@@ -258,16 +258,16 @@ def test_topics_are_described_page_by_page(tell) -> None:
         assert (topic.topic_id, topic.topic_authorized_operations) == (world.topic_id("a"), 3576)
         assert [(part.leader_id, part.isr_nodes) for part in topic.partitions] == [(1, [1]), (1, [1])]
 
-    tell(story, {"max.request.partition.size.limit": "2"})
+    tell(scenario, {"max.request.partition.size.limit": "2"})
 
 
 def test_nothing_is_on_the_move(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t", 2)
         answer = await (await world.connect()).ask(moves.ListPartitionReassignmentsRequest(), 0)
         assert (answer.error_code, answer.topics) == (0, [])
 
-    tell(story)
+    tell(scenario)
 
 
 def broken_sync(_: object) -> "asyncio.Future[int]":
@@ -277,7 +277,7 @@ def broken_sync(_: object) -> "asyncio.Future[int]":
 
 
 def test_a_broken_metadata_log_refuses_changes_and_still_answers(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         client = await world.connect()
         with pytest.MonkeyPatch.context() as patch:
@@ -294,4 +294,4 @@ def test_a_broken_metadata_log_refuses_changes_and_still_answers(tell) -> None:
         described = DescribeConfigsRequest([DescribeConfigsResource(TOPIC, "t", None)])
         assert (await client.ask(described, 4)).results[0].error_code == 0
 
-    tell(story)
+    tell(scenario)

@@ -38,7 +38,7 @@ def log_configs(world: BrokerWorld, topic: str) -> list[LogConfig]:
 
 
 def test_settings_reach_the_logs_of_their_topic_at_once(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("one", 2, retention_ms="5000")
         await world.create("two")
         client = await world.connect()
@@ -54,7 +54,7 @@ def test_settings_reach_the_logs_of_their_topic_at_once(tell) -> None:
         assert [config.max_message_bytes for config in log_configs(world, "two")] == [4321]
         assert world.settings["message.max.bytes"] == 4321
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_restart_brings_back_partitions_and_settings(tell) -> None:
@@ -81,7 +81,7 @@ def test_a_restart_brings_back_partitions_and_settings(tell) -> None:
 
 
 def test_new_partitions_open_and_deleted_topics_leave_nothing(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("t", 1)
         client = await world.connect()
         grow = CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)])
@@ -95,13 +95,13 @@ def test_new_partitions_open_and_deleted_topics_leave_nothing(tell) -> None:
         assert world.topic_id("t") != first_id
         assert world.broker.partition("t", 0).high_watermark == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_log_that_cannot_be_opened_is_tried_again(tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_follower, "RETRY_DELAY_MS", 10)
 
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         open_log = world.disk.open_log
         attempts = 0
 
@@ -119,7 +119,7 @@ def test_a_log_that_cannot_be_opened_is_tried_again(tell, monkeypatch: pytest.Mo
                 await asyncio.sleep(0.01)
         assert attempts == 3
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_topic_that_was_removed_before_a_crash_is_gone_after_it(tell) -> None:

@@ -40,14 +40,14 @@ from tests.controller.images import same
 Result = TypeVar("Result")
 
 
-def play(files: SimFiles, story: Callable[["Opened"], Awaitable[Result]], seed: int = 1) -> Result:
-    """One life of a metadata log; the story's end is a kill, not a clean stop."""
+def play(files: SimFiles, scenario: Callable[["Opened"], Awaitable[Result]], seed: int = 1) -> Result:
+    """One life of a metadata log; the scenario's end is a kill, not a clean stop."""
     loop = VirtualLoop()
     # A power cut in a callback reaches nobody else.
     loop.set_exception_handler(lambda loop, _: loop.stop())
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_told(files, loop, story, seed))
+        return loop.run_until_complete(_told(files, loop, scenario, seed))
     except RuntimeError:
         if files.operations < files.power_failure_at or files.power_failure_at < 0:
             raise
@@ -62,9 +62,9 @@ def play(files: SimFiles, story: Callable[["Opened"], Awaitable[Result]], seed: 
 
 
 async def _told(
-    files: SimFiles, loop: VirtualLoop, story: Callable[["Opened"], Awaitable[Result]], seed: int
+    files: SimFiles, loop: VirtualLoop, scenario: Callable[["Opened"], Awaitable[Result]], seed: int
 ) -> Result:
-    return await story(Opened(files, loop, Random(seed)))
+    return await scenario(Opened(files, loop, Random(seed)))
 
 
 class Opened:

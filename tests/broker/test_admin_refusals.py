@@ -220,7 +220,7 @@ def codes(answer: Any) -> list[str]:
 
 
 def test_refusals_are_kafkas(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("a", 3)
         await world.create("x.y")
         client = await world.connect()
@@ -236,14 +236,14 @@ def test_refusals_are_kafkas(tell) -> None:
         # Of all these only one quota was to be changed.
         assert world.broker.metadata.image.version == version + 1
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", [2, 4, 5, 7])
 def test_a_topic_is_refused_in_every_version(tell, version: int) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         (topic,) = (await (await world.connect()).ask(new("bad name", 1, 1), version)).topics
         assert (topic.name, topic.error_code) == ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION.code)
         assert "bad name" in topic.error_message
 
-    tell(story)
+    tell(scenario)

@@ -33,7 +33,7 @@ async def until(condition) -> None:
 
 
 def test_after_a_crash_the_first_client_already_sees_the_end(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with BrokerWorld(tmp_path / "first") as world:
             await world.create("events", flush_policy="commit")
             client = await world.connect()
@@ -48,11 +48,11 @@ def test_after_a_crash_the_first_client_already_sees_the_end(tmp_path: Path) -> 
             response = await (await world.connect()).ask(asked, 4)
             assert response.topics[0].partitions[0].offset == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_disk_that_does_not_sync_at_start_still_shows_what_is_durable(tmp_path: Path, monkeypatch) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with BrokerWorld(tmp_path) as world:
             await world.create("events", flush_policy="commit")
             client = await world.connect()
@@ -67,11 +67,11 @@ def test_a_disk_that_does_not_sync_at_start_still_shows_what_is_durable(tmp_path
             again = world.broker.open_partition(EVENTS, partition.topic_id, 5, partition.log.config)
             assert again.high_watermark == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_retry_after_a_refused_sync_is_answered(tell, monkeypatch) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("events", flush_policy="commit")
         client = await world.connect()
         request = produce_to("events", (0, batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)))
@@ -94,11 +94,11 @@ def test_a_retry_after_a_refused_sync_is_answered(tell, monkeypatch) -> None:
         assert (answer.error_code, answer.base_offset) == (0, 0)
         assert world.broker.partitions[EVENTS].high_watermark == 1
 
-    tell(story)
+    tell(scenario)
 
 
 def test_nothing_is_acknowledged_by_the_offsets_of_records_that_the_disk_lost(tell) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("events")
         client = await world.connect()
         for _ in range(5):
@@ -117,11 +117,11 @@ def test_nothing_is_acknowledged_by_the_offsets_of_records_that_the_disk_lost(te
         assert (answer.error_code, answer.base_offset) == (0, 2)
         assert world.broker.partitions[EVENTS].high_watermark == 3
 
-    tell(story)
+    tell(scenario)
 
 
 def test_files_that_cannot_be_removed_do_not_stop_metadata(tell, monkeypatch) -> None:
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("events")
         client = await world.connect()
         remove_log, attempts = world.disk.remove_log, []
@@ -138,11 +138,11 @@ def test_files_that_cannot_be_removed_do_not_stop_metadata(tell, monkeypatch) ->
         await world.create("others")
         await until(lambda: EVENTS not in world.disk.known_logs())
 
-    tell(story)
+    tell(scenario)
 
 
 def test_left_overs_that_cannot_be_removed_do_not_stop_a_start(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with BrokerWorld(tmp_path) as world:
             await world.create("events")
             client = await world.connect()
@@ -159,11 +159,11 @@ def test_left_overs_that_cannot_be_removed_do_not_stop_a_start(tmp_path: Path) -
             async with world:
                 await world.create("others")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_damaged_metadata_is_not_taken_for_all_there_is(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with BrokerWorld(tmp_path) as world:
             for number in range(5):
                 await world.create(f"topic-{number}")
@@ -182,7 +182,7 @@ def test_damaged_metadata_is_not_taken_for_all_there_is(tmp_path: Path) -> None:
         assert world.listener._socket is not None
         world.listener._socket.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_bug_in_one_partition_leaves_no_other_with_borrowed_memory() -> None:

@@ -62,11 +62,11 @@ def long_way_forbidden(twins: Twins) -> Iterator[None]:
     twins.dispatch._handle = handle  # type: ignore[method-assign]
 
 
-def run(tmp_path, story) -> None:
+def run(tmp_path, scenario) -> None:
     async def running() -> None:
         async with BrokerWorld(tmp_path) as world:
             await world.create("events", 3)
-            await story(world)
+            await scenario(world)
 
     asyncio.run(running())
 
@@ -74,7 +74,7 @@ def run(tmp_path, story) -> None:
 @pytest.mark.parametrize("version", range(5, 14))
 @pytest.mark.parametrize("size", [1, 200, 20_000, 100_000])
 def test_produce(tmp_path, version, size):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         twins = Twins(world)
         topic = world.topic_id("events") if version >= 13 else "events"
         for index in (0, 2, 1, 0):
@@ -90,12 +90,12 @@ def test_produce(tmp_path, version, size):
                 refused = twins.short_way(damaged)
             assert refused == twins.long_way(damaged) != expected
 
-    run(tmp_path, story)
+    run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [5, 7, 11, 12, 13, 18])
 def test_fetch(tmp_path, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         for number in range(20):
             await client.ask(produce_to("events", (1, batch(b"%d" % number * 7000))), 9)
@@ -113,7 +113,7 @@ def test_fetch(tmp_path, version):
                     with long_way_forbidden(twins):
                         assert twins.short_way(frame) == expected
 
-    run(tmp_path, story)
+    run(tmp_path, scenario)
 
 
 def mutations(frame: bytes, source: random.Random) -> Iterator[bytes]:
@@ -128,7 +128,7 @@ def mutations(frame: bytes, source: random.Random) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("version", [7, 9, 12, 13])
 def test_frames_that_are_nearly_the_same(tmp_path, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         twins = Twins(world)
         topic = world.topic_id("events") if version >= 13 else "events"
         records = batch(b"hello", producer_id=9, producer_epoch=0, base_sequence=0)
@@ -143,14 +143,14 @@ def test_frames_that_are_nearly_the_same(tmp_path, version):
                 # A fetch may wait: such an answer is not there yet, on either way.
                 assert twins.short_way(changed) == twins.long_way(changed), changed.hex()
 
-    run(tmp_path, story)
+    run(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("version", [9, 13])
 def test_a_frame_that_ends_within_the_length_of_its_records(tell, caplog, version):
     """A malformed request closes its connection with one warning; it is not a bug with a traceback."""
 
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 3)
         client = await world.connect()
         topic = world.topic_id("events") if version >= 13 else "events"
@@ -163,13 +163,13 @@ def test_a_frame_that_ends_within_the_length_of_its_records(tell, caplog, versio
         client.writer.write(len(cut).to_bytes(4) + cut)
         assert await client.is_closed()
 
-    tell(story)
+    tell(scenario)
     (line,) = [record for record in caplog.records if record.name.startswith("runnel")]
     assert line.levelname == "WARNING" and line.exc_info is None and "malformed" in line.getMessage()
 
 
 def test_a_topic_that_was_made_anew_is_another_topic(tmp_path):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         twins = Twins(world)
         old = world.topic_id("events")
         by_id = frame_of(produce_to(old, (0, batch(b"a"))), 13)
@@ -186,4 +186,4 @@ def test_a_topic_that_was_made_anew_is_another_topic(tmp_path):
             assert refused is not None and b"\x00\x64" in refused[:60], "UNKNOWN_TOPIC_ID"
             assert taken is not None and b"\x00\x64" not in taken[:60]
 
-    run(tmp_path, story)
+    run(tmp_path, scenario)

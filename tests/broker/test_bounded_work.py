@@ -39,7 +39,7 @@ def missing_and_known() -> list[CountedInt]:
 
 
 def test_offset_commit_to_partitions_that_do_not_exist(tell):
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("events")
         parts = [OffsetCommitRequestPartition(index, 1) for index in missing_and_known()]
         topic = OffsetCommitRequestTopic("events", partitions=parts)
@@ -49,13 +49,13 @@ def test_offset_commit_to_partitions_that_do_not_exist(tell):
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
         assert {answer.error_code for answer in refused} == {unknown}
 
-    tell(story)
+    tell(scenario)
     # The assertion above compares each number once.
     assert CountedInt.comparisons <= 2 * COUNT
 
 
 def test_txn_offset_commit_to_partitions_that_do_not_exist(tell):
-    async def story(world: BrokerWorld) -> None:
+    async def scenario(world: BrokerWorld) -> None:
         await world.create("events")
         parts = [TxnOffsetCommitRequestPartition(index, 1) for index in missing_and_known()]
         topic = TxnOffsetCommitRequestTopic("events", parts)
@@ -63,7 +63,7 @@ def test_txn_offset_commit_to_partitions_that_do_not_exist(tell):
         assert [part.partition_index for part in topic.partitions] == [0]
         assert [answer.partition_index for answer in refused] == list(range(1, COUNT))
 
-    tell(story)
+    tell(scenario)
     assert CountedInt.comparisons <= 2 * COUNT
 
 

@@ -36,7 +36,7 @@ def test_every_row_has_its_handler_and_versions_of_its_message(api_key):
 
 @pytest.mark.parametrize("version", range(5))
 def test_each_version_of_api_versions(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         response = await client.ask(ApiVersionsRequest("test-client", "1.0"), version)
         assert response.error_code == 0
@@ -47,12 +47,12 @@ def test_each_version_of_api_versions(tell, version):
             assert "metadata.version" in finalized and finalized["transaction.version"] == 2
             assert all(feature.min_version > 0 or version >= 4 for feature in response.supported_features)
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         client.writer.write(frame(header(18, version) + b"\x00whatever follows"))
         answer = memoryview(await client.receive_frame())
@@ -63,16 +63,16 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tell, versi
         # The connection is still good for a second try.
         assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_client_must_name_its_software_decently(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         response = await client.ask(ApiVersionsRequest("not ok!", "1"), 3)
         assert response.error_code == ErrorCode.INVALID_REQUEST.code
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize(
@@ -94,19 +94,19 @@ def test_a_client_must_name_its_software_decently(tell):
     ids=lambda body: body[:24].hex(),
 )
 def test_what_cannot_be_read_closes_its_connection_only(tell, body, caplog):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client, other = await world.connect(), await world.connect()
         client.writer.write(frame(body))
         assert await client.is_closed()
         assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0
 
-    tell(story)
+    tell(scenario)
     lines = [record for record in caplog.records if record.name.startswith("runnel")]
     assert len(lines) == 1 and lines[0].levelname == "WARNING" and lines[0].exc_info is None
 
 
 def test_what_was_asked_before_is_answered_before_closing(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         client.send(produce_to("events", (0, batch(b"a"))), 9)
@@ -115,7 +115,7 @@ def test_what_was_asked_before_is_answered_before_closing(tell):
         assert response.responses[0].partition_responses[0].error_code == 0
         assert await client.is_closed()
 
-    tell(story)
+    tell(scenario)
 
 
 def _replace(monkeypatch, api_key, handler) -> None:
@@ -129,12 +129,12 @@ def test_a_refusal_becomes_the_top_level_error(tell, monkeypatch):
 
     _replace(monkeypatch, 36, refuse)
 
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         response = await client.ask(SaslAuthenticateRequest(), 2)
         assert (response.error_code, response.error_message) == (ErrorCode.POLICY_VIOLATION.code, "not today")
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -148,13 +148,13 @@ def test_a_bug_is_logged_and_never_shown(tell, monkeypatch, caplog, is_async):
 
     _replace(monkeypatch, 36, fail_later if is_async else fail)
 
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         response = await client.ask(SaslAuthenticateRequest(), 2)
         assert (response.error_code, response.error_message) == (-1, None)
         assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
 
-    tell(story)
+    tell(scenario)
     assert "secret detail" in caplog.text
 
 
@@ -164,18 +164,18 @@ def test_a_bug_without_a_place_in_the_response_costs_the_connection(tell, monkey
 
     _replace(monkeypatch, 2, fail)
 
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client, other = await world.connect(), await world.connect()
         client.send(api(2).request(), 5)
         assert await client.is_closed()
         assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0
 
-    tell(story)
+    tell(scenario)
     assert "ZeroDivisionError" in caplog.text
 
 
 def test_sasl_is_refused_clearly(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         for version in (0, 1):
             response = await client.ask(SaslHandshakeRequest("PLAIN"), version)
@@ -185,7 +185,7 @@ def test_sasl_is_refused_clearly(tell):
             response.error_code == ErrorCode.ILLEGAL_SASL_STATE.code and "PLAINTEXT" in response.error_message
         )
 
-    tell(story)
+    tell(scenario)
 
 
 def test_async_answers_keep_their_order(tell, monkeypatch):
@@ -199,7 +199,7 @@ def test_async_answers_keep_their_order(tell, monkeypatch):
 
     _replace(monkeypatch, 36, wait)
 
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         client.send(SaslAuthenticateRequest(), 2)
         client.send(ApiVersionsRequest(), 0)
@@ -210,4 +210,4 @@ def test_async_answers_keep_their_order(tell, monkeypatch):
         assert (await client.receive()).error_code == 77
         assert (await client.receive()).error_code == 0
 
-    tell(story)
+    tell(scenario)

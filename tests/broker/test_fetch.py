@@ -24,7 +24,7 @@ async def filled(world, name="events", partitions=1, batches=5, size=10):
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_each_version_reads_whole_batches(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         topic = world.topic_id("events") if version >= 13 else "events"
         response = await client.ask(fetch_from(topic, (0, 0)), version)
@@ -38,22 +38,22 @@ def test_each_version_reads_whole_batches(tell, version):
         ]
         assert bytes(only(await client.ask(fetch_from(topic, (0, 10)), version)).records) == b""
 
-    tell(story)
+    tell(scenario)
 
 
 def test_offsets_outside_of_the_log(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         for offset in (-1, 11, 2**62):
             found = only(await client.ask(fetch_from("events", (0, offset)), 12))
             assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code
             assert (found.high_watermark, found.log_start_offset, bytes(found.records)) == (-1, -1, b"")
 
-    tell(story)
+    tell(scenario)
 
 
 def test_unknown_topics_partitions_and_ids(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
         assert only(await client.ask(fetch_from("events", (1, 0)), 12)).error_code == unknown
@@ -62,11 +62,11 @@ def test_unknown_topics_partitions_and_ids(tell):
         assert only(response).error_code == ErrorCode.UNKNOWN_TOPIC_ID.code
         assert only(await client.ask(fetch_from(world.topic_id("events"), (1, 0)), 13)).error_code == unknown
 
-    tell(story)
+    tell(scenario)
 
 
 def test_nobody_waits_at_the_end_of_a_segment_that_others_follow(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world, size=5000)
         world.broker.partition_at["events", 0].log.roll_now()
         records = batch(b"next", b"x")
@@ -75,11 +75,11 @@ def test_nobody_waits_at_the_end_of_a_segment_that_others_follow(tell):
         request = fetch_from("events", (0, 8), wait_ms=600_000, min_bytes=1_000_000)
         assert values(only(await client.ask(request, 12)).records)[0] == b"0:8"
 
-    tell(story)
+    tell(scenario)
 
 
 def test_the_first_batch_comes_even_if_it_is_too_large(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world, partitions=2, size=5000)
         response = await client.ask(fetch_from("events", (0, 0), (1, 0), max_bytes=100), 12)
         first, second = response.responses[0].partitions
@@ -89,11 +89,11 @@ def test_the_first_batch_comes_even_if_it_is_too_large(tell):
         response = await client.ask(fetch_from("events", (0, 0), partition_max_bytes=0), 12)
         assert len(values(only(response).records)) == 2
 
-    tell(story)
+    tell(scenario)
 
 
 def test_the_budget_is_shared_by_partitions(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world, partitions=3, batches=4, size=1000)
         response = await client.ask(
             fetch_from("events", (2, 0), (0, 0), (1, 0), max_bytes=5000, partition_max_bytes=3500), 12
@@ -101,11 +101,11 @@ def test_the_budget_is_shared_by_partitions(tell):
         found = {p.partition_index: len(values(p.records)) // 2 for p in response.responses[0].partitions}
         assert found == {2: 3, 0: 1, 1: 0}
 
-    tell(story)
+    tell(scenario)
 
 
 def test_large_reads_travel_as_files_and_arrive_whole(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world, partitions=2, batches=6, size=200_000)
         response = await client.ask(fetch_from("events", (0, 0), (1, 0), partition_max_bytes=10_000_000), 12)
         for index, partition in zip((0, 1), response.responses[0].partitions, strict=True):
@@ -114,11 +114,11 @@ def test_large_reads_travel_as_files_and_arrive_whole(tell):
             found = log.read(0, 10_000_000, log.end_offset, at_least_one=True)
             assert [type(part) for part in found.parts] == [FileSlice]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_long_poll_ends_when_records_come(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         reader = await world.connect()
         reader.send(fetch_from("events", (0, 10), wait_ms=20_000), 12)
@@ -129,22 +129,22 @@ def test_a_long_poll_ends_when_records_come(tell):
         assert not world.broker.waiting.polls
         assert not world.broker.partitions[TopicPartition("events", 0)].watchers
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_long_poll_ends_when_its_time_is_up(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         response = await client.ask(fetch_from("events", (0, 10), wait_ms=50), 12)
         found = only(response)
         assert (found.error_code, found.high_watermark, bytes(found.records)) == (0, 10, b"")
         assert not world.broker.waiting.polls
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_long_poll_waits_for_enough_bytes(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world, partitions=2)
         reader = await world.connect()
         reader.send(fetch_from("events", (0, 10), (1, 10), wait_ms=20_000, min_bytes=5000), 12)
@@ -155,11 +155,11 @@ def test_a_long_poll_waits_for_enough_bytes(tell):
         response = await reader.receive()
         assert sum(len(p.records) for p in response.responses[0].partitions) >= 5000
 
-    tell(story)
+    tell(scenario)
 
 
 def test_what_is_there_is_not_waited_for(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         assert values(only(await client.ask(fetch_from("events", (0, 8), wait_ms=60_000), 12)).records)
         # An error is news too.
@@ -167,11 +167,11 @@ def test_what_is_there_is_not_waited_for(tell):
         assert failed.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code
         assert (await client.ask(FetchRequest(max_wait_ms=60_000, min_bytes=1), 12)).responses == []
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_long_poll_ends_when_its_topic_is_deleted(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         client.send(fetch_from("events", (0, 10), wait_ms=20_000), 12)
         while not world.broker.waiting.polls:
@@ -179,11 +179,11 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(tell):
         world.broker.close_partition(TopicPartition("events", 0))
         assert only(await client.receive()).error_code != 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_long_poll_is_forgotten_with_its_connection(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         client.send(fetch_from("events", (0, 10), wait_ms=60_000), 12)
         while not world.broker.waiting.polls:
@@ -193,22 +193,22 @@ def test_a_long_poll_is_forgotten_with_its_connection(tell):
             await asyncio.sleep(0.01)
         assert not world.broker.partitions[TopicPartition("events", 0)].watchers
 
-    tell(story)
+    tell(scenario)
 
 
 def test_requests_behind_a_long_poll_wait_for_it(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         client.send(fetch_from("events", (0, 10), wait_ms=100), 12)
         client.send(produce_to("events", (0, batch(b"after"))), 9)
         assert bytes(only(await client.receive()).records) == b""
         assert only(await client.receive()).base_offset == 10
 
-    tell(story)
+    tell(scenario)
 
 
 def test_the_readers_idea_of_the_epoch_is_checked(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         leader = world.broker.partitions[TopicPartition("events", 0)].leader
         leader.epoch = 5
@@ -220,11 +220,11 @@ def test_the_readers_idea_of_the_epoch_is_checked(tell):
         assert (only(response).current_leader.leader_id, only(response).current_leader.leader_epoch) == (1, 5)
         assert [(n.node_id, n.port) for n in response.node_endpoints] == [(1, world.broker.port)]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_history_that_parts_from_ours_is_told_where(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world, batches=3)
         partition = world.broker.partitions[TopicPartition("events", 0)]
         first_epoch = partition.leader.epoch
@@ -237,14 +237,14 @@ def test_a_history_that_parts_from_ours_is_told_where(tell):
         agreeing = fetch_from("events", (0, 6), last_fetched_epoch=first_epoch)
         assert values(only(await client.ask(agreeing, 12)).records) == [b"later"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_read_committed_lists_no_aborted_transactions(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         found = only(await client.ask(fetch_from("events", (0, 0), isolation=1), 12))
         assert found.aborted_transactions == [] and len(values(found.records)) == 10
         assert only(await client.ask(fetch_from("events", (0, 0)), 12)).aborted_transactions is None
 
-    tell(story)
+    tell(scenario)

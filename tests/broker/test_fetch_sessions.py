@@ -15,7 +15,7 @@ def partitions_of(response) -> list[int]:
 
 @pytest.mark.parametrize("version", [7, 12, 13, 18])
 def test_only_news_is_told(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 3)
         client = await world.connect()
         topic = world.topic_id("events") if version >= 13 else "events"
@@ -31,11 +31,11 @@ def test_only_news_is_told(tell, version):
         moved = await client.ask(fetch_from(topic, (1, 1), session_epoch=3, **session), version)
         assert moved.responses == []
 
-    tell(story)
+    tell(scenario)
 
 
 def test_partitions_can_be_added_and_forgotten(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 3)
         client = await world.connect()
         opened = await client.ask(fetch_from("events", (0, 0), session_epoch=0), 12)
@@ -50,11 +50,11 @@ def test_partitions_can_be_added_and_forgotten(tell):
         assert (ended.error_code, ended.session_id, ended.responses) == (0, 0, [])
         assert len(world.broker.fetch_sessions) == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_wrong_epochs_and_unknown_sessions(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         opened = await client.ask(fetch_from("events", (0, 0), session_epoch=0), 12)
@@ -74,11 +74,11 @@ def test_wrong_epochs_and_unknown_sessions(tell):
         gone = await client.ask(fetch_from("events", session_id=known, session_epoch=1), 12)
         assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code
 
-    tell(story)
+    tell(scenario)
 
 
 def test_an_error_is_told_until_it_is_gone(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         opened = await client.ask(fetch_from("events", (0, 5), (1, 0), session_epoch=0), 12)
@@ -91,11 +91,11 @@ def test_an_error_is_told_until_it_is_gone(tell):
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code,
             ]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_whoever_had_records_goes_to_the_end_of_the_line(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 2)
         client = await world.connect()
         big = batch(bytes(3000))
@@ -106,7 +106,7 @@ def test_whoever_had_records_goes_to_the_end_of_the_line(tell):
         following = await client.ask(request, 12)
         assert partitions_of(following) == [1], "partition 0 had its turn"
 
-    tell(story)
+    tell(scenario)
 
 
 class _Clock:

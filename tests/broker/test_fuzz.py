@@ -26,7 +26,7 @@ def test_mutated_requests_meet_no_bug(tmp_path, caplog):
     chance.seed(seed)
     caplog.set_level(logging.ERROR)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with BrokerWorld(tmp_path, SETTINGS) as world:
             await world.create(TOPIC, 2)
             dispatch = Dispatch(world.broker)
@@ -53,14 +53,14 @@ def test_mutated_requests_meet_no_bug(tmp_path, caplog):
             answer = only(await client.ask(produce_to(TOPIC, (0, batch(b"still here"))), 9))
             assert answer.error_code == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR], f"seed {seed}"
 
 
 @settings(max_examples=30)
 @given(st.lists(st.binary(min_size=1, max_size=400), min_size=1, max_size=5))
 def test_any_bytes_in_any_pieces_cost_one_connection_at_most(tmp_path_factory, pieces):
-    async def story() -> None:
+    async def scenario() -> None:
         async with BrokerWorld(tmp_path_factory.mktemp("fuzz"), SETTINGS) as world:
             stranger, friend = await world.connect(), await world.connect()
             for piece in pieces:
@@ -69,4 +69,4 @@ def test_any_bytes_in_any_pieces_cost_one_connection_at_most(tmp_path_factory, p
             assert (await friend.ask(ApiVersionsRequest(), 0)).error_code == 0
             assert world.listener.memory.reserved_bytes <= world.listener.request_bytes_max
 
-    asyncio.run(story())
+    asyncio.run(scenario())

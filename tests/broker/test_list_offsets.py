@@ -33,7 +33,7 @@ async def found(client, request, version):
 
 @pytest.mark.parametrize("version", range(1, 12))
 def test_each_version_finds_both_ends_and_moments(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         assert await found(client, asking(EARLIEST), version) == (0, 0, -1)
         assert await found(client, asking(LATEST), version) == (0, 6, -1)
@@ -41,7 +41,7 @@ def test_each_version_finds_both_ends_and_moments(tell, version):
         assert await found(client, asking(NOW_MS + 2), version) == (0, 2, NOW_MS + 20_000)
         assert await found(client, asking(NOW_MS + 99_000), version) == (0, -1, -1)
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize(
@@ -55,17 +55,17 @@ def test_each_version_finds_both_ends_and_moments(tell, version):
     ],
 )
 def test_named_moments_need_their_version(tell, timestamp, since, expected):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         for version in range(max(1, since - 2), 12):
             outcome = await found(client, asking(timestamp), version)
             assert outcome == (expected if version >= since else (ErrorCode.UNSUPPORTED_VERSION.code, -1, -1))
 
-    tell(story)
+    tell(scenario)
 
 
 def test_refusals_are_per_partition(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await filled(world)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
         assert (await found(client, asking(LATEST, index=1), 7))[0] == unknown
@@ -78,4 +78,4 @@ def test_refusals_are_per_partition(tell):
         response = await client.ask(twice, 7)
         assert {p.error_code for p in response.topics[0].partitions} == {ErrorCode.INVALID_REQUEST.code}
 
-    tell(story)
+    tell(scenario)

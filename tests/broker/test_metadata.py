@@ -14,7 +14,7 @@ def asking(*names: str, create: bool = True, **more) -> MetadataRequest:
 
 @pytest.mark.parametrize("version", range(14))
 def test_each_version_describes_topic_and_broker(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 3)
         client = await world.connect()
         response = await client.ask(asking("events"), version)
@@ -29,12 +29,12 @@ def test_each_version_describes_topic_and_broker(tell, version):
         assert response.cluster_id == (world.broker.cluster_id if version >= 2 else None)
         assert all((p.leader_epoch >= 0) == (version >= 7) for p in topic.partitions)
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", [0, 1, 5, 12])
 def test_all_and_none(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("a")
         await world.create("b")
         client = await world.connect()
@@ -43,11 +43,11 @@ def test_all_and_none(tell, version):
         if version >= 1:
             assert (await client.ask(MetadataRequest([]), version)).topics == []
 
-    tell(story)
+    tell(scenario)
 
 
 def test_topics_by_id(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         known, unknown = world.topic_id("events"), bytes(15) + b"\x07"
@@ -66,34 +66,34 @@ def test_topics_by_id(tell):
         early = (await client.ask(MetadataRequest([MetadataRequestTopic(known, "events")]), 11)).topics[0]
         assert early.error_code == ErrorCode.INVALID_REQUEST.code
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", [0, 5, 12])
 def test_a_topic_that_is_named_often_is_described_once(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         names = ["events", "missing", "events", "missing", "events"]
         request = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
         assert [topic.name for topic in (await client.ask(request, version)).topics] == ["events", "missing"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_topic_comes_into_being_by_being_asked_for(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         (topic,) = (await client.ask(asking("fresh"), 12)).topics
         assert (topic.error_code, len(topic.partitions)) == (0, 4)
         again = (await client.ask(asking("fresh"), 12)).topics[0]
         assert again.topic_id == topic.topic_id != NO_ID
 
-    tell(story, {"num.partitions": "4"})
+    tell(scenario, {"num.partitions": "4"})
 
 
 def test_two_who_ask_at_once_get_the_same_topic(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         clients = [await world.connect() for _ in range(5)]
         for client in clients:
             client.send(asking("fresh", "other"), 12)
@@ -101,11 +101,11 @@ def test_two_who_ask_at_once_get_the_same_topic(tell):
         assert len({(t.name, t.topic_id) for answer in answers for t in answer.topics}) == 2
         assert all(t.error_code == 0 for answer in answers for t in answer.topics)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_creation_can_be_declined_and_switched_off(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
         if world.settings["auto.create.topics.enable"]:
@@ -114,23 +114,23 @@ def test_creation_can_be_declined_and_switched_off(tell):
             assert (await client.ask(asking("fresh"), 12)).topics[0].error_code == unknown
         assert "fresh" not in world.broker.metadata.image.topics
 
-    tell(story)
-    tell(story, {"auto.create.topics.enable": "false"})
+    tell(scenario)
+    tell(scenario, {"auto.create.topics.enable": "false"})
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "no/slash", "no space", "x" * 250])
 def test_names_that_no_topic_can_have(tell, name):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         invalid, fine = (await client.ask(asking(name, "fine"), 12)).topics
         assert (invalid.error_code, invalid.partitions) == (ErrorCode.INVALID_TOPIC_EXCEPTION.code, [])
         assert fine.error_code == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_operations_are_told_when_asked_for(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         request = asking(
@@ -142,11 +142,11 @@ def test_operations_are_told_when_asked_for(tell):
         plain = await client.ask(asking("events"), 8)
         assert plain.topics[0].topic_authorized_operations == -(2**31)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_answers_follow_the_image(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         await world.create("a")
         assert (await client.ask(asking("a", create=False), 12)).topics[0].error_code == 0
@@ -158,4 +158,4 @@ def test_answers_follow_the_image(tell):
             listing = await client.ask(MetadataRequest(None), version)
             assert {topic.name: len(topic.partitions) for topic in listing.topics} == {"a": 1, "b": 2}
 
-    tell(story)
+    tell(scenario)

@@ -17,7 +17,7 @@ from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, v
 @pytest.mark.parametrize("version", range(3, 13))
 @pytest.mark.parametrize("acks", [1, -1])
 def test_each_version_appends_and_tells_the_offset(tell, version, acks):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         for expected in (0, 2, 4):
@@ -25,11 +25,11 @@ def test_each_version_appends_and_tells_the_offset(tell, version, acks):
             assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (0, expected, -1)
             assert answer.log_start_offset == (0 if version >= 5 else -1)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_topics_can_be_named_by_id(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 2)
         client = await world.connect()
         topic_id = world.topic_id("events")
@@ -42,11 +42,11 @@ def test_topics_can_be_named_by_id(tell):
         unknown = only(await client.ask(produce_to(bytes(15) + b"\x09", (0, batch(b"a"))), 13))
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_ID.code
 
-    tell(story)
+    tell(scenario)
 
 
 def test_one_bad_partition_does_not_spoil_the_others(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 2)
         client = await world.connect()
         damaged = bytearray(batch(b"a"))
@@ -60,7 +60,7 @@ def test_one_bad_partition_does_not_spoil_the_others(tell):
         ]
         assert all(p.error_message for p in response.responses[0].partition_responses if p.error_code)
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_one_bad_partition_does_not_spoil_the_others(tell):
     ],
 )
 def test_refusals(tell, version, acks, records, error):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         answer = only(await client.ask(produce_to("events", (0, records), acks=acks), version))
@@ -92,12 +92,12 @@ def test_refusals(tell, version, acks, records, error):
         # Nothing was stored, and the next one is taken.
         assert only(await client.ask(produce_to("events", (0, batch(b"fine"))), version)).base_offset == 0
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 12])
 def test_the_records_to_blame_are_named(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("latest", cleanup_policy="compact")
         client = await world.connect()
         keys = [b"k", None, b"k", None]
@@ -111,11 +111,11 @@ def test_the_records_to_blame_are_named(tell, version):
             ]
             assert named == ([(1, True), (3, True)] if version >= 8 else [])
 
-    tell(story)
+    tell(scenario)
 
 
 def test_without_acks_there_is_no_answer(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         for number in range(3):
@@ -124,20 +124,20 @@ def test_without_acks_there_is_no_answer(tell):
         answer = only(await client.ask(produce_to("events", (0, batch(b"last")), acks=1), 9))
         assert answer.base_offset == 3
 
-    tell(story)
+    tell(scenario)
 
 
 def test_without_acks_an_error_closes_the_connection(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         client.send(produce_to("nowhere", (0, batch(b"a")), acks=0), 9)
         assert await client.is_closed()
 
-    tell(story)
+    tell(scenario)
 
 
 def test_pipelined_requests_share_turns_and_keep_their_order(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 3)
         client = await world.connect()
         for number in range(300):
@@ -149,22 +149,22 @@ def test_pipelined_requests_share_turns_and_keep_their_order(tell):
         fetched = only(await client.ask(fetch_from("events", (1, 0)), 12))
         assert values(fetched.records) == [b"%d" % number for number in range(300) if number % 3 == 1]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_internal_topics_are_written_by_the_broker_only(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("__consumer_offsets")
         client = await world.connect()
         request = produce_to("__consumer_offsets", (0, batch(b"a")))
         assert only(await client.ask(request, 9)).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION.code
         assert only(await client.ask(request, 9, client_id="__admin_client")).error_code == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_the_stored_batch_carries_offset_and_epoch(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         await client.ask(produce_to("events", (0, batch(b"a", b"b"))), 9)
@@ -173,11 +173,11 @@ def test_the_stored_batch_carries_offset_and_epoch(tell):
         epoch = world.broker.partitions[TopicPartition("events", 0)].leader.epoch
         assert (header.base_offset, header.leader_epoch) == (2, epoch)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_repeated_batch_of_an_idempotent_producer_gets_its_first_offset(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         first = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
@@ -191,11 +191,11 @@ def test_a_repeated_batch_of_an_idempotent_producer_gets_its_first_offset(tell):
         refused = only(await client.ask(produce_to("events", (0, gap)), 9))
         assert refused.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.code
 
-    tell(story)
+    tell(scenario)
 
 
 def test_acks_wait_for_the_disk_when_the_topic_says_so(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", 2, flush_policy="commit")
         client = await world.connect()
         partition = world.broker.partitions[TopicPartition("events", 0)]
@@ -208,7 +208,7 @@ def test_acks_wait_for_the_disk_when_the_topic_says_so(tell):
             assert partition.log.durable_offset >= partition.high_watermark
         assert partition.high_watermark == 20
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("settings", [{"flush_policy": "commit"}, {"flush_messages": "1"}])
@@ -222,7 +222,7 @@ def test_a_batch_that_waits_for_the_disk_costs_one_sync(tell, monkeypatch, setti
     really = OsFile.datasync
     monkeypatch.setattr(OsFile, "datasync", datasync)
 
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", **settings)
         client = await world.connect()
         # The first one also makes durable that there is a partition.
@@ -234,11 +234,11 @@ def test_a_batch_that_waits_for_the_disk_costs_one_sync(tell, monkeypatch, setti
         assert synced.count(log.segments.active.file.fileno()) == 3
         assert log.durable_offset == 4
 
-    tell(story)
+    tell(scenario)
 
 
 def test_nobody_reads_what_is_not_durable_yet(tell, monkeypatch):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", flush_policy="commit")
         client, reader = await world.connect(), await world.connect()
         held = asyncio.get_running_loop().create_future()
@@ -253,11 +253,11 @@ def test_nobody_reads_what_is_not_durable_yet(tell, monkeypatch):
         assert only(await client.receive()).base_offset == 0
         assert values(only(await reader.ask(fetch_from("events", (0, 0)), 12)).records) == [b"a"]
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_disk_that_fails_to_sync_is_a_storage_error(tell, monkeypatch):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", flush_policy="commit")
         client = await world.connect()
         held = asyncio.get_running_loop().create_future()
@@ -268,11 +268,11 @@ def test_a_disk_that_fails_to_sync_is_a_storage_error(tell, monkeypatch):
         partition = world.broker.partitions[TopicPartition("events", 0)]
         assert partition.high_watermark == 0
 
-    tell(story)
+    tell(scenario)
 
 
 def test_a_deleted_topic_answers_whoever_waits_for_its_commit(tell, monkeypatch):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events", flush_policy="commit")
         client = await world.connect()
         held = asyncio.get_running_loop().create_future()
@@ -284,12 +284,12 @@ def test_a_deleted_topic_answers_whoever_waits_for_its_commit(tell, monkeypatch)
         world.broker.close_partition(name)
         assert only(await client.receive()).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.code
 
-    tell(story)
+    tell(scenario)
 
 
 def test_nothing_at_all_is_a_valid_request(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         assert (await client.ask(ProduceRequest(None, -1, 1000, []), 9)).responses == []
 
-    tell(story)
+    tell(scenario)

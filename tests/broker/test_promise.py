@@ -146,7 +146,7 @@ def test_a_task_resolves_fails_or_breaks_its_promise() -> None:
     async def bug() -> int:
         raise ZeroDivisionError
 
-    async def story() -> None:
+    async def scenario() -> None:
         tasks: set[asyncio.Task[int]] = set()
         assert await settled(in_task(value(), tasks)) == 4
         with pytest.raises(ZeroDivisionError):
@@ -157,4 +157,4 @@ def test_a_task_resolves_fails_or_breaks_its_promise() -> None:
         await asyncio.sleep(0.001)
         assert [type(outcome) for outcome in outcomes] == [BrokenPromise] and not tasks
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -90,7 +90,7 @@ def play(folder: Path, scenario: Callable[[BrokerWorld], Awaitable[None]], **con
 def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_loading(
     tmp_path: Path,
 ) -> None:
-    story = [
+    scenario = [
         ("a", 0, -1, -1),
         ("b", 1, 7, 3),
         ("c", 2, 7, 3),
@@ -107,7 +107,7 @@ def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_
         driver.partition.append_now(build_end_marker(marker, producer_id=7, producer_epoch=3, timestamp_ms=0))
         driver.transaction_ended(7, 3, is_commit=True)
         driver.run(CoordinatorResult(records=[line("d")]))
-        assert driver.shard.told == story
+        assert driver.shard.told == scenario
         headers = [read_header(batch) for batch in driver.partition.log.batches(0, 5)]
         assert [(h.producer_id, h.base_sequence, h.is_transactional, h.is_control) for h in headers] == [
             (-1, -1, False, False),
@@ -124,7 +124,7 @@ def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_
         loading = ShardLoading(world.broker.timers)
         loading.load(driver, lambda loaded: ready.set())
         await ready.wait()
-        assert driver.shard.told == story
+        assert driver.shard.told == scenario
 
     play(tmp_path, write)
     play(tmp_path, read)

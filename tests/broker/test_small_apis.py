@@ -21,7 +21,7 @@ from tests.broker.world import BrokerWorld
 
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_where_an_epoch_ended(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         partition = world.broker.partitions[TopicPartition("events", 0)]
@@ -43,7 +43,7 @@ def test_where_an_epoch_ended(tell, version):
         assert await end_of(first, current=first) == (ErrorCode.FENCED_LEADER_EPOCH.code, -1, -1)
         assert await end_of(first, index=9) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, -1, -1)
 
-    tell(story)
+    tell(scenario)
 
 
 async def delete(client, offset: int, version: int = 2, topic: str = "events", index: int = 0):
@@ -54,7 +54,7 @@ async def delete(client, offset: int, version: int = 2, topic: str = "events", i
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_deleted_records_are_gone(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         for number in range(5):
@@ -69,11 +69,11 @@ def test_deleted_records_are_gone(tell, version):
         assert await delete(client, -2, version) == (ErrorCode.OFFSET_OUT_OF_RANGE.code, -1)
         assert await delete(client, -1, version) == (0, 5)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_what_must_not_be_deleted(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("compacted", cleanup_policy="compact")
         await world.create("both", cleanup_policy="compact,delete")
         await world.create("__consumer_offsets")
@@ -84,11 +84,11 @@ def test_what_must_not_be_deleted(tell):
         assert internal == (ErrorCode.INVALID_TOPIC_EXCEPTION.code, -1)
         assert await delete(client, 0, topic="no") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code, -1)
 
-    tell(story)
+    tell(scenario)
 
 
 def test_producers_are_described(tell):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         records = batch(b"a", b"b", producer_id=44, producer_epoch=3, base_sequence=0)
@@ -100,12 +100,12 @@ def test_producers_are_described(tell):
         assert producer.current_txn_start_offset == -1
         assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code and unknown.error_message
 
-    tell(story)
+    tell(scenario)
 
 
 @pytest.mark.parametrize("version", range(6))
 def test_producer_ids_are_given_once(tell, version):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         clients = [await world.connect() for _ in range(3)]
         for client in clients:
             for _ in range(5):
@@ -114,7 +114,7 @@ def test_producer_ids_are_given_once(tell, version):
         assert {(a.error_code, a.producer_epoch) for a in answers} == {(0, 0)}
         assert len({a.producer_id for a in answers}) == 15
 
-    tell(story)
+    tell(scenario)
 
 
 def test_producer_ids_are_not_repeated_by_the_next_life(tmp_path):
@@ -137,10 +137,10 @@ def test_producer_ids_are_not_repeated_by_the_next_life(tmp_path):
     ],
 )
 def test_half_an_identity_is_none(tell, request_):
-    async def story(world) -> None:
+    async def scenario(world) -> None:
         client = await world.connect()
         answer = await client.ask(request_, 4)
         assert answer.error_code == ErrorCode.INVALID_REQUEST.code
         assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
-    tell(story)
+    tell(scenario)

@@ -1,4 +1,4 @@
-"""Both event loops must do."""
+"""Fixtures for tests of the network layer."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ import uvloop
 
 @pytest.fixture(params=["asyncio", "uvloop"])
 def run(request):
-    """Both event loops must do."""
+    """Runs a coroutine on each supported event loop."""
     factory = uvloop.new_event_loop if request.param == "uvloop" else asyncio.new_event_loop
 
     def runner(coroutine):

@@ -1,11 +1,11 @@
-"""A service whose answers a test writes into its requests, and a client that counts in frames.
+"""A service whose responses are scripted by its requests, and a client for raw frames.
 
-The first byte of a frame says what to do with the rest:
-    e  answer with it now              t  answer with it at the end of the turn
-    l  answer with it when released    h  the same, and hold the line
-    n  no answer                       x  hang up
-    k  keep the memory of a large frame; answer with it when released
-    b  answer with so many bytes       f  answer with so many bytes of a file
+The first byte of a frame selects the behaviour, the rest is its argument:
+    e  respond with it now             t  respond with it at the end of the turn
+    l  respond with it when released   h  the same, and hold the connection
+    n  no response                     x  close the connection
+    k  keep the memory of a large frame; respond with it when released
+    b  respond with N bytes            f  respond with N bytes of a file
 """
 
 import asyncio
@@ -24,7 +24,7 @@ def frame(body: bytes) -> bytes:
 
 
 class ScriptedService:
-    """Answers as the requests say."""
+    """Responds as scripted by each request."""
 
     def __init__(self, file: Path | None = None) -> None:
         self.served: list[bytes] = []
@@ -57,7 +57,7 @@ class ScriptedService:
             case "n":
                 return None
             case "x":
-                raise CloseConnection("asked to")
+                raise CloseConnection("as requested")
             case "b":
                 fill(reply, bytes(int(rest)))
             case "f":
@@ -104,7 +104,7 @@ def fill(reply: Reply, body: bytes) -> None:
 
 
 class Client:
-    """A connection that speaks in frames."""
+    """A client connection for raw frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -121,7 +121,7 @@ class Client:
         return await self.receive()
 
     async def is_closed(self) -> bool:
-        """Nothing more comes but the end."""
+        """True if the next read returns end of file."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionResetError:
@@ -134,7 +134,7 @@ class Client:
 
 
 class World:
-    """A listener with a scripted service, and clients that are closed at the end."""
+    """A listener with a scripted service, and its clients, which are closed at the end."""
 
     def __init__(self, limits: ListenerLimits | None = None, file: Path | None = None) -> None:
         self.service = ScriptedService(file)
@@ -157,7 +157,7 @@ class World:
         return client
 
     async def until(self, condition) -> None:
-        """Let the loop run until something is so."""
+        """Run the event loop until a condition holds."""
         async with asyncio.timeout(20):
             while not condition():
                 await asyncio.sleep(0.005)

@@ -1,4 +1,4 @@
-"""However requests are cut into pieces and whenever they are answered, the answers are the same."""
+"""Responses do not depend on how requests are split into segments or when they complete."""
 
 import asyncio
 
@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from tests.net.scripted import World, frame
 
-# Sizes on both sides of every border that receiving has.
+# Sizes around every threshold of the receive path.
 sizes = st.sampled_from([0, 1, 3, 50, 5_000, 65_531, 65_536, 65_540, 140_000, 262_144, 300_000])
 requests = st.lists(st.tuples(st.sampled_from("etlhn"), sizes), min_size=1, max_size=25)
 
 
 @settings(max_examples=40)
 @given(requests, st.lists(st.integers(1, 400_000), min_size=1, max_size=20))
-def test_answers_do_not_depend_on_how_bytes_arrive(asked, steps):
+def test_responses_do_not_depend_on_segmentation(asked, steps):
     bodies = [verb.encode() + bytes([index % 251]) * size for index, (verb, size) in enumerate(asked)]
     expected = [body[1:] for body in bodies if not body.startswith(b"n")]
 
@@ -32,7 +32,7 @@ def test_answers_do_not_depend_on_how_bytes_arrive(asked, steps):
                 world.service.release(-1)
             await asyncio.sleep(0.001)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             releasing = asyncio.create_task(release(world))
@@ -44,4 +44,4 @@ def test_answers_do_not_depend_on_how_bytes_arrive(asked, steps):
             await world.until(lambda: len(world.service.served) == len(bodies))
             assert world.listener.memory.reserved_bytes == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())

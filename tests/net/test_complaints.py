@@ -1,4 +1,4 @@
-"""Bad clients over real sockets: some of what they do is in the log, never all of it."""
+"""Warnings about misbehaving clients are throttled."""
 
 import logging
 import re
@@ -13,12 +13,12 @@ from tests.net.scripted import World
 FLOOD = 200
 
 
-def told(caplog: pytest.LogCaptureFixture, level: int, words: str) -> int:
+def logged(caplog: pytest.LogCaptureFixture, level: int, words: str) -> int:
     lines = [record for record in caplog.records if record.name == "runnel.net" and record.levelno == level]
     return sum(words in record.getMessage() for record in lines)
 
 
-def left_out(caplog: pytest.LogCaptureFixture) -> int:
+def suppressed(caplog: pytest.LogCaptureFixture) -> int:
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     return sum(int(count) for line in warnings for count in re.findall(r"(\d+) more warnings", line))
 
@@ -26,14 +26,14 @@ def left_out(caplog: pytest.LogCaptureFixture) -> int:
 @pytest.mark.parametrize(
     ("limits", "words"),
     [
-        (ListenerLimits(), "asked to"),
+        (ListenerLimits(), "as requested"),
         (ListenerLimits(connections_per_host_max=0), "refused"),
     ],
 )
-def test_a_flood_of_bad_clients_leaves_few_lines(run, caplog, limits, words):
+def test_warnings_about_many_clients_are_throttled(run, caplog, limits, words):
     caplog.set_level(logging.DEBUG, "runnel.net")
 
-    async def story() -> float:
+    async def scenario() -> float:
         async with World(limits) as world:
             began = world.listener.loop.time()
             for _ in range(FLOOD):
@@ -43,29 +43,29 @@ def test_a_flood_of_bad_clients_leaves_few_lines(run, caplog, limits, words):
                 await client.close()
             return world.listener.loop.time() - began
 
-    seconds = run(story())
-    warned, hushed = told(caplog, logging.WARNING, words), told(caplog, logging.DEBUG, words)
+    seconds = run(scenario())
+    warned, hushed = logged(caplog, logging.WARNING, words), logged(caplog, logging.DEBUG, words)
     assert 0 < warned <= COMPLAINTS_PER_SECOND_MAX * (seconds + 1)
     assert warned + hushed == FLOOD
-    assert left_out(caplog) == hushed
+    assert suppressed(caplog) == hushed
 
 
-def test_a_quiet_second_gives_the_next_bad_client_its_line(caplog):
+def test_throttling_ends_after_a_quiet_second(caplog):
     complaints = Complaints("TEST", 0.0)
     for _ in range(COMPLAINTS_PER_SECOND_MAX + 3):
         complaints.warn(0.0, "first")
     complaints.warn(1.0, "second")
     for _ in range(2):
         complaints.tell_left_out()
-    assert told(caplog, logging.WARNING, "first") == COMPLAINTS_PER_SECOND_MAX
-    assert told(caplog, logging.WARNING, "second") == 1
-    assert left_out(caplog) == 3
+    assert logged(caplog, logging.WARNING, "first") == COMPLAINTS_PER_SECOND_MAX
+    assert logged(caplog, logging.WARNING, "second") == 1
+    assert suppressed(caplog) == 3
 
 
-def test_a_bug_that_a_client_repeats_leaves_few_tracebacks(run, caplog, monkeypatch):
+def test_repeated_tracebacks_are_throttled(run, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG, "runnel.net")
 
-    async def story() -> float:
+    async def scenario() -> float:
         async with World(ListenerLimits()) as world:
 
             def fail(request, session):
@@ -80,7 +80,7 @@ def test_a_bug_that_a_client_repeats_leaves_few_tracebacks(run, caplog, monkeypa
                 await client.close()
             return world.listener.loop.time() - began
 
-    seconds = run(story())
+    seconds = run(scenario())
     traces = [record for record in caplog.records if record.exc_info]
     assert 0 < len(traces) <= COMPLAINTS_PER_SECOND_MAX * (seconds + 1)
-    assert told(caplog, logging.DEBUG, "serving") == left_out(caplog) == FLOOD - len(traces)
+    assert logged(caplog, logging.DEBUG, "serving") == suppressed(caplog) == FLOOD - len(traces)

@@ -1,4 +1,4 @@
-"""Bounds over real sockets: memory, requests in flight, connections, patience."""
+"""Limits: memory, requests in flight, connections, timeouts."""
 
 import asyncio
 import resource
@@ -13,8 +13,8 @@ from tests.net.scripted import World, frame
 
 
 @pytest.mark.parametrize("size", [0, -1, -(2**31), 101, 2**31 - 1])
-def test_impossible_sizes_close_the_connection(run, size, caplog):
-    async def story() -> None:
+def test_invalid_frame_sizes_close_the_connection(run, size, caplog):
+    async def scenario() -> None:
         async with World(ListenerLimits(request_bytes_max=100)) as world:
             client = await world.connect()
             client.writer.write(frame(b"ebefore") + struct.pack(">i", size) + b"e")
@@ -22,12 +22,12 @@ def test_impossible_sizes_close_the_connection(run, size, caplog):
             assert await client.is_closed()
             assert await (await world.connect()).ask(b"estill here") == b"still here"
 
-    run(story())
+    run(scenario())
     assert [record.levelname for record in caplog.records if record.name == "runnel.net"] == ["WARNING"]
 
 
-def test_a_reader_that_never_reads_stops_being_served(run):
-    async def story() -> None:
+def test_backpressure_on_a_client_that_does_not_read(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             transport = cast("asyncio.Transport", client.writer.transport)
@@ -36,18 +36,18 @@ def test_a_reader_that_never_reads_stops_being_served(run):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             await asyncio.sleep(0.3)
             served = len(world.service.served)
-            # What is unsent stays below the bound, give or take one answer and the socket buffers.
+            # Unsent bytes stay below the limit plus one response and the socket buffers.
             assert served < 2 * ANSWER_BYTES_PENDING_MAX // 1_000_000 + 10
             assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 64 * 1024
             transport.resume_reading()
             for _ in range(200):
                 assert len(await client.receive()) == 1_000_000
 
-    run(story())
+    run(scenario())
 
 
-def test_unanswered_requests_are_bounded(run):
-    async def story() -> None:
+def test_requests_in_flight_are_limited(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             total = REQUESTS_IN_FLIGHT_MAX + 100
@@ -60,11 +60,11 @@ def test_unanswered_requests_are_bounded(run):
                 world.service.release()
                 assert await client.receive() == b"%d" % number
 
-    run(story())
+    run(scenario())
 
 
-def test_half_received_requests_share_a_bound(run):
-    async def story() -> None:
+def test_incomplete_requests_share_a_memory_limit(run):
+    async def scenario() -> None:
         async with World(ListenerLimits(receive_memory_bytes_max=2_000_000)) as world:
             first, second = await world.connect(), await world.connect()
             request = frame(b"e" + bytes(1_500_000))
@@ -78,11 +78,11 @@ def test_half_received_requests_share_a_bound(run):
             assert len(await second.receive()) == 1_500_000
             assert world.listener.memory.reserved_bytes == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_memory_that_is_still_written_from_is_nobody_elses(run):
-    async def story() -> None:
+def test_lent_memory_is_not_reused(run):
+    async def scenario() -> None:
         async with World() as world:
             first, second = await world.connect(), await world.connect()
             for letter in (b"1", b"2"):
@@ -95,11 +95,11 @@ def test_memory_that_is_still_written_from_is_nobody_elses(run):
                 assert await first.receive() == letter * 200_000
             assert world.listener.memory.reserved_bytes == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_memory_is_kept_for_the_writer_when_its_sender_has_left(run):
-    async def story() -> None:
+def test_lent_memory_survives_a_disconnect(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             client.send(b"k" + b"1" * 200_000)
@@ -111,11 +111,11 @@ def test_memory_is_kept_for_the_writer_when_its_sender_has_left(run):
             world.service.release_kept()
             assert world.listener.memory.reserved_bytes == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_vanished_sender_gives_its_memory_back(run):
-    async def story() -> None:
+def test_memory_is_released_on_disconnect(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             client.writer.write(struct.pack(">i", 1_000_000) + bytes(10))
@@ -123,11 +123,11 @@ def test_a_vanished_sender_gives_its_memory_back(run):
             await client.close()
             await world.until(lambda: world.listener.memory.reserved_bytes == 0)
 
-    run(story())
+    run(scenario())
 
 
-def test_connections_beyond_the_limit_wait_for_room(run):
-    async def story() -> None:
+def test_connections_beyond_the_limit_wait(run):
+    async def scenario() -> None:
         async with World(ListenerLimits(connections_max=2)) as world:
             first, second = await world.connect(), await world.connect()
             assert await first.ask(b"e1") == b"1"
@@ -139,11 +139,11 @@ def test_connections_beyond_the_limit_wait_for_room(run):
             await first.close()
             assert await third.receive() == b"3"
 
-    run(story())
+    run(scenario())
 
 
-def test_one_address_has_a_limit_of_its_own(run):
-    async def story() -> None:
+def test_limit_per_address(run):
+    async def scenario() -> None:
         async with World(ListenerLimits(connections_per_host_max=1)) as world:
             first = await world.connect()
             assert await first.ask(b"e1") == b"1"
@@ -152,23 +152,23 @@ def test_one_address_has_a_limit_of_its_own(run):
             await world.until(lambda: not world.listener.connections)
             assert await (await world.connect()).ask(b"e2") == b"2"
 
-    run(story())
+    run(scenario())
 
 
-def test_silent_connections_are_closed(run):
-    async def story() -> None:
+def test_idle_connections_are_closed(run):
+    async def scenario() -> None:
         async with World(ListenerLimits(idle_max_ms=200)) as world:
             silent = await world.connect()
             async with asyncio.timeout(20):
                 assert await silent.is_closed()
 
-    run(story())
+    run(scenario())
 
 
-def test_requests_that_never_end_are_given_up(run, monkeypatch):
+def test_incomplete_requests_time_out(run, monkeypatch):
     monkeypatch.setattr("runnel.net.listener.STALLED_REQUEST_SECONDS", 0.1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with World(ListenerLimits(idle_max_ms=400)) as world:
             small, large = await world.connect(), await world.connect()
             small.writer.write(struct.pack(">i", 100) + b"e")
@@ -178,4 +178,4 @@ def test_requests_that_never_end_are_given_up(run, monkeypatch):
                 assert await large.is_closed()
             assert world.listener.memory.reserved_bytes == 0
 
-    run(story())
+    run(scenario())

@@ -1,4 +1,4 @@
-"""Connections over real sockets: order, turns, limits, back-pressure, goodbye."""
+"""Connections over real sockets: order, turns, limits, backpressure, shutdown."""
 
 import asyncio
 import contextlib
@@ -12,8 +12,8 @@ from runnel.net.listener import ListenerLimits
 from tests.net.scripted import Client, World, frame
 
 
-def test_answers_come_in_the_order_of_requests(run):
-    async def story() -> None:
+def test_responses_are_sent_in_request_order(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             client.send(b"lfirst", b"esecond", b"tthird", b"nothing", b"efourth")
@@ -21,22 +21,22 @@ def test_answers_come_in_the_order_of_requests(run):
             world.service.release()
             assert [await client.receive() for _ in range(4)] == [b"first", b"second", b"third", b"fourth"]
 
-    run(story())
+    run(scenario())
 
 
 def test_all_frames_of_one_receive_share_a_turn(run):
-    async def story() -> None:
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             client.send(*[b"t%d" % number for number in range(20)])
             assert [await client.receive() for _ in range(20)] == [b"%d" % number for number in range(20)]
             assert world.service.turns < 20
 
-    run(story())
+    run(scenario())
 
 
-def test_a_frame_may_come_byte_by_byte(run):
-    async def story() -> None:
+def test_frame_received_byte_by_byte(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             for byte in frame(b"ehello") + frame(b"eworld"):
@@ -45,12 +45,12 @@ def test_a_frame_may_come_byte_by_byte(run):
                 await asyncio.sleep(0)
             assert [await client.receive(), await client.receive()] == [b"hello", b"world"]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("size", [65_530, 65_537, 300_000, 5_000_000])
-def test_large_frames_arrive_whole_among_small_ones(run, size):
-    async def story() -> None:
+def test_large_frames_among_small_ones(run, size):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             large = b"e" + bytes(index % 251 for index in range(1000)) * (size // 1000)
@@ -61,11 +61,11 @@ def test_large_frames_arrive_whole_among_small_ones(run, size):
             assert await client.receive() == large[1:]
             assert world.listener.memory.reserved_bytes == 0
 
-    run(story())
+    run(scenario())
 
 
-def test_a_held_line_stops_the_next_request_until_it_is_answered(run):
-    async def story() -> None:
+def test_held_connection_delays_the_next_request(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             client.send(b"hwait", b"enext", b"e" + bytes(100_000), b"elast")
@@ -78,11 +78,11 @@ def test_a_held_line_stops_the_next_request_until_it_is_answered(run):
             assert await client.receive() == bytes(100_000)
             assert await client.receive() == b"last"
 
-    run(story())
+    run(scenario())
 
 
-def test_other_connections_go_on_while_one_waits(run):
-    async def story() -> None:
+def test_held_connection_does_not_block_others(run):
+    async def scenario() -> None:
         async with World() as world:
             waiting, busy = await world.connect(), await world.connect()
             waiting.send(b"hwait")
@@ -91,11 +91,11 @@ def test_other_connections_go_on_while_one_waits(run):
             world.service.release()
             assert await waiting.receive() == b"wait"
 
-    run(story())
+    run(scenario())
 
 
-def test_hanging_up_answers_what_came_before(run):
-    async def story() -> None:
+def test_close_after_pending_responses(run):
+    async def scenario() -> None:
         async with World() as world:
             client = await world.connect()
             client.send(b"tbefore", b"x", b"eafter")
@@ -104,15 +104,15 @@ def test_hanging_up_answers_what_came_before(run):
             assert b"eafter" not in world.service.served
             assert len(world.service.gone) == 1
 
-    run(story())
+    run(scenario())
 
 
-def test_a_file_travels_between_buffers(run, tmp_path: Path):
+def test_file_slice_between_buffers(run, tmp_path: Path):
     content = bytes(index % 253 for index in range(3_000_001))
     path = tmp_path / "segment"
     path.write_bytes(content)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with World(file=path) as world:
             client = await world.connect()
             client.send(b"ehead", b"f3000001", b"etail", b"f5", b"f0"[:2] + b"7")
@@ -121,15 +121,15 @@ def test_a_file_travels_between_buffers(run, tmp_path: Path):
             assert await client.receive() == b"tail"
             assert await client.receive() == content[:5]
 
-    run(story())
+    run(scenario())
 
 
-def test_many_large_answers_share_the_sender_and_arrive_whole(run, tmp_path: Path):
+def test_many_large_responses_share_the_sender_thread(run, tmp_path: Path):
     content = bytes(index % 251 for index in range(2_000_003))
     path = tmp_path / "segment"
     path.write_bytes(content)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with World(file=path) as world:
             clients = [await world.connect() for _ in range(6)]
 
@@ -142,15 +142,15 @@ def test_many_large_answers_share_the_sender_and_arrive_whole(run, tmp_path: Pat
 
             await asyncio.gather(*map(read, clients))
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("is_abrupt", [False, True])
-def test_who_leaves_in_the_middle_of_a_large_answer_costs_nobody_else(run, tmp_path: Path, is_abrupt):
+def test_disconnect_during_a_large_response_affects_no_other(run, tmp_path: Path, is_abrupt):
     path = tmp_path / "segment"
     path.write_bytes(bytes(20_000_000))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with World(file=path) as world:
             for _ in range(5):
                 leaver, stayer = await world.connect(), await world.connect()
@@ -167,49 +167,49 @@ def test_who_leaves_in_the_middle_of_a_large_answer_costs_nobody_else(run, tmp_p
                 fresh = await world.connect()
                 assert await fresh.ask(b"ehello") == b"hello"
 
-    run(story())
+    run(scenario())
 
 
-def test_single_addresses_may_have_other_limits(run):
-    async def story() -> None:
+def test_limit_overrides_per_address(run):
+    async def scenario() -> None:
         limits = ListenerLimits(connections_per_host_max=0, connections_of_host_max={"127.0.0.1": 2})
         async with World(limits) as world:
             for _ in range(2):
                 assert await (await world.connect()).ask(b"e1") == b"1"
             assert await (await world.connect()).is_closed()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize(
     ("host", "allowed"), [("::ffff:192.0.2.1", 3), ("fe80::1%eth0", 4), ("2001:db8::9", 7), ("192.0.2.2", 7)]
 )
-def test_an_address_is_known_in_all_its_clothes(run, host, allowed):
-    async def story() -> None:
+def test_equivalent_forms_of_an_address(run, host, allowed):
+    async def scenario() -> None:
         others = {"192.0.2.1": 3, "fe80::1": 4}
         limits = ListenerLimits(connections_per_host_max=7, connections_of_host_max=others)
         async with World(limits) as world:
             assert world.listener._host_max(host) == allowed
 
-    run(story())
+    run(scenario())
 
 
-def test_new_connections_beyond_the_rate_wait_for_their_turn(run):
-    async def story() -> None:
+def test_connection_creation_rate_delays_new_connections(run):
+    async def scenario() -> None:
         async with World(ListenerLimits(connections_per_second_max=5)) as world:
             clients = [await world.connect() for _ in range(8)]
             for client in clients:
                 client.send(b"e1")
             await world.until(lambda: len(world.listener.connections) >= 5)
-            # The rest comes all by itself: nobody leaves and nobody else knocks.
+            # The remaining connections are accepted without any other event.
             for client in clients:
                 assert await client.receive() == b"1"
 
-    run(story())
+    run(scenario())
 
 
-def test_a_rate_of_nothing_lets_nobody_in_until_it_changes(run):
-    async def story() -> None:
+def test_rate_zero_accepts_no_connections_until_it_changes(run):
+    async def scenario() -> None:
         async with World(ListenerLimits(connections_per_second_max=0)) as world:
             client = await world.connect()
             client.send(b"e1")
@@ -218,11 +218,11 @@ def test_a_rate_of_nothing_lets_nobody_in_until_it_changes(run):
             world.listener.change_limits(ListenerLimits())
             assert await client.receive() == b"1"
 
-    run(story())
+    run(scenario())
 
 
-def test_raised_limits_let_in_who_waits(run):
-    async def story() -> None:
+def test_raised_limits_accept_waiting_connections(run):
+    async def scenario() -> None:
         async with World(ListenerLimits(connections_max=1)) as world:
             assert await (await world.connect()).ask(b"e1") == b"1"
             second = await world.connect()
@@ -232,11 +232,11 @@ def test_raised_limits_let_in_who_waits(run):
             world.listener.change_limits(ListenerLimits(connections_max=2))
             assert await second.receive() == b"2"
 
-    run(story())
+    run(scenario())
 
 
-def test_lowered_limits_close_connections_that_nothing_is_owed_to(run):
-    async def story() -> None:
+def test_lowered_limits_close_connections_without_pending_requests(run):
+    async def scenario() -> None:
         async with World() as world:
             busy, *idle = [await world.connect() for _ in range(4)]
             busy.send(b"l1")
@@ -249,11 +249,11 @@ def test_lowered_limits_close_connections_that_nothing_is_owed_to(run):
             world.service.release()
             assert await busy.receive() == b"1"
 
-    run(story())
+    run(scenario())
 
 
-def test_goodbye_waits_for_answers_that_are_due(run):
-    async def story() -> None:
+def test_shutdown_waits_for_pending_responses(run):
+    async def scenario() -> None:
         world = World()
         client = await world.connect()
         client.send(b"ldue")
@@ -271,11 +271,11 @@ def test_goodbye_waits_for_answers_that_are_due(run):
         await client.close()
         assert b"etoo late" not in world.service.served
 
-    run(story())
+    run(scenario())
 
 
-def test_goodbye_does_not_wait_for_ever(run):
-    async def story() -> None:
+def test_shutdown_timeout(run):
+    async def scenario() -> None:
         world = World()
         client = await world.connect()
         client.send(b"lnever")
@@ -283,26 +283,26 @@ def test_goodbye_does_not_wait_for_ever(run):
         await world.listener.close(grace_seconds=0.05)
         assert await client.is_closed()
         await client.close()
-        # An answer that comes after all has nowhere to go, and harms nobody.
+        # A response that completes later is dropped.
         world.service.release()
 
-    run(story())
+    run(scenario())
 
 
-def test_a_bug_in_the_service_costs_one_connection(run, caplog):
-    async def story() -> None:
+def test_exception_in_the_service_closes_one_connection(run, caplog):
+    async def scenario() -> None:
         async with World() as world:
             client, other = await world.connect(), await world.connect()
             client.send(b"bnot a number")
             assert await client.is_closed()
             assert await other.ask(b"efine") == b"fine"
 
-    run(story())
+    run(scenario())
     assert "serving" in caplog.text
 
 
-def test_a_reset_in_the_middle_of_an_answer_is_quiet(run, caplog):
-    async def story() -> None:
+def test_reset_during_a_response_is_not_logged(run, caplog):
+    async def scenario() -> None:
         async with World() as world:
             raw = socket.create_connection(("127.0.0.1", world.port))
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -311,5 +311,5 @@ def test_a_reset_in_the_middle_of_an_answer_is_quiet(run, caplog):
             raw.close()
             await world.until(lambda: not world.listener.connections)
 
-    run(story())
+    run(scenario())
     assert "Traceback" not in caplog.text

@@ -1,4 +1,4 @@
-"""So many per second, and no more."""
+"""Rate limiter."""
 
 from math import inf
 
@@ -9,7 +9,7 @@ from runnel.net.pace import Pace
 
 
 @given(some.integers(1, 50), some.lists(some.floats(0, 3), max_size=100))
-def test_no_second_sees_more_than_a_burst_and_its_rate(per_second: int, pauses: list[float]) -> None:
+def test_rate_is_never_exceeded_beyond_the_burst(per_second: int, pauses: list[float]) -> None:
     pace, now, taken = Pace(per_second, 0.0), 0.0, 0
     for pause in pauses:
         now += pause
@@ -20,7 +20,7 @@ def test_no_second_sees_more_than_a_burst_and_its_rate(per_second: int, pauses: 
         assert 0 < pace.wait_seconds(now) <= 1 / per_second
 
 
-def test_who_waits_as_long_as_told_may_come() -> None:
+def test_permitted_after_the_returned_delay() -> None:
     pace, now = Pace(4, 10.0), 10.0
     for number in range(20):
         wait_seconds = pace.wait_seconds(now)
@@ -30,5 +30,5 @@ def test_who_waits_as_long_as_told_may_come() -> None:
         pace.take()
 
 
-def test_a_rate_of_nothing_is_never() -> None:
+def test_rate_zero_never_permits() -> None:
     assert Pace(0, 0.0).wait_seconds(10**9) == inf

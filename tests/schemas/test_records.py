@@ -29,8 +29,8 @@ from runnel.schemas.txn import TRANSACTION_RECORDS
 from runnel.wire import Data, MalformedMessage
 from runnel.wire.primitives import varint
 from tests.messages.upstream import assert_as_upstream, load
+from tests.wire.reference_codec import reference_encode
 from tests.wire.samples import structs
-from tests.wire.twin import twin_encode
 
 QUICK = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 COORDINATOR_RECORDS = [(types, kind) for types in (GROUP_RECORDS, TRANSACTION_RECORDS) for kind in types]
@@ -64,8 +64,8 @@ def test_coordinator_records_round_trip(types: RecordTypes, kind: int, data: st.
     version = data.draw(st.sampled_from(value_type.versions))
     key, value = data.draw(structs(key_type, 0)), data.draw(structs(value_type, version))
     key_bytes, value_bytes = encode_key(key), encode_value(value, version)
-    assert key_bytes == kind.to_bytes(2) + twin_encode(key, 0)
-    assert value_bytes == version.to_bytes(2) + twin_encode(value, version)
+    assert key_bytes == kind.to_bytes(2) + reference_encode(key, 0)
+    assert value_bytes == version.to_bytes(2) + reference_encode(value, version)
     assert read_record(types, key_bytes, memoryview(value_bytes)) == CoordinatorRecord(key, value)
     assert read_record(types, key_bytes, None) == CoordinatorRecord(key, None)
 
@@ -106,7 +106,9 @@ def test_metadata_records_round_trip(record_type: type[MetadataRecord], data: st
     version = data.draw(st.sampled_from(record_type.versions))
     record = data.draw(structs(record_type, version))
     wire = encode_metadata_record(record, version)
-    assert wire == b"\x01" + varint(record_type.api_key) + bytes([version]) + twin_encode(record, version)
+    assert wire == b"\x01" + varint(record_type.api_key) + bytes([version]) + reference_encode(
+        record, version
+    )
     assert decode_metadata_record(memoryview(wire)) == record
 
 

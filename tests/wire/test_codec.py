@@ -1,4 +1,4 @@
-"""The compiled codecs against their interpreted twin, and against damage."""
+"""The compiled codecs compared with an interpreted reference, and with corrupt input."""
 
 import random
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from runnel.messages.list_partition_reassignments import ListPartitionReassignme
 from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX
 from runnel.wire import MalformedMessage, Message, Struct, UnknownVersion, decode, encode, encoded, fields_of
 from runnel.wire.primitives import unsigned_varint
+from tests.wire.reference_codec import Malformed, reference_decode, reference_encode
 from tests.wire.samples import all_messages, example, structs
-from tests.wire.twin import Refused, twin_decode, twin_encode
 
 MESSAGES = all_messages()
 SHAPES = ("full", "null", "empty", "default")
@@ -26,23 +26,23 @@ def shaped(message: type[Message], version: int, shape: str) -> Any:
     return message() if shape == "default" else example(message, version, shape)
 
 
-def verdict(message: type[Message], version: int, data: bytes) -> Any:
-    """What our decoder makes of the bytes: a message, or None. Any other exception fails the test."""
+def decode_result(message: type[Message], version: int, data: bytes) -> Any:
+    """The decoded message, or None if malformed. Any other exception fails the test."""
     try:
         return decode(message, version, data)
     except MalformedMessage:
         return None
 
 
-def twin_verdict(message: type[Message], version: int, data: bytes) -> Any:
+def reference_result(message: type[Message], version: int, data: bytes) -> Any:
     try:
-        return twin_decode(message, version, data)
-    except Refused:
+        return reference_decode(message, version, data)
+    except Malformed:
         return None
 
 
 def plain(value: Any) -> Any:
-    """An object as data that can be compared; NaN equals itself here, since damage can make one."""
+    """An object as comparable data; NaN equals itself, since corruption can produce it."""
     if isinstance(value, Struct):
         return [
             type(value).__name__,
@@ -54,13 +54,13 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
-def test_every_version_agrees_with_the_twin(message: type[Message]) -> None:
+def test_every_version_equals_the_reference(message: type[Message]) -> None:
     for version in message.versions:
         for shape in SHAPES:
             original = shaped(message, version, shape)
             data = encoded(original, version)
-            assert data == twin_encode(original, version), f"v{version} {shape}"
-            assert decode(message, version, data) == twin_decode(message, version, data), (
+            assert data == reference_encode(original, version), f"v{version} {shape}"
+            assert decode(message, version, data) == reference_decode(message, version, data), (
                 f"v{version} {shape}"
             )
             if shape == "full":
@@ -70,16 +70,16 @@ def test_every_version_agrees_with_the_twin(message: type[Message]) -> None:
 @pytest.mark.parametrize("message", MESSAGES[::3], ids=lambda message: message.__name__)
 @settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_any_message_survives_the_round_trip(message: type[Message], data: st.DataObject) -> None:
+def test_round_trip_of_any_message(message: type[Message], data: st.DataObject) -> None:
     version = data.draw(st.sampled_from(message.versions))
     original = data.draw(structs(message, version))
     wire = encoded(original, version)
-    assert wire == twin_encode(original, version)
-    assert decode(message, version, wire) == twin_decode(message, version, wire)
+    assert wire == reference_encode(original, version)
+    assert decode(message, version, wire) == reference_decode(message, version, wire)
 
 
-def damaged(wire: bytes, chance: random.Random) -> bytes:
-    """The bytes with one to three things wrong."""
+def corrupted(wire: bytes, chance: random.Random) -> bytes:
+    """The bytes with one to three mutations."""
     data = bytearray(wire)
     for _ in range(chance.randint(1, 3)):
         spot = chance.randrange(len(data) + 1)
@@ -106,18 +106,18 @@ def mutations(message: type[Message], seed: int, count: int) -> Iterator[tuple[i
         for shape in ("full", "null"):
             wire = encoded(shaped(message, version, shape), version)
             for _ in range(count):
-                yield version, damaged(wire, chance)
+                yield version, corrupted(wire, chance)
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
-def test_damage_is_refused_or_read_as_the_twin_reads_it(message: type[Message]) -> None:
+def test_corrupt_input_is_rejected_or_decoded_as_the_reference_does(message: type[Message]) -> None:
     for version, data in mutations(message, 1, 12):
-        ours, twins = verdict(message, version, data), twin_verdict(message, version, data)
-        assert plain(ours) == plain(twins), f"v{version} {data.hex()}"
+        ours, expected = decode_result(message, version, data), reference_result(message, version, data)
+        assert plain(ours) == plain(expected), f"v{version} {data.hex()}"
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
-def test_every_cut_is_refused(message: type[Message]) -> None:
+def test_every_truncation_is_rejected(message: type[Message]) -> None:
     version = message.versions[-1]
     wire = encoded(example(message, version, "full"), version)
     for end in range(len(wire)):
@@ -132,17 +132,17 @@ def test_every_cut_is_refused(message: type[Message]) -> None:
 def test_random_bytes_raise_only_malformed_message(
     message: type[Message], data: st.DataObject, noise: bytes
 ) -> None:
-    verdict(message, data.draw(st.sampled_from(message.versions)), noise)
+    decode_result(message, data.draw(st.sampled_from(message.versions)), noise)
 
 
-def test_a_version_that_does_not_exist_is_its_own_refusal() -> None:
+def test_unknown_version() -> None:
     with pytest.raises(UnknownVersion, match="FetchRequest has no version 99, only 4-18"):
         decode(FetchRequest, 99, b"")
     with pytest.raises(UnknownVersion):
         encode(FetchRequest(), 3)
 
 
-def test_the_elements_of_a_request_are_counted_over_all_arrays() -> None:
+def test_limit_of_elements_applies_to_all_arrays_together() -> None:
     topic = TopicPartitions("t", [7] * (REQUEST_ELEMENTS_MAX - 10))
     wire = encoded(ElectLeadersRequest(topic_partitions=[topic]), 2)
     assert decode(ElectLeadersRequest, 2, wire).topic_partitions == [topic]
@@ -152,12 +152,12 @@ def test_the_elements_of_a_request_are_counted_over_all_arrays() -> None:
 
 
 def unknown_tags(count: int) -> bytes:
-    """So many empty tagged fields that no version declares."""
+    """This many empty tagged fields that no version declares."""
     return unsigned_varint(count) + b"".join(unsigned_varint(100 + tag) + b"\x00" for tag in range(count))
 
 
 @pytest.mark.parametrize("structs", [1, 4])
-def test_the_tagged_fields_of_a_request_are_counted_over_all_structs(structs: int) -> None:
+def test_limit_of_tagged_fields_applies_to_all_structs_together(structs: int) -> None:
     each = REQUEST_TAGS_MAX // structs
     topics = bytes(4) + bytes([structs]) + (b"\x02t\x01" + unknown_tags(each)) * (structs - 1)
     request = decode(ListPartitionReassignmentsRequest, 0, topics + unknown_tags(each))
@@ -166,20 +166,20 @@ def test_the_tagged_fields_of_a_request_are_counted_over_all_structs(structs: in
         decode(ListPartitionReassignmentsRequest, 0, topics + unknown_tags(each + 1))
 
 
-def test_structs_that_declare_tagged_fields_have_the_same_limit() -> None:
+def test_limit_of_tagged_fields_with_declared_tags() -> None:
     wire = encoded(FetchRequest(), 12)[:-1]
     assert decode(FetchRequest, 12, wire + unknown_tags(REQUEST_TAGS_MAX)) == FetchRequest()
     with pytest.raises(MalformedMessage, match="tagged fields"):
         decode(FetchRequest, 12, wire + unknown_tags(REQUEST_TAGS_MAX + 1))
 
 
-def test_too_many_tagged_fields_are_refused_before_they_are_read() -> None:
+def test_excessive_tagged_fields_are_rejected_before_they_are_read() -> None:
     count = unsigned_varint(2**31)
     with pytest.raises(MalformedMessage, match="tagged fields"):
         decode(ListPartitionReassignmentsRequest, 0, bytes(5) + count)
 
 
-def test_decoding_needs_no_bytes_object() -> None:
+def test_decode_from_a_memoryview() -> None:
     wire = encoded(example(FetchRequest, 12, "full"), 12)
     for buffer in (wire, bytearray(wire), memoryview(bytearray(wire))):
         assert decode(FetchRequest, 12, buffer) == decode(FetchRequest, 12, b"head" + wire, 4)
@@ -196,5 +196,5 @@ def test_tracebacks_show_the_compiled_source() -> None:
     assert frames[-1].line is not None and ".topic" in frames[-1].line
 
 
-def test_registry_names_every_message_once() -> None:
+def test_registry_contains_every_message_once() -> None:
     assert len({message.__name__ for message in MESSAGES}) == 2 * len(registry.API_NAMES)

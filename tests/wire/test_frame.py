@@ -1,4 +1,4 @@
-"""Headers and frames: what stands around a message."""
+"""Headers and frames."""
 
 import io
 
@@ -27,15 +27,15 @@ from tests.wire.test_codec import unknown_tags
 FETCH = 1
 
 
-class FileStretch:
-    """A stretch of a file that is sent without being read."""
+class FileRange:
+    """A range of a file that is sent without being read."""
 
     def __init__(self, length: int) -> None:
         self.length = length
 
 
 class Stored:
-    """Records in a file, with a piece of memory before them."""
+    """Records in a file, preceded by a buffer."""
 
     def __init__(self, *parts: object) -> None:
         self.parts = list(parts)
@@ -44,7 +44,7 @@ class Stored:
 
 @pytest.mark.parametrize(("version", "header"), [(11, KioHeaderV1), (12, KioHeaderV2)])
 @pytest.mark.parametrize("client_id", [None, "", "näme", "n" * 200])
-def test_request_header_is_kios(version: int, header: type, client_id: str | None) -> None:
+def test_request_header_equals_kio(version: int, header: type, client_id: str | None) -> None:
     buffer = io.BytesIO()
     entity = header(
         request_api_key=FETCH, request_api_version=version, correlation_id=-7, client_id=client_id
@@ -69,7 +69,7 @@ def test_unknown_header_tags_are_skipped() -> None:
     assert bytes(frame[read_request_header(frame, FLEXIBLE_FROM).body_position :]) == b"body"
 
 
-def test_an_api_that_nobody_knows_still_has_a_readable_header() -> None:
+def test_header_of_an_unknown_api() -> None:
     header = read_request_header(memoryview(bytes.fromhex("7fff 7fff 00000005 0001 61")), FLEXIBLE_FROM)
     assert (header.api_key, header.client_id) == (0x7FFF, "a")
 
@@ -83,18 +83,18 @@ def test_an_api_that_nobody_knows_still_has_a_readable_header() -> None:
         "0001000c00000005fffe00",  # a negative length other than null
         "0001000c000000050001ff00",  # not UTF-8
         "0001000c00000005ffff",  # no tag count in a flexible header
-        "0001000c00000005ffff01",  # a tag that is not there
+        "0001000c00000005ffff01",  # a missing tag
         "0001000c00000005ffff010005aa",  # a tag longer than the frame
         "0001000c00000005ffff02000000 00",  # the same tag twice
     ],
 )
-def test_bad_request_headers_are_refused(bad: str) -> None:
+def test_malformed_request_headers_are_rejected(bad: str) -> None:
     with pytest.raises(MalformedMessage):
         read_request_header(memoryview(bytes.fromhex(bad)), FLEXIBLE_FROM)
 
 
 @given(st.binary(max_size=40))
-def test_noise_in_headers_raises_nothing_else(noise: bytes) -> None:
+def test_random_headers_raise_only_malformed_message(noise: bytes) -> None:
     for reading in (
         lambda: read_request_header(memoryview(b"\x00\x01\x00\x0c" + noise), FLEXIBLE_FROM),
         lambda: read_response_header(memoryview(noise), True),
@@ -106,7 +106,7 @@ def test_noise_in_headers_raises_nothing_else(noise: bytes) -> None:
             continue
 
 
-def test_response_header_is_flexible_with_its_message() -> None:
+def test_response_header_of_flexible_messages() -> None:
     assert b"".join(response_frame(HeartbeatResponse(), 3, 9)) == bytes.fromhex(
         "0000000a 00000009 00000000 0000"
     )
@@ -115,14 +115,14 @@ def test_response_header_is_flexible_with_its_message() -> None:
     assert read_response_header(memoryview(flexible)[4:], True) == (9, 5)
 
 
-def test_api_versions_is_answered_without_header_tags() -> None:
+def test_api_versions_response_has_no_header_tags() -> None:
     frame = b"".join(response_frame(ApiVersionsResponse(error_code=35), 3, 9))
     assert frame[4:8] + frame[8:10] == bytes.fromhex("00000009 0023")
     assert int.from_bytes(frame[:4]) == len(frame) - 4
 
 
-def test_records_are_sent_from_where_they_are() -> None:
-    memory, stretch = memoryview(bytes(5000)), FileStretch(100_000)
+def test_records_are_sent_without_copying() -> None:
+    memory, stretch = memoryview(bytes(5000)), FileRange(100_000)
     partitions = [
         PartitionData(0, records=memory),
         PartitionData(1, records=Stored(b"first", stretch)),
@@ -150,7 +150,7 @@ def test_decoded_records_are_a_view_of_the_frame() -> None:
     assert frame.count(0x72) == 4999
 
 
-def test_the_tagged_fields_of_a_request_header_are_bounded() -> None:
+def test_tagged_fields_of_a_request_header_are_limited() -> None:
     head = b"\x00\x01\x00\x0c\x00\x00\x00\x07\xff\xff"
     allowed = unknown_tags(REQUEST_TAGS_MAX)
     header = read_request_header(memoryview(head + allowed), FLEXIBLE_FROM)

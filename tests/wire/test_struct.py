@@ -1,4 +1,4 @@
-"""Declarations: what a class says, and what is made of it."""
+"""Message declarations."""
 
 from __future__ import annotations
 
@@ -52,25 +52,25 @@ def test_every_field_has_a_default_and_a_position() -> None:
     assert [each.name for each in fields_of(Sample)][:2] == ["name", "count"]
 
 
-def test_defaults_that_can_change_are_not_shared() -> None:
+def test_mutable_defaults_are_not_shared() -> None:
     first, second = Sample(), Sample()
     first.inners.append(Inner())
     first.inner.number = 5
     assert second.inners == [] and second.inner.number == -1
 
 
-def test_a_base_can_be_made_before_its_heirs() -> None:
+def test_base_class_instantiated_before_its_subclasses() -> None:
     class Base(Data):
         pass
 
-    class Heir(Base, versions="0"):
+    class Derived(Base, versions="0"):
         number: int8 = 3
 
     assert Base() == Base()
-    assert Heir(number=4).number == 4
+    assert Derived(number=4).number == 4
 
 
-def test_objects_take_no_other_attributes() -> None:
+def test_objects_reject_other_attributes() -> None:
     with pytest.raises(AttributeError):
         Sample().nmae = "x"  # type: ignore[attr-defined]
     with pytest.raises(TypeError):
@@ -83,7 +83,7 @@ def test_equality_and_print() -> None:
     assert repr(Inner(3)) == "Inner(number=3)"
 
 
-def test_a_field_needs_a_value() -> None:
+def test_field_without_a_default_is_rejected() -> None:
     with pytest.raises(TypeError, match="give number a default value"):
 
         class Bare(Struct):
@@ -108,13 +108,13 @@ def test_version_spans(text: str, inside: list[int], outside: list[int]) -> None
     assert not any(span.covers(version) for version in outside)
 
 
-def test_tagged_fields_stand_in_the_order_of_their_tags() -> None:
+def test_tagged_fields_are_sorted_by_tag() -> None:
     wire = encoded(Sample(label="l", leader=Inner(3)), 1)
     assert wire.endswith(bytes.fromhex("02 00 05 00000003 00 01 02 02") + b"l")
     assert decode(Sample, 1, wire).leader == Inner(3)
 
 
-def test_a_tagged_struct_at_its_defaults_is_left_out() -> None:
+def test_tagged_struct_with_default_values_is_omitted() -> None:
     assert encoded(Sample(leader=Inner()), 1) == encoded(Sample(leader=None), 1)
     assert encoded(Sample(owner=Inner()), 2) != encoded(Sample(owner=None), 2)
     assert decode(Sample, 2, encoded(Sample(owner=Inner()), 2)).owner == Inner()
@@ -140,7 +140,7 @@ PREFIX = encoded(Sample(), 1)[:-1]
         ("01 01 02 02 ff", "utf-8"),
     ],
 )
-def test_tags_from_strangers(tags: str, why: str | None) -> None:
+def test_tagged_fields_from_other_implementations(tags: str, why: str | None) -> None:
     wire = PREFIX + bytes.fromhex(tags)
     if why is None:
         assert decode(Sample, 1, wire) == Sample()
@@ -150,7 +150,7 @@ def test_tags_from_strangers(tags: str, why: str | None) -> None:
 
 
 @pytest.mark.parametrize("count", ["ffffff7f", "7fffffff", "80000000", "fffffffe", "ffffffff"])
-def test_counts_beyond_the_input_build_nothing(count: str) -> None:
+def test_array_counts_beyond_the_input_are_rejected(count: str) -> None:
     class Numbers(Data, versions="0"):
         numbers: list[int8] = field()
 
@@ -180,7 +180,7 @@ def test_show_prints_the_codecs() -> None:
         assert subprocess.run([*command, *bad], capture_output=True, text=True).returncode == 2
 
 
-def test_messages_are_imported_when_asked_for() -> None:
+def test_messages_are_imported_on_demand() -> None:
     code = "import sys; from runnel.messages import registry; registry.api(3); print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True

@@ -1,4 +1,4 @@
-"""A second codec, interpreted field by field: slow, but obvious. It shares nothing but the declarations."""
+"""A reference codec that interprets the declarations field by field; independent of the compiled codecs."""
 
 import struct
 from typing import Any
@@ -8,8 +8,8 @@ from runnel.wire.primitives import ArrayOf, Blob, Fixed, StructOf, Text, WireTyp
 from runnel.wire.struct import UNSET, Field, Struct
 
 
-class Refused(Exception):
-    """The twin's verdict on malformed bytes."""
+class Malformed(Exception):
+    """The input is malformed."""
 
 
 def is_flexible(message: type[Message], version: int) -> bool:
@@ -23,7 +23,7 @@ def default_of(field: Field) -> Any:
 
 
 def is_default(field: Field, value: Any) -> bool:
-    """Whether a tagged field may be left out."""
+    """True if a tagged field is omitted."""
     if isinstance(field.type, StructOf) and value is not None:
         return (field.default is not None and value == default_of(field)) or (
             field.default is None
@@ -34,7 +34,7 @@ def is_default(field: Field, value: Any) -> bool:
 
 
 class Writer:
-    """Bytes in the making."""
+    """Encodes values."""
 
     def __init__(self, version: int, flexible: bool) -> None:
         self.version, self.flexible, self.data = version, flexible, b""
@@ -104,14 +104,14 @@ class Writer:
 
 
 class Reader:
-    """Bytes being taken apart."""
+    """Decodes values."""
 
     def __init__(self, version: int, flexible: bool, data: bytes) -> None:
         self.version, self.flexible, self.data = version, flexible, data
 
     def take(self, count: int) -> bytes:
         if not 0 <= count <= len(self.data):
-            raise Refused(f"{count} bytes wanted, {len(self.data)} left")
+            raise Malformed(f"{count} bytes wanted, {len(self.data)} left")
         taken, self.data = self.data[:count], self.data[count:]
         return taken
 
@@ -127,12 +127,12 @@ class Reader:
                 if value >= 2**32:
                     break
                 return value
-        raise Refused("varint too long")
+        raise Malformed("varint too long")
 
     def length(self, code: str) -> int | None:
         length: int = self.unsigned_varint() - 1 if self.flexible else self.unpack(code)
         if length < -1:
-            raise Refused("negative length")
+            raise Malformed("negative length")
         return None if length == -1 else length
 
     def value(self, kind: WireType, nullable: bool) -> Any:
@@ -144,11 +144,11 @@ class Reader:
         length = self.length("h" if isinstance(kind, Text) else "i")
         if length is None:
             if not nullable:
-                raise Refused("null where it is not allowed")
+                raise Malformed("null where it is not allowed")
             return None
         if isinstance(kind, ArrayOf):
             if length > len(self.data):
-                raise Refused("more elements than bytes")
+                raise Malformed("more elements than bytes")
             return [self.value(kind.element, False) for _ in range(length)]
         data = self.take(length)
         if isinstance(kind, Blob):
@@ -156,7 +156,7 @@ class Reader:
         try:
             return data.decode()
         except UnicodeDecodeError as error:
-            raise Refused(str(error)) from error
+            raise Malformed(str(error)) from error
 
     def struct(self, kind: type[Struct]) -> Any:
         result = kind()
@@ -173,7 +173,7 @@ class Reader:
         for _ in range(self.unsigned_varint()):
             tag, size = self.unsigned_varint(), self.unsigned_varint()
             if tag <= last:
-                raise Refused("tags must grow")
+                raise Malformed("tags must be increasing")
             last = tag
             body = Reader(self.version, self.flexible, self.take(size))
             if field := known.get(tag):
@@ -183,19 +183,19 @@ class Reader:
                 else:
                     value = body.value(field.type, nullable)
                 if body.data:
-                    raise Refused("tagged field is longer than its value")
+                    raise Malformed("tagged field is longer than its value")
                 setattr(result, field.name, value)
 
 
-def twin_encode(message: Message, version: int) -> bytes:
+def reference_encode(message: Message, version: int) -> bytes:
     writer = Writer(version, is_flexible(type(message), version))
     writer.struct(message)
     return writer.data
 
 
-def twin_decode(message: type[Message], version: int, data: bytes) -> Any:
+def reference_decode(message: type[Message], version: int, data: bytes) -> Any:
     reader = Reader(version, is_flexible(message, version), data)
     result = reader.struct(message)
     if reader.data:
-        raise Refused("bytes left over")
+        raise Malformed("bytes left over")
     return result
