@@ -1,4 +1,4 @@
-"""Settings are what Kafka users expect: compared with what Kafka 4.3 says of its own."""
+"""Config definitions match those of Kafka 4.3."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -18,18 +18,18 @@ TABLES = {
 }
 ALL = [definition for table in TABLES.values() for definition in table.values()]
 
-# Where we differ, and why.
+# Intentional differences.
 OTHER_DEFAULTS = {
-    "node.id": "1",  # Kafka has none; a single node needs no thought
-    "log.dir": "runnel-data",  # Kafka's is under /tmp, which is emptied
-    "metadata.log.segment.bytes": "8388608",  # the log is cut after each snapshot, a file at a time
+    "node.id": "1",  # Kafka has none; convenient for a single node
+    "log.dir": "runnel-data",  # Kafka's is under /tmp, which is not persistent
+    "metadata.log.segment.bytes": "8388608",  # the log is truncated after each snapshot, by whole segments
     "socket.send.buffer.bytes": "262144",  # bulk fetches were a tenth faster than with 102400
-    "group.coordinator.rebalance.protocols": "classic,consumer",  # what exists
+    "group.coordinator.rebalance.protocols": "classic,consumer",  # the supported protocols
 }
-OTHER_TYPES = {"log.dir": "string"}  # one folder
+OTHER_TYPES = {"log.dir": "string"}  # one directory
 FIXED_HERE = {"listeners", "listener.security.protocol.map"}
-OURS_ALONE = {"flush.policy", "log.flush.policy"}
-# Kafka takes these while it runs, but does not list them before.
+RUNNEL_ONLY = {"flush.policy", "log.flush.policy"}
+# Kafka accepts these dynamically, but does not list them.
 UNLISTED = {
     "leader.replication.throttled.rate",
     "follower.replication.throttled.rate",
@@ -51,7 +51,7 @@ def facts() -> list[Fact]:
     return [Fact(*line.split(" ", 5)) for line in lines if not line.startswith("#")]
 
 
-def test_every_setting_of_kafka_is_defined_or_known_to_mean_nothing() -> None:
+def test_every_kafka_config_is_defined_or_ignored() -> None:
     missing = [
         fact.name for fact in facts() if fact.name not in TABLES[fact.kind] and not is_ignored(fact.name)
     ]
@@ -59,11 +59,11 @@ def test_every_setting_of_kafka_is_defined_or_known_to_mean_nothing() -> None:
     assert all(fact.name in TABLES[fact.kind] for fact in facts() if fact.kind != "broker")
 
 
-def test_definitions_equal_kafkas() -> None:
+def test_definitions_match_kafka() -> None:
     known = {(fact.kind, fact.name): fact for fact in facts()}
     for kind, table in TABLES.items():
         for name, definition in table.items():
-            if name in OURS_ALONE | UNLISTED:
+            if name in RUNNEL_ONLY | UNLISTED:
                 continue
             fact = known[kind, name]
             default = {"-": None, '""': ""}.get(fact.default, fact.default)
@@ -74,7 +74,7 @@ def test_definitions_equal_kafkas() -> None:
             assert (definition.scope is Scope.READ_ONLY) == is_fixed, name
 
 
-def test_ignored_names_are_really_kafkas() -> None:
+def test_ignored_names_are_kafka_configs() -> None:
     names = {fact.name for fact in facts()}
     for name in ("num.io.threads", "process.roles", "auto.leader.rebalance.enable"):
         assert name in names
@@ -84,7 +84,7 @@ def test_ignored_names_are_really_kafkas() -> None:
 
 
 @pytest.mark.parametrize("definition", ALL, ids=lambda definition: definition.name)
-def test_every_default_is_allowed_and_every_setting_documented(definition: ConfigDefinition) -> None:
+def test_every_default_is_valid_and_every_config_documented(definition: ConfigDefinition) -> None:
     definition.parse(definition.default)
     assert definition.documentation.endswith(".")
     assert all(synonym in BROKER_CONFIGS for synonym in definition.synonyms)
@@ -102,7 +102,7 @@ def test_every_default_is_allowed_and_every_setting_documented(definition: Confi
         ("min.cleanable.dirty.ratio", "1.5", "no more than 1"),
         ("min.cleanable.dirty.ratio", "nan", "Not a number of type DOUBLE"),
         ("cleanup.policy", "compact,wipe", "one of: compact, delete"),
-        ("cleanup.policy", "compact,compact", "twice"),
+        ("cleanup.policy", "compact,compact", "duplicates"),
         ("compression.type", "brotli", "String must be one of"),
         ("compression.gzip.level", "0", "-1 or 1 to 9"),
         ("preallocate", "yes", "true or false"),
@@ -110,7 +110,7 @@ def test_every_default_is_allowed_and_every_setting_documented(definition: Confi
         ("leader.replication.throttled.replicas", "0:1,x", "[partitionId]:[brokerId]"),
     ],
 )
-def test_bad_values_are_refused_with_the_reason(name: str, text: str, complaint: str) -> None:
+def test_invalid_values_are_rejected_with_a_reason(name: str, text: str, complaint: str) -> None:
     with pytest.raises(BadConfig) as refused:
         TOPIC_CONFIGS[name].parse(text)
     assert str(refused.value).startswith(f"Invalid value {text} for configuration {name}: ")
@@ -120,12 +120,12 @@ def test_bad_values_are_refused_with_the_reason(name: str, text: str, complaint:
 @pytest.mark.parametrize(
     "text", ["192.0.2.1", "192.0.2.1:", "192.0.2.1:-1", "192.0.2.1:٣", "example.org:5", ":5"]
 )
-def test_limits_of_addresses_name_addresses(text: str) -> None:
+def test_connection_limits_require_ip_addresses(text: str) -> None:
     with pytest.raises(BadConfig, match="address:count pairs"):
         BROKER_CONFIGS["max.connections.per.ip.overrides"].parse(text)
 
 
-def test_addresses_are_known_however_they_are_written() -> None:
+def test_ip_addresses_are_normalized() -> None:
     assert parse_address_counts("192.0.2.1:5, 2001:DB8:0::1:7,,[::1]:0") == {
         "192.0.2.1": 5,
         "2001:db8::1": 7,
@@ -146,30 +146,30 @@ def test_addresses_are_known_however_they_are_written() -> None:
         ("follower.replication.throttled.replicas", "0:1,12:3", ["0:1", "12:3"]),
     ],
 )
-def test_texts_become_values(name: str, text: str, value: object) -> None:
+def test_values_are_parsed(name: str, text: str, value: object) -> None:
     assert TOPIC_CONFIGS[name].parse(text) == value
 
 
 @pytest.mark.parametrize(
     "text", ["latest", "earliest", "by_duration:P1D", "by_duration:PT1H30M", "by_duration:P1DT2.5S"]
 )
-def test_share_groups_begin_somewhere(text: str) -> None:
+def test_valid_share_group_offset_resets(text: str) -> None:
     assert GROUP_CONFIGS["share.auto.offset.reset"].parse(text) == text
 
 
 @pytest.mark.parametrize("text", ["", "by_duration:P", "by_duration:PT", "by_duration:-P1D", "none"])
-def test_share_groups_do_not_begin_nowhere(text: str) -> None:
+def test_invalid_share_group_offset_resets(text: str) -> None:
     with pytest.raises(BadConfig):
         GROUP_CONFIGS["share.auto.offset.reset"].parse(text)
 
 
-def test_client_metrics_match_known_traits_only() -> None:
+def test_client_metrics_match_known_attributes_only() -> None:
     match = CLIENT_METRICS_CONFIGS["match"]
     assert match.parse("client_id=app-.*,client_software_name=librdkafka")
     with pytest.raises(BadConfig, match="colour=blue"):
         match.parse("client_id=app,colour=blue")
 
 
-def test_a_typing_mistake_gets_a_hint() -> None:
+def test_a_typo_gets_a_suggestion() -> None:
     assert unknown_setting("log.retenton.hours").endswith("(did you mean log.retention.hours?)")
     assert unknown_setting("zzz") == "Unknown broker config name: zzz"

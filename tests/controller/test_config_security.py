@@ -1,4 +1,4 @@
-"""Settings that promise protection which is not enforced stop the start; harmless ones do not."""
+"""Configs that promise protection which is not enforced prevent startup; others do not."""
 
 import pytest
 
@@ -38,24 +38,24 @@ KAFKAS_PROTOCOL_MAP = (
         ("inter.broker.listener.name", "SASL_PLAINTEXT"),
     ],
 )
-def test_a_setting_that_promises_protection_is_refused_by_name(name: str, value: str) -> None:
+def test_a_security_config_is_rejected_by_name(name: str, value: str) -> None:
     with pytest.raises(BadConfig, match=f"{name} asks for") as refused:
         Settings({name: value})
     assert "hidden" not in str(refused.value)
 
 
 @pytest.mark.parametrize("spelling", ["EXTERNAL:SASL_SSL", "INTERNAL:PLAINTEXT, external : sasl_ssl"])
-def test_a_listener_is_judged_by_its_protocol(spelling: str) -> None:
+def test_a_listener_is_rejected_by_its_protocol(spelling: str) -> None:
     with pytest.raises(BadConfig, match=r"listeners asks for SASL_SSL \(listener EXTERNAL\)"):
         Settings({"listener.security.protocol.map": spelling, "listeners": "EXTERNAL://:9092"})
 
 
-def test_a_protocol_given_twice_is_refused_if_either_is_secure() -> None:
+def test_a_duplicate_protocol_is_rejected_if_either_is_secure() -> None:
     with pytest.raises(BadConfig, match=r"listeners asks for SSL"):
         Settings({"listener.security.protocol.map": "A:SSL,A:PLAINTEXT", "listeners": "A://:9092"})
 
 
-def test_all_of_them_are_named_at_once() -> None:
+def test_all_security_configs_are_reported_at_once() -> None:
     with pytest.raises(BadConfig, match=r"ssl\.protocol asks for TLS; super\.users asks for authorization"):
         Settings({"super.users": "User:admin", "ssl.protocol": "TLSv1.3"})
 
@@ -73,11 +73,11 @@ def test_all_of_them_are_named_at_once() -> None:
         ("listener.name.external.num.network.threads", "3"),
     ],
 )
-def test_a_setting_that_promises_nothing_is_ignored(name: str, value: str) -> None:
+def test_a_config_without_protection_is_ignored(name: str, value: str) -> None:
     assert Settings({name: value}).ignored == (name,)
 
 
-def test_protocols_that_no_listener_uses_promise_nothing() -> None:
+def test_unused_listener_protocols_are_ignored() -> None:
     settings = Settings(
         {
             "listener.security.protocol.map": KAFKAS_PROTOCOL_MAP,

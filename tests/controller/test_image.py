@@ -1,4 +1,4 @@
-"""An image is what its records add up to, however they came to it."""
+"""An image depends only on the replayed records, with or without snapshots."""
 
 import pytest
 from hypothesis import given
@@ -20,8 +20,8 @@ from runnel.schemas.metadata import (
     decode_metadata_record,
     encode_metadata_record,
 )
+from tests.controller.commands import Commands
 from tests.controller.images import same
-from tests.controller.talk import Talk
 
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "c"])
 COMMANDS = st.one_of(
@@ -46,15 +46,15 @@ COMMANDS = st.one_of(
 
 
 @given(commands=st.lists(COMMANDS, max_size=25), data=st.data())
-def test_a_snapshot_and_the_rest_is_as_good_as_everything(commands: list[str], data: st.DataObject) -> None:
-    talk = Talk()
+def test_a_snapshot_and_later_records_equal_the_full_log(commands: list[str], data: st.DataObject) -> None:
+    talk = Commands()
     for command in commands:
         talk.play(command)
     cut = data.draw(st.integers(0, len(talk.batches)))
     before = MetadataImage()
     for batch in talk.batches[:cut]:
         before.replay_batch(batch, 0)
-    # Through bytes, as a restart has it, into an image that knew something else before.
+    # Encoded and decoded, as after a restart, into an image with previous content.
     image = MetadataImage()
     image.replay_batch([TopicRecord("left-over", b"9" * 16)], 1)
     stored = [encode_metadata_record(record) for record in [SnapshotRecord(), *records_of(before)]]
@@ -72,8 +72,8 @@ def _read(value: bytes) -> MetadataRecord:
 
 
 @given(commands=st.lists(COMMANDS, max_size=15))
-def test_a_copy_goes_its_own_way(commands: list[str]) -> None:
-    talk = Talk()
+def test_a_copy_is_independent(commands: list[str]) -> None:
+    talk = Commands()
     talk.play("create kept:2 retention.ms=5")
     copy, twin = talk.image.copy(), talk.image.copy()
     for command in commands:
@@ -81,8 +81,8 @@ def test_a_copy_goes_its_own_way(commands: list[str]) -> None:
     assert same(copy, twin)
 
 
-def test_what_an_image_keeps_to_find_things_is_never_stale() -> None:
-    talk = Talk()
+def test_lookup_indexes_are_kept_up_to_date() -> None:
+    talk = Commands()
     for command in ("create b", "create a.c", "create a:3"):
         talk.play(command)
     image = talk.image
@@ -90,7 +90,7 @@ def test_what_an_image_keeps_to_find_things_is_never_stale() -> None:
     assert image.partition_count == 5
     assert image.colliding("a_c") == ["a.c"]
     assert image.topics_by_id[image.topics["a"].id] is image.topics["a"]
-    assert image.partition("a", 2) is image.partition("b", 0), "equal states are one object"
+    assert image.partition("a", 2) is image.partition("b", 0), "equal states must share one object"
     assert image.partition("a", 3) is image.partition("a", -1) is image.partition("none", 0) is None
     talk.play("delete a.c b")
     assert image.names_in_order() == ["a"]
@@ -116,14 +116,14 @@ ID, OTHER_ID = b"1" * 16, b"2" * 16
     ],
     ids=lambda record: repr(record)[:60],
 )
-def test_records_that_cannot_follow_are_not_guessed_at(record: MetadataRecord) -> None:
+def test_inconsistent_records_are_rejected(record: MetadataRecord) -> None:
     image = MetadataImage()
     image.replay(TopicRecord("t", ID))
     with pytest.raises(BadMetadata):
         image.replay(record)
 
 
-def test_leader_and_partition_epochs_count_changes() -> None:
+def test_leader_and_partition_epochs_are_bumped_by_changes() -> None:
     image = MetadataImage()
     image.replay(TopicRecord("t", ID))
     image.replay(
@@ -141,7 +141,7 @@ def test_leader_and_partition_epochs_count_changes() -> None:
     assert (state.leader, state.leader_epoch, state.partition_epoch) == (1, 1, 2)
 
 
-def test_a_topic_name_fits_a_file_name() -> None:
+def test_topic_names_are_validated() -> None:
     check_topic_name("x" * 249)
     with pytest.raises(ApiError, match="249"):
         check_topic_name("x" * 250)

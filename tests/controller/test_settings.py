@@ -1,4 +1,4 @@
-"""Settings resolve layer over layer, and tell who listens when that changes."""
+"""Configs are resolved by precedence, and subscribers are notified of changes."""
 
 import pytest
 from hypothesis import given
@@ -11,11 +11,11 @@ from runnel.model.configs import ConfigSource
 from runnel.model.log_config import FlushPolicy, LogConfig, TimestampType
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_match_kafka() -> None:
     assert log_config(Settings(), {}) == LogConfig()
 
 
-def test_the_static_layer_is_checked() -> None:
+def test_static_configs_are_validated() -> None:
     with pytest.raises(BadConfig, match=r"did you mean num\.partitions"):
         Settings({"num.partition": "3"})
     with pytest.raises(BadConfig, match=r"Invalid value many for configuration num\.partitions"):
@@ -36,7 +36,7 @@ def test_values_are_typed() -> None:
     assert Settings().int("node.id") == 1
 
 
-def test_dynamic_settings_win_and_are_announced() -> None:
+def test_dynamic_configs_take_precedence_and_are_reported() -> None:
     settings = Settings({"message.max.bytes": "1000"})
     heard: list[frozenset[str]] = []
     settings.subscribe(heard.append)
@@ -53,11 +53,11 @@ def test_dynamic_settings_win_and_are_announced() -> None:
     ]
     settings.apply_dynamic({}, {})
     assert settings["message.max.bytes"] == 1000
-    # The third change was hidden by a stronger layer, so nobody heard of it.
+    # The third change is overridden by a source of higher precedence, so it is not reported.
     assert heard == [frozenset({"message.max.bytes"})] * 3
 
 
-def test_an_unusable_dynamic_value_leaves_the_layer_below() -> None:
+def test_an_invalid_dynamic_value_falls_back() -> None:
     settings = Settings({"message.max.bytes": "1000"})
     settings.apply_dynamic({"message.max.bytes": "huge", "gone.with.the.release": "1"}, {})
     assert settings["message.max.bytes"] == 1000
@@ -75,7 +75,7 @@ AGES = st.one_of(st.just(-1), st.integers(1, 2**40))
     minutes=st.none() | MINUTES,
     hours=st.none() | HOURS,
 )
-def test_retention_resolves_as_it_is_told(
+def test_retention_resolves_by_precedence(
     own: int | None,
     dynamic_own: int | None,
     dynamic_all: int | None,
@@ -83,7 +83,7 @@ def test_retention_resolves_as_it_is_told(
     minutes: int | None,
     hours: int | None,
 ) -> None:
-    """The twin: milliseconds by milliseconds, the first that was given."""
+    """The reference: the first value that is set, in milliseconds."""
     static_layer = {"ms": static, "minutes": minutes, "hours": hours}
     settings = Settings({f"log.retention.{k}": str(v) for k, v in static_layer.items() if v is not None})
     settings.apply_dynamic(
@@ -108,14 +108,14 @@ def test_retention_resolves_as_it_is_told(
     assert log_config(settings, configs).retention_ms == (expected if own is None else own)
 
 
-def test_topics_without_settings_share_one_config() -> None:
+def test_topics_without_overrides_share_one_config() -> None:
     settings = Settings()
     assert log_config(settings, {}) is log_config(settings, {})
     settings.apply_dynamic({"log.segment.bytes": "2000000"}, {})
     assert log_config(settings, {}).segment_bytes == 2000000
 
 
-def test_every_kind_of_topic_setting_reaches_the_log() -> None:
+def test_every_type_of_topic_config_reaches_the_log() -> None:
     config = log_config(
         Settings({"log.flush.policy": "commit", "producer.id.expiration.ms": "5000"}),
         {
@@ -138,7 +138,7 @@ def test_every_kind_of_topic_setting_reaches_the_log() -> None:
     assert (config.flush_policy, config.producer_id_expiration_ms) == (FlushPolicy.COMMIT, 5000)
 
 
-def test_the_interval_policy_flushes_every_second_unless_told() -> None:
+def test_the_interval_policy_flushes_every_second_by_default() -> None:
     settings = Settings()
     assert log_config(settings, {"flush.policy": "interval"}).flush_ms == 1000
     assert log_config(settings, {"flush.policy": "interval", "flush.ms": "50"}).flush_ms == 50

@@ -1,7 +1,7 @@
-"""Every broker setting that can be made and shown, and Kafka's settings that have no meaning here.
+"""All broker configs, and the Kafka configs that have no effect here.
 
-Settings of share and streams groups steer nothing yet: they are here because Kafka's tools set and show them,
-and because settings of single groups are checked against them.
+Configs of share and streams groups have no effect yet: they are defined because Kafka's tools set and
+describe them, and because group configs are validated against them.
 """
 
 from difflib import get_close_matches
@@ -24,9 +24,9 @@ BROKER_CONFIGS = {
     **STREAMS_CONFIGS,
 }
 
-# Kafka has these and a settings file may carry them over: they tune threads, buffers, plug-ins or a quorum of
-# several nodes that this broker does not have, and are ignored with a warning. Those among them that promise
-# protection stop the start instead: see config_security.
+# Kafka configs that a server.properties may contain: they tune threads, buffers, plug-ins or a quorum that
+# this broker does not have, and are ignored with a warning. Those that promise protection prevent
+# the broker from starting instead: see config_security.
 IGNORED_PREFIXES = (
     "add.partitions.to.txn.", "alter.log.dirs.", "confluent.", "controller.", "delegation.token.",
     "kafka.metrics.",
@@ -64,15 +64,15 @@ IGNORED_NAMES = frozenset({
 
 
 def is_ignored(name: str) -> bool:
-    """Whether Kafka knows a setting that has no meaning here."""
+    """Whether this is a Kafka config that has no effect here."""
     if name in BROKER_CONFIGS:
         return False
     return name in IGNORED_NAMES or name.startswith((*IGNORED_PREFIXES, "listener.name."))
 
 
 def unknown_setting(name: str) -> str:
-    """What to tell somebody who used a name that nobody knows, or that changes nothing here."""
+    """The error message for an unknown or ignored config."""
     if is_ignored(name):
-        return f"{name} is a setting of Kafka that has no effect on this broker"
+        return f"{name} is a Kafka config that has no effect on this broker"
     likely = get_close_matches(name, BROKER_CONFIGS, n=1)
     return f"Unknown broker config name: {name}" + (f" (did you mean {likely[0]}?)" if likely else "")

@@ -1,4 +1,4 @@
-"""Deciding on settings: set one, take one back, add to a list; or replace all that a resource has."""
+"""AlterConfigs and IncrementalAlterConfigs."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,7 +25,7 @@ from runnel.schemas.metadata import ConfigRecord, MetadataRecord
 def decide_incremental_alter_configs(
     image: MetadataImage, settings: Settings, request: IncrementalAlterConfigsRequest
 ) -> ControllerResult[IncrementalAlterConfigsResponse]:
-    """Change single settings of each resource; a resource changes as a whole or not at all."""
+    """Change individual configs of each resource; all changes of a resource are applied or none."""
 
     def change(resource: ConfigResource, configs: list[AlterableConfig]) -> dict[str, str]:
         new = image.configs.get(resource, {}).copy()
@@ -41,7 +41,7 @@ def decide_incremental_alter_configs(
 def decide_alter_configs(
     image: MetadataImage, settings: Settings, request: AlterConfigsRequest
 ) -> ControllerResult[AlterConfigsResponse]:
-    """Make each resource have exactly the settings that are given."""
+    """Replace all configs of each resource by the given ones."""
 
     def change(_: ConfigResource, configs: list[alter_configs.AlterableConfig]) -> dict[str, str]:
         return {config.name: _not_null(config.name, config.value) for config in configs}
@@ -57,7 +57,7 @@ def _decide_each(
     request: AlterConfigsRequest | IncrementalAlterConfigsRequest,
     change: Callable[[ConfigResource, list[Any]], dict[str, str]],
 ) -> tuple[list[MetadataRecord], list[tuple[int, str | None, int, str]]]:
-    """Records for the resources whose `change` is fine, and (code, message, type, name) for each of them."""
+    """The records of all valid changes, and (code, message, type, name) for each resource."""
     repeated = duplicates_in((asked.resource_type, asked.resource_name) for asked in request.resources)
     records: list[MetadataRecord] = []
     results: list[tuple[int, str | None, int, str]] = []
@@ -140,7 +140,9 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
                 kind = "group" if resource.type == ResourceType.GROUP else "client metrics"
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
         case ResourceType.BROKER_LOGGER:
-            raise ApiError(ErrorCode.INVALID_REQUEST, "The log levels of this broker are set when it starts.")
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST, "Log levels cannot be changed while the broker is running."
+            )
         case other:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {other}")
 
@@ -165,7 +167,7 @@ def _check_keys(names: Iterable[str]) -> None:
 def _difference(
     image: MetadataImage, settings: Settings, resource: ConfigResource, new: dict[str, str]
 ) -> list[MetadataRecord]:
-    """The records that turn what a resource has into `new`, once that is known to be allowed."""
+    """Validate the new configs of a resource, and return the records that change the old ones into them."""
     old = image.configs.get(resource, {})
     set_ = {name: value for name, value in new.items() if old.get(name) != value}
     removed = [name for name in old if name not in new]

@@ -1,4 +1,4 @@
-"""Settings of single groups and of client metrics subscriptions, as Kafka 4.3 names them."""
+"""Group configs and client metrics configs of Kafka 4.3."""
 
 import re
 
@@ -19,11 +19,11 @@ CLIENT_MATCHES = (
     "client_source_address",
     "client_source_port",
 )  # fmt: skip
-"""What a client metrics subscription can tell clients apart by."""
+"""The client attributes that a client metrics subscription can match."""
 
 
 _DURATION = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
-"""An ISO 8601 length of time, in days and smaller."""
+"""An ISO 8601 duration in days and smaller units."""
 
 
 def _offset_reset(value: ConfigValue) -> str | None:
@@ -46,66 +46,65 @@ def _client_matches(value: ConfigValue) -> str | None:
 GROUP_CONFIGS = table(
     _entry(
         "consumer.session.timeout.ms", INT, 45000, at_least(1), "group.consumer.session.timeout.ms",
-        "How long a member of this consumer group may be silent before it is taken for dead.",
+        "The time without heartbeats after which a member is removed from the consumer group.",
     ),
     _entry(
         "consumer.heartbeat.interval.ms", INT, 5000, at_least(1), "group.consumer.heartbeat.interval.ms",
-        "How often members of this consumer group are told to report.",
+        "The heartbeat interval of the consumer group's members.",
     ),
     _entry(
         "consumer.assignment.interval.ms", INT, 1000, at_least(0), "group.consumer.assignment.interval.ms",
-        "The shortest time between two assignments of this consumer group.",
+        "The minimum time between two assignments of the consumer group.",
     ),
     _entry(
         "share.session.timeout.ms", INT, 45000, at_least(1), "group.share.session.timeout.ms",
-        "How long a member of this share group may be silent before it is taken for dead.",
+        "The time without heartbeats after which a member is removed from the share group.",
     ),
     _entry(
         "share.heartbeat.interval.ms", INT, 5000, at_least(1), "group.share.heartbeat.interval.ms",
-        "How often members of this share group are told to report.",
+        "The heartbeat interval of the share group's members.",
     ),
     _entry(
         "share.record.lock.duration.ms", INT, 30000, at_least(1000), "group.share.record.lock.duration.ms",
-        "How long a record is held for the consumer that took it before others may have it.",
+        "How long a record is locked by the consumer that acquired it.",
     ),
     _entry(
         "share.delivery.count.limit", INT, 5, at_least(2), "group.share.delivery.count.limit",
-        "How often a record is handed out before the group gives up on it.",
+        "The maximum number of delivery attempts of a record.",
     ),
     _entry(
         "share.partition.max.record.locks", INT, 2000, at_least(100),
         "group.share.partition.max.record.locks",
-        "How many records of one partition the group may hold at a time.",
+        "The maximum number of locked records per partition.",
     ),
     _entry(
         "share.auto.offset.reset", STRING, "latest", _offset_reset, "",
-        "Where a share group begins in a partition it has not read yet: earliest, latest, or "
-        "by_duration: and how "
-        "long ago.",
+        "The initial offset of a share group in a partition: earliest, latest, or by_duration: with an ISO "
+        "8601 duration.",
     ),
     _entry(
         "share.isolation.level", STRING, "read_uncommitted", one_of("read_committed", "read_uncommitted"), "",
-        "Whether the share group sees records of transactions that are open or were aborted.",
+        "Whether the share group reads records of open and aborted transactions.",
     ),
     _entry(
         "share.renew.acknowledge.enable", BOOLEAN, "true", None, "",
-        "Whether consumers of the share group may ask for more time with a record.",
+        "Whether consumers of the share group may renew the lock of a record.",
     ),
     _entry(
         "share.assignment.interval.ms", INT, 1000, at_least(0), "group.share.assignment.interval.ms",
-        "The shortest time between two assignments of this share group.",
+        "The minimum time between two assignments of the share group.",
     ),
     _entry(
         "streams.session.timeout.ms", INT, 45000, at_least(1), "group.streams.session.timeout.ms",
-        "How long a member of this streams group may be silent before it is taken for dead.",
+        "The time without heartbeats after which a member is removed from the streams group.",
     ),
     _entry(
         "streams.heartbeat.interval.ms", INT, 5000, at_least(1), "group.streams.heartbeat.interval.ms",
-        "How often members of this streams group are told to report.",
+        "The heartbeat interval of the streams group's members.",
     ),
     _entry(
         "streams.num.standby.replicas", INT, 0, at_least(0), "group.streams.num.standby.replicas",
-        "How many spare copies of each task's state the streams group keeps.",
+        "The number of standby replicas per task.",
     ),
     _entry(
         "streams.initial.rebalance.delay.ms", INT, 3000, at_least(0),
@@ -114,14 +113,14 @@ GROUP_CONFIGS = table(
     ),
     _entry(
         "streams.assignment.interval.ms", INT, 1000, at_least(0), "group.streams.assignment.interval.ms",
-        "The shortest time between two assignments of this streams group.",
+        "The minimum time between two assignments of the streams group.",
     ),
 )  # fmt: skip
 
 CLIENT_METRICS_CONFIGS = table(
     _entry(
         "metrics", LIST, "", None, "",
-        "Prefixes of the metrics that matching clients push; * asks for all, nothing asks for none.",
+        "The prefixes of the metrics that matching clients push; * for all, empty for none.",
     ),
     _entry(
         "interval.ms", INT, 300000, between(100, 3600000), "",
@@ -129,6 +128,6 @@ CLIENT_METRICS_CONFIGS = table(
     ),
     _entry(
         "match", LIST, "", _client_matches, "",
-        "Which clients the subscription is for, as name=pattern pairs; none means all clients.",
+        "The clients that the subscription matches, as name=pattern pairs; empty for all clients.",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Which settings a topic, broker, group or client metrics subscription may have."""
+"""Validation of the configs of topics, brokers, groups and client metrics subscriptions."""
 
 from collections.abc import Iterable, Mapping
 
@@ -11,21 +11,21 @@ from runnel.model.errors import ApiError, ErrorCode
 
 
 def definitions_of(resource_type: int) -> Mapping[str, ConfigDefinition]:
-    """The settings that resources of a type can have."""
+    """The config definitions of a resource type."""
     if resource_type == ResourceType.TOPIC:
         from runnel.controller.config_topic import TOPIC_CONFIGS
 
         return TOPIC_CONFIGS
     if resource_type == ResourceType.BROKER:
         return BROKER_CONFIGS
-    # Few clusters have these, so few pay for their tables.
+    # Rarely used, so imported on demand.
     from runnel.controller.config_group import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 
     return GROUP_CONFIGS if resource_type == ResourceType.GROUP else CLIENT_METRICS_CONFIGS
 
 
 def check_configs(settings: Settings, resource_type: int, configs: Mapping[str, str]) -> None:
-    """Refuse settings that a resource may not have, alone or together."""
+    """Validate the configs of a resource, individually and in combination. Raises ApiError."""
     try:
         for name, value in configs.items():
             definition_of(resource_type, name).parse(value)
@@ -37,7 +37,7 @@ def check_configs(settings: Settings, resource_type: int, configs: Mapping[str, 
         raise ApiError(_BAD_CONFIG.get(resource_type, ErrorCode.INVALID_CONFIG), str(error)) from None
 
 
-# As Kafka answers, for tools that tell the two apart.
+# The same error codes as Kafka, which tools distinguish.
 _BAD_CONFIG: dict[int, ErrorCode] = {
     ResourceType.BROKER: ErrorCode.INVALID_REQUEST,
     ResourceType.CLIENT_METRICS: ErrorCode.INVALID_REQUEST,
@@ -51,7 +51,7 @@ _KINDS = {
 
 
 def definition_of(resource_type: int, name: str) -> ConfigDefinition:
-    """The definition of a setting; BadConfig if resources of this type have none of that name."""
+    """The definition of a config; BadConfig if resources of this type have no such config."""
     definition = definitions_of(resource_type).get(name)
     if definition is not None:
         return definition
@@ -61,7 +61,7 @@ def definition_of(resource_type: int, name: str) -> ConfigDefinition:
 
 
 def check_broker_scope(names: Iterable[str]) -> None:
-    """Refuse to change what a running broker cannot change."""
+    """Reject changes of read-only broker configs. Raises ApiError."""
     known = [BROKER_CONFIGS[name] for name in names if name in BROKER_CONFIGS]
     fixed = [definition.name for definition in known if definition.scope is Scope.READ_ONLY]
     if fixed:
@@ -99,7 +99,7 @@ _GROUP_BOUNDED = {
     f"share.{name}": (f"group.share.min.{name}", f"group.share.max.{name}")
     for name in ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
 }
-"""Settings of single groups that must stay within what the broker allows."""
+"""Group configs that are bounded by broker configs."""
 
 
 def _check_group(settings: Settings, configs: Mapping[str, str]) -> None:

@@ -1,8 +1,7 @@
-"""Kafka's security settings, none of which is enforced yet: a broker that is given one must not start.
+"""Kafka's security configs, none of which is enforced yet: a broker with one of them refuses to start.
 
-A setting that is merely tuning (buffers, threads, a quorum) may be ignored with a warning. One that promises
-encryption, authentication, authorization or a policy may not: its owner would run an open broker believing
-that it is closed.
+A config that only tunes performance may be ignored with a warning. One that promises encryption,
+authentication, authorization or a policy may not: the operator would run an open broker without knowing.
 """
 
 import re
@@ -26,7 +25,7 @@ _PROMISES = (
 )
 _PROMISES_BY_PATTERN = [(re.compile(pattern), feature) for pattern, feature in _PROMISES]
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]+\.")
-# A setting of one SASL mechanism has the mechanism's name before its own.
+# Configs of one SASL mechanism are prefixed with its name.
 _MECHANISM = re.compile(r"[^.]+\.(?=sasl\.)")
 
 _PROMISE_NOTHING = {
@@ -35,14 +34,14 @@ _PROMISE_NOTHING = {
     "security.inter.broker.protocol": PLAINTEXT,
     "ssl.client.auth": "none",
 }
-"""Values with which Kafka, too, protects nothing; so does an empty one, whatever the setting."""
+"""Values that enable no protection in Kafka either; an empty value never does."""
 
 _LISTENER_SETTINGS = ("listeners", "advertised.listeners")
 _LISTENER_NAME_SETTINGS = ("inter.broker.listener.name", "controller.listener.names", "early.start.listeners")
 
 
 def unenforced_security(static: Mapping[str, str]) -> str | None:
-    """Why a broker with these settings may not start; None if they promise no protection."""
+    """Why a broker with these configs must not start; None if they promise no protection."""
     promised = [*_promised_by_name(static), *_promised_by_listener(static)]
     if not promised:
         return None
@@ -72,7 +71,7 @@ def _promised_by_listener(static: Mapping[str, str]) -> Iterator[tuple[str, str]
 
 
 def listener_protocols(protocol_map: str) -> dict[str, list[str]]:
-    """Which protocols listener.security.protocol.map gives each listener; more than one is a mistake."""
+    """The protocols of each listener in listener.security.protocol.map; more than one is an error."""
     protocols: dict[str, list[str]] = {}
     for pair in protocol_map.upper().split(","):
         name, colon, protocol = pair.partition(":")

@@ -1,4 +1,4 @@
-"""Every topic setting of Kafka 4.3, and Runnel's own `flush.policy`."""
+"""The topic configs of Kafka 4.3, and Runnel's own `flush.policy`."""
 
 from runnel.controller.config_types import (
     LONG_MAX,
@@ -23,170 +23,156 @@ FLUSH_POLICIES = ("never", "interval", "commit")
 TOPIC_CONFIGS = table(
     _topic(
         "cleanup.policy", LIST, "delete", some_of("compact", "delete"), "log.cleanup.policy",
-        "How old records go: delete drops whole segments by age and size, compact keeps the newest "
-        "record of each "
-        "key. Both may be given, as compact,delete.",
+        "How old records are removed: delete removes segments by age and size, compact retains the latest "
+        "record of each key. Both can be combined, as compact,delete.",
     ),
     _topic(
         "compression.type", STRING, "producer", one_of(*COMPRESSIONS), "compression.type",
-        "The codec that batches are stored in. With producer they stay as they were sent; any other value "
-        "recompresses batches that came in another codec.",
+        "The compression codec of stored batches. producer retains the codec of the producer; with any other "
+        "value, batches in another codec are recompressed.",
     ),
     _topic(
         "compression.gzip.level", INT, -1, between_or(1, 9, -1), "compression.gzip.level",
-        "How hard gzip tries, 1 to 9, when compression.type is gzip; -1 leaves it to the library.",
+        "The compression level if compression.type is gzip, 1 to 9; -1 for the default of the library.",
     ),
     _topic(
         "compression.lz4.level", INT, 9, between(1, 17), "compression.lz4.level",
-        "How hard lz4 tries, 1 to 17, when compression.type is lz4.",
+        "The compression level if compression.type is lz4, 1 to 17.",
     ),
     _topic(
         "compression.zstd.level", INT, 3, between(-131072, 22), "compression.zstd.level",
-        "How hard zstd tries, up to 22, when compression.type is zstd.",
+        "The compression level if compression.type is zstd, up to 22.",
     ),
     _topic(
         "delete.retention.ms", LONG, 86400000, at_least(0), "log.cleaner.delete.retention.ms",
-        "How long a compacted topic still shows the record that deleted a key. A consumer that "
-        "starts from the "
-        "beginning must reach the end within this time to be sure of seeing every deletion.",
+        "How long tombstones are retained in a compacted topic. A consumer that starts at offset 0 must "
+        "reach the end within this time to see all deletions.",
     ),
     _topic(
         "file.delete.delay.ms", LONG, 60000, at_least(0), "log.segment.delete.delay.ms",
-        "How long a segment that retention has dropped stays on the disk, for readers that are still in it.",
+        "How long the files of a deleted segment are kept for readers that still use them.",
     ),
     _topic(
         "flush.messages", LONG, LONG_MAX, at_least(1), "log.flush.interval.messages",
-        "Force the log to the disk each time this many records have been written. 1 makes every "
-        "acknowledgement "
-        "wait for the disk, as flush.policy=commit does.",
+        "The number of records after which the log is flushed to disk. With 1, acknowledgements wait for "
+        "an fsync, as with flush.policy=commit.",
     ),
     _topic(
         "flush.ms", LONG, LONG_MAX, at_least(0), "log.flush.interval.ms log.flush.scheduler.interval.ms",
-        "Force the log to the disk at least this often.",
+        "The maximum time before the log is flushed to disk.",
     ),
     _topic(
         "flush.policy", STRING, "never", one_of(*FLUSH_POLICIES), "log.flush.policy",
-        "When records must be on the disk. never: the operating system writes them in its own time, "
-        "as Kafka does. "
-        "interval: every flush.ms, or every second if that is not set. commit: an acknowledgement "
-        "waits for the disk, "
-        "all that wait share one flush, and nobody reads a record that a power cut could still take.",
+        "When records are flushed to disk. never: left to the operating system, as in Kafka. interval: every "
+        "flush.ms, or every second if that is not set. commit: acknowledgements and consumers wait for an "
+        "fsync, which concurrent requests share (group commit).",
     ),
     _topic(
         "follower.replication.throttled.replicas", LIST, "", throttled_replicas, "",
-        "Which replicas are slowed down while they catch up: partition:broker pairs, or * for all.",
+        "The replicas that are throttled as followers: partition:broker pairs, or * for all.",
     ),
     _topic(
         "index.interval.bytes", INT, 4096, at_least(0), "log.index.interval.bytes",
-        "How many bytes of records lie between two entries of the offset index. Fewer bytes make the "
-        "index larger "
-        "and the first read of a fetch shorter.",
+        "The number of bytes between two entries of the offset index. Smaller values make lookups more "
+        "exact and the index larger.",
     ),
     _topic(
         "leader.replication.throttled.replicas", LIST, "", throttled_replicas, "",
-        "Which replicas are slowed down while others copy from them: partition:broker pairs, or * for all.",
+        "The replicas that are throttled as leaders: partition:broker pairs, or * for all.",
     ),
     _topic(
         "local.retention.bytes", LONG, -2, at_least(-2), "log.local.retention.bytes",
-        "How much of a tiered partition stays on the local disk; -2 means as much as retention.bytes.",
+        "The local size limit of a tiered partition; -2 means retention.bytes.",
     ),
     _topic(
         "local.retention.ms", LONG, -2, at_least(-2), "log.local.retention.ms",
-        "How long a tiered partition stays on the local disk; -2 means as long as retention.ms.",
+        "The local retention time of a tiered partition; -2 means retention.ms.",
     ),
     _topic(
         "max.compaction.lag.ms", LONG, LONG_MAX, at_least(1), "log.cleaner.max.compaction.lag.ms",
-        "The longest that a record may wait for compaction, however little the log has changed.",
+        "The maximum time that a record remains ineligible for compaction.",
     ),
     _topic(
         "max.message.bytes", INT, 1048588, at_least(0), "message.max.bytes",
-        "The largest record batch that is taken, measured as it is stored, compressed or not.",
+        "The maximum size of a record batch, after compression if it is compressed.",
     ),
     _topic(
         "message.timestamp.after.max.ms", LONG, 3600000, at_least(0), "log.message.timestamp.after.max.ms",
-        "How far ahead of the broker's clock a producer's timestamp may be. Not looked at with "
+        "The maximum time by which a record timestamp may be after the broker's time. Ignored with "
         "LogAppendTime.",
     ),
     _topic(
         "message.timestamp.before.max.ms", LONG, LONG_MAX, at_least(0), "log.message.timestamp.before.max.ms",
-        "How far behind the broker's clock a producer's timestamp may be. Not looked at with LogAppendTime.",
+        "The maximum time by which a record timestamp may be before the broker's time. Ignored with "
+        "LogAppendTime.",
     ),
     _topic(
         "message.timestamp.type", STRING, "CreateTime", one_of("CreateTime", "LogAppendTime"),
         "log.message.timestamp.type",
-        "Whose clock stamps a record: CreateTime keeps the producer's, LogAppendTime writes the "
-        "broker's over it.",
+        "Whether record timestamps are set by the producer (CreateTime) or by the broker (LogAppendTime).",
     ),
     _topic(
         "min.cleanable.dirty.ratio", DOUBLE, 0.5, between(0, 1), "log.cleaner.min.cleanable.ratio",
-        "The share of a compacted log that must be new before it is compacted again. A smaller share "
-        "wastes less "
-        "space and works harder.",
+        "The ratio of dirty to total size at which the log is compacted. A smaller ratio wastes less space "
+        "and compacts more often.",
     ),
     _topic(
         "min.compaction.lag.ms", LONG, 0, at_least(0), "log.cleaner.min.compaction.lag.ms",
-        "How long a record of a compacted topic is safe from compaction.",
+        "The minimum time that a record remains uncompacted.",
     ),
     _topic(
         "min.insync.replicas", INT, 1, at_least(1), "min.insync.replicas",
-        "How many replicas must hold a record before acks=all is answered. With fewer in sync, such "
-        "writes are "
-        "refused instead of being less safe than they were asked to be.",
+        "The number of in-sync replicas that acks=all requires. With fewer, such writes fail with "
+        "NOT_ENOUGH_REPLICAS.",
     ),
     _topic(
         "preallocate", BOOLEAN, "false", None, "log.preallocate",
-        "Without effect here: segment files grow as records come.",
+        "Without effect here: segment files are never preallocated.",
     ),
     _topic(
         "remote.log.copy.disable", BOOLEAN, "false", None, "",
-        "Stop copying a tiered topic to the object store; what is there stays readable.",
+        "Stops copying a tiered topic to remote storage; copied segments remain readable.",
     ),
     _topic(
         "remote.log.delete.on.disable", BOOLEAN, "false", None, "",
-        "Delete what is in the object store when tiering is switched off for the topic.",
+        "Deletes the remote segments when tiered storage is disabled for the topic.",
     ),
     _topic(
         "remote.storage.enable", BOOLEAN, "false", None, "",
-        "Keep older segments of the topic in an object store.",
+        "Enables tiered storage for the topic.",
     ),
     _topic(
         "retention.bytes", LONG, -1, None, "log.retention.bytes",
-        "How large a partition may grow before its oldest segments are deleted; -1 is no limit. The "
-        "limit is per "
-        "partition, so a topic takes up to this times its partitions.",
+        "The size of a partition above which its oldest segments are deleted; -1 for no limit. The limit "
+        "applies to each partition.",
     ),
     _topic(
         "retention.ms", LONG, 604800000, at_least(-1),
         "log.retention.ms log.retention.minutes log.retention.hours",
-        "How long records are kept before their segment is deleted; -1 is for ever. Consumers have "
-        "this long to "
-        "read what was written.",
+        "How long records are retained before their segment is deleted; -1 for no limit.",
     ),
     _topic(
         "segment.bytes", INT, 1073741824, at_least(1048576), "log.segment.bytes",
-        "How large a segment file grows before the next one is started. Retention and compaction "
-        "work on whole "
-        "segments, so smaller ones follow the limits more closely and make more files.",
+        "The segment size at which a new segment is rolled. Retention and compaction work on whole segments: "
+        "smaller ones follow the limits more closely, but need more files.",
     ),
     _topic(
         "segment.index.bytes", INT, 10485760, at_least(4), "log.index.size.max.bytes",
-        "How large the offset index of one segment may grow; a full index starts the next segment.",
+        "The maximum size of the offset index of a segment; a full index rolls a new segment.",
     ),
     _topic(
         "segment.jitter.ms", LONG, 0, at_least(0), "log.roll.jitter.ms log.roll.jitter.hours",
-        "Up to this much is taken off segment.ms, by chance, so that partitions do not all start "
-        "segments at once.",
+        "The maximum random jitter subtracted from segment.ms, so that partitions do not roll segments at "
+        "the same time.",
     ),
     _topic(
         "segment.ms", LONG, 604800000, at_least(1), "log.roll.ms log.roll.hours",
-        "How old a segment grows before the next one is started even if it is not full, so that "
-        "retention and "
-        "compaction can reach its records.",
+        "The age at which a new segment is rolled even if it is not full, so that retention and compaction "
+        "apply to its records.",
     ),
     _topic(
         "unclean.leader.election.enable", BOOLEAN, "false", None, "unclean.leader.election.enable",
-        "Let a replica that is not in sync become leader when no other is left. Records that it "
-        "lacks are lost.",
+        "Allows out-of-sync replicas to be elected leader as a last resort, which may lose data.",
     ),
 )  # fmt: skip
 
@@ -196,4 +182,4 @@ DURATIONS_MS: dict[str, int] = {
     "log.roll.hours": 3_600_000,
     "log.roll.jitter.hours": 3_600_000,
 }
-"""Milliseconds in one unit of the synonyms that are not in milliseconds themselves."""
+"""Milliseconds per unit of the synonyms that are in other units."""

@@ -1,4 +1,4 @@
-"""What a setting is: its name, type, default, the values it accepts, and who may change it when."""
+"""Config definitions: name, type, default, validator, importance and update scope."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ LONG_MAX = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """The kinds of value, with the numbers that DescribeConfigs shows."""
+    """Config types, numbered as in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -28,7 +28,7 @@ class ConfigType(IntEnum):
 
 
 class Importance(Enum):
-    """How likely it is that somebody has to think about a setting."""
+    """The importance of a config, as in Kafka's documentation."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -36,23 +36,23 @@ class Importance(Enum):
 
 
 class Scope(Enum):
-    """Who may change a setting while the broker runs."""
+    """Whether a config can be updated dynamically."""
 
     READ_ONLY = "read-only"
     CLUSTER_WIDE = "cluster-wide"
 
 
 class BadConfig(ValueError):
-    """A setting whose name is unknown or whose value cannot be used, said so that its owner can mend it."""
+    """A config with an unknown name or an invalid value."""
 
 
 Validator: TypeAlias = Callable[[ConfigValue], str | None]
-"""Given a parsed value: what is wrong with it, or None."""
+"""Returns the error message for a parsed value, or None if it is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDefinition:
-    """One setting as it is documented, checked and described."""
+    """The definition of one config."""
 
     name: str
     type: ConfigType
@@ -62,14 +62,14 @@ class ConfigDefinition:
     importance: Importance = Importance.MEDIUM
     scope: Scope = Scope.READ_ONLY
     synonyms: tuple[str, ...] = ()
-    """Broker settings that give the default, the strongest first."""
+    """Broker configs that provide the default, in order of precedence."""
 
     @property
     def is_sensitive(self) -> bool:
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str | None) -> ConfigValue:
-        """The typed and checked value behind a text; BadConfig if it is not one."""
+        """Parse and validate a value; BadConfig if it is invalid."""
         value = None if text is None else _parse(self.name, self.type, text)
         complaint = self.validator(value) if self.validator and value is not None else None
         if complaint:
@@ -98,7 +98,7 @@ def _parse(name: str, type_: ConfigType, text: str) -> ConfigValue:
 def _integer(name: str, type_: ConfigType, text: str) -> int:
     bound = 1 << (_INTEGER_BITS[type_] - 1)
     try:
-        # int() also takes "1_000" and full-width digits, which no Kafka tool would understand back.
+        # int() also accepts "1_000" and full-width digits, which Kafka's tools cannot parse.
         value = int(text) if text.isascii() and "_" not in text else bound
     except ValueError:
         value = bound
@@ -122,7 +122,7 @@ def _not_a(name: str, text: str, complaint: str) -> BadConfig:
 
 
 def at_least(minimum: float) -> Validator:
-    """Numbers from `minimum` up."""
+    """Numbers of at least `minimum`."""
 
     def check(value: ConfigValue) -> str | None:
         assert isinstance(value, (int, float))
@@ -132,7 +132,7 @@ def at_least(minimum: float) -> Validator:
 
 
 def between(minimum: float, maximum: float) -> Validator:
-    """Numbers from `minimum` to `maximum`, both included."""
+    """Numbers from `minimum` to `maximum`, inclusive."""
 
     def check(value: ConfigValue) -> str | None:
         assert isinstance(value, (int, float))
@@ -144,7 +144,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def between_or(minimum: int, maximum: int, other: int) -> Validator:
-    """Numbers of a range, or one number outside of it."""
+    """Numbers in a range, or one value outside of it."""
     in_range = between(minimum, maximum)
 
     def check(value: ConfigValue) -> str | None:
@@ -156,12 +156,12 @@ def between_or(minimum: int, maximum: int, other: int) -> Validator:
 
 
 def not_zero(value: ConfigValue) -> str | None:
-    """Any number but 0, where -1 stands for no limit and 0 would mean to keep nothing at all."""
+    """Any number except 0; -1 means no limit."""
     return "Value must not be 0" if value == 0 else None
 
 
 def one_of(*choices: str) -> Validator:
-    """One of a few words."""
+    """One of these strings."""
 
     def check(value: ConfigValue) -> str | None:
         return None if value in choices else f"String must be one of: {', '.join(choices)}"
@@ -170,7 +170,7 @@ def one_of(*choices: str) -> Validator:
 
 
 def one_of_any_case(*choices: str) -> Validator:
-    """One of a few words, in capitals or not."""
+    """One of these strings, ignoring case."""
 
     def check(value: ConfigValue) -> str | None:
         fits = isinstance(value, str) and value.upper() in choices
@@ -180,20 +180,20 @@ def one_of_any_case(*choices: str) -> Validator:
 
 
 def some_of(*choices: str) -> Validator:
-    """A list of words, each one of a few and none of them twice."""
+    """A list without duplicates of these strings."""
 
     def check(value: ConfigValue) -> str | None:
         assert isinstance(value, list)
         for item in value:
             if item not in choices:
                 return f"String must be one of: {', '.join(choices)}"
-        return "List must not name anything twice" if len(set(value)) < len(value) else None
+        return "List must not contain duplicates" if len(set(value)) < len(value) else None
 
     return check
 
 
 def throttled_replicas(value: ConfigValue) -> str | None:
-    """`*`, or partition:broker pairs, as the replication throttles are written."""
+    """`*`, or a list of partition:broker pairs."""
     assert isinstance(value, list)
     if value == ["*"]:
         return None
@@ -205,7 +205,7 @@ def throttled_replicas(value: ConfigValue) -> str | None:
 
 
 def parse_address_counts(text: str) -> dict[str, int]:
-    """Addresses and numbers, from `192.0.2.1:5,2001:db8::1:7`; ValueError unless it is such a list."""
+    """Counts by address, from `192.0.2.1:5,2001:db8::1:7`; ValueError if it is malformed."""
     counts = {}
     for item in filter(None, (item.strip() for item in text.split(","))):
         address, _, count = item.rpartition(":")
@@ -228,7 +228,7 @@ def address_counts(value: ConfigValue) -> str | None:
 def table(*definitions: ConfigDefinition) -> dict[str, ConfigDefinition]:
     """Definitions by name."""
     by_name = {definition.name: definition for definition in definitions}
-    assert len(by_name) == len(definitions), "a setting is defined twice"
+    assert len(by_name) == len(definitions), "duplicate config definition"
     return by_name
 
 
@@ -241,7 +241,7 @@ def broker_config(
     scope: Scope,
     documentation: str,
 ) -> ConfigDefinition:
-    """A row of the broker's tables."""
+    """The definition of a broker config."""
     return ConfigDefinition(
         name=name,
         type=type_,
@@ -261,7 +261,7 @@ def inherited_config(
     synonyms: str,
     documentation: str,
 ) -> ConfigDefinition:
-    """A row of the tables of topics and groups, whose defaults broker settings may give."""
+    """The definition of a topic or group config, whose default may be inherited from broker configs."""
     return ConfigDefinition(
         name=name,
         type=type_,

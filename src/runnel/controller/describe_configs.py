@@ -1,4 +1,4 @@
-"""Showing settings: each with its value, where that came from, its type and its meaning."""
+"""DescribeConfigs: configs with value, source, type and documentation."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ Entry = DescribeConfigsResourceResult
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How much the client wants to know about each setting."""
+    """What the client requested for each config."""
 
     synonyms: bool = False
     documentation: bool = False
@@ -37,7 +37,7 @@ class Depth:
 def describe_configs(
     image: MetadataImage, settings: Settings, node_id: int, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    """The settings of each resource that is asked for."""
+    """The configs of each requested resource."""
     depth = Depth(request.include_synonyms, request.include_documentation)
     return DescribeConfigsResponse(
         results=[_describe(image, settings, node_id, resource, depth) for resource in request.resources]
@@ -45,7 +45,7 @@ def describe_configs(
 
 
 def topic_config_reply(settings: Settings, configs: dict[str, str]) -> list[CreatableTopicConfigs]:
-    """The settings of a new topic, as CreateTopics answers them."""
+    """The configs of a new topic as CreateTopics returns them."""
     return [
         CreatableTopicConfigs(
             entry.name, entry.value, entry.read_only, entry.config_source, entry.is_sensitive
@@ -65,7 +65,7 @@ def _describe(
     except ApiError as error:
         result.error_code, result.error_message = error.code, str(error)
         return result
-    # No list and an empty one both mean all, as Kafka reads it.
+    # As in Kafka, a null list and an empty one both mean all configs.
     wanted = set(asked.configuration_keys or ())
     result.configs = [entry for entry in entries if not wanted or entry.name in wanted]
     return result
@@ -99,7 +99,7 @@ def _entries(
 
 
 def _topic_entries(settings: Settings, configs: Mapping[str, str], depth: Depth) -> list[Entry]:
-    # Most topics set nothing or little, so the entries that come from the broker are shared between answers.
+    # Most topics have few overrides, so inherited entries are shared between responses.
     defaults = settings.derived(
         f"topic.entries.{depth}", lambda now: {name: _topic_entry(now, name, depth) for name in TOPIC_CONFIGS}
     )
@@ -119,7 +119,7 @@ def _topic_entry(settings: Settings, name: str, depth: Depth, own: str | None = 
 
 
 def _inherited(settings: Settings, definition: ConfigDefinition) -> list[Layered]:
-    """What the broker's settings say where a topic or group does not, the strongest first."""
+    """The inherited values of a topic or group config, in order of precedence."""
     if not definition.synonyms:
         default = definition.default or ""
         return [Layered(definition.name, default, ConfigSource.DEFAULT)]
@@ -157,7 +157,7 @@ def _broker_entries(
 def _broker_entry(definition: ConfigDefinition, settings: Settings, depth: Depth) -> Entry:
     layers = settings.layers(definition.name)
     if layers:
-        # What would count if this were taken back.
+        # The value that would apply if this config were removed.
         for weaker in FALLBACKS.get(definition.name, ()):
             layers += settings.layers(weaker)
     entry = _entry(definition, layers, depth)
@@ -198,7 +198,7 @@ def _synonym(definition: ConfigDefinition, layer: Layered) -> DescribeConfigsSyn
 
 
 def _in_units_of(definition: ConfigDefinition, layer: Layered) -> str:
-    """retention.ms may come from log.retention.hours, but is shown in milliseconds."""
+    """retention.ms may be inherited from log.retention.hours, but is returned in milliseconds."""
     if layer.name == definition.name or layer.name not in DURATIONS_MS:
         return layer.value
     units = int(layer.value)

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics in the order of their names, page by page."""
+"""DescribeTopicPartitions: topics sorted by name, paginated."""
 
 from bisect import bisect_left
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ from runnel.model.errors import ApiError, ErrorCode
 def describe_topic_partitions(
     image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int, operations: int
 ) -> DescribeTopicPartitionsResponse:
-    """Up to so many partitions, and where to go on. No topic named means all of them."""
-    # A page without a partition would never come to an end.
+    """Up to `partitions_max` partitions and a cursor for the next page. No topic names mean all topics."""
+    # Pages without partitions would never make progress.
     limit = max(1, min(request.response_partition_limit, partitions_max))
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:

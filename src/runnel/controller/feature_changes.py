@@ -1,4 +1,4 @@
-"""Deciding at which level of a feature the cluster works."""
+"""UpdateFeatures: changing the finalized level of features."""
 
 from runnel.controller.features import METADATA_VERSION, SUPPORTED_FEATURES
 from runnel.controller.image import MetadataImage
@@ -18,7 +18,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 def decide_update_features(
     image: MetadataImage, request: UpdateFeaturesRequest, api_version: int
 ) -> ControllerResult[UpdateFeaturesResponse]:
-    """Change levels, all of them or none: one that cannot be changed spoils the rest."""
+    """Change feature levels, all or none: one invalid update fails the request."""
     if duplicates_in(update.feature for update in request.feature_updates):
         raise ApiError(ErrorCode.INVALID_REQUEST, "A feature can be updated only once in a request.")
     records: list[MetadataRecord] = []
@@ -34,7 +34,7 @@ def decide_update_features(
 def _update(image: MetadataImage, update: FeatureUpdateKey, api_version: int) -> list[MetadataRecord]:
     name, level = update.feature, update.max_version_level
     if name not in SUPPORTED_FEATURES:
-        raise _bad(name, level, "this broker does not have this feature")
+        raise _bad(name, level, "this broker does not support this feature")
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _bad(name, level, "The controller does not support the given upgrade type.")
     present = image.features.get(name, 0)

@@ -1,4 +1,4 @@
-"""The cluster as its metadata records describe it. `replay` is the only way in which an image changes.
+"""The metadata image: the state of the cluster after replaying its metadata records.
 
 TopicRecord, PartitionRecord, PartitionChangeRecord, RemoveTopicRecord   → topics, topics_by_id
 ConfigRecord                                                             → configs
@@ -45,22 +45,22 @@ from runnel.schemas.metadata import (
 )
 
 STATES_MIN = 1000
-"""Partition states that are kept to be shared, however few partitions there are."""
+"""The minimum size of the cache of shared partition states."""
 
 UNCHANGED = -2
-"""How a PartitionChangeRecord says that the leader stayed."""
+"""The leader of a PartitionChangeRecord that does not change the leader."""
 
 
 class BadMetadata(ValueError):
-    """Records that contradict each other or that this release does not know; guessing would lose data."""
+    """Metadata records that contradict each other or that this release does not support."""
 
 
 @dataclass(slots=True)
 class MetadataImage:
-    """What the records up to `version` add up to. A lookup costs the same however many topics exist."""
+    """The state after the records up to `version`. Lookups take constant time."""
 
     version: int = 0
-    """The offset behind the last record: equal versions of one log are equal images."""
+    """The offset after the last replayed record; images of one log with equal versions are equal."""
     cluster_id: str = ""
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[bytes, Topic] = field(default_factory=dict)
@@ -72,43 +72,43 @@ class MetadataImage:
     """By user, then by mechanism."""
     next_producer_id: int = 0
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
-    _look_alikes: dict[str, list[str]] = field(default_factory=dict)
-    """Names with '.' or '_', by the form in which metric names would confuse them."""
+    _names_by_metric: dict[str, list[str]] = field(default_factory=dict)
+    """Names with '.' or '_' by their metric name, in which the two are not distinguished."""
     _states: dict[tuple[object, ...], PartitionState] = field(default_factory=dict)
-    """States by their values, so that equal ones are one object."""
+    """Interned partition states."""
     _names: list[str] | None = None
 
     def topic_configs(self, name: str) -> dict[str, str]:
-        """The settings that were made for a topic; not to be changed by the caller."""
+        """The config overrides of a topic; must not be modified."""
         return self.configs.get(ConfigResource(ResourceType.TOPIC, name), {})
 
     def broker_configs(self, node_id: int | None) -> dict[str, str]:
-        """The dynamic settings of one broker, or with None those of all brokers."""
+        """The dynamic configs of one broker, or the cluster-wide default ones for None."""
         return self.configs.get(
             ConfigResource(ResourceType.BROKER, "" if node_id is None else str(node_id)), {}
         )
 
     def partition(self, name: str, index: int) -> PartitionState | None:
-        """One partition's state, if there is such a partition."""
+        """The state of a partition, or None if it does not exist."""
         topic = self.topics.get(name)
         return topic.partitions[index] if topic and 0 <= index < len(topic.partitions) else None
 
     def colliding(self, name: str) -> list[str]:
-        """Topics whose names differ from this one only by '.' and '_'."""
-        return [other for other in self._look_alikes.get(_metric_form(name), ()) if other != name]
+        """Topics whose names differ from this one only in '.' and '_'."""
+        return [other for other in self._names_by_metric.get(_metric_form(name), ()) if other != name]
 
     def names_in_order(self) -> list[str]:
-        """All topic names, sorted; sorted once for as long as topics neither come nor go."""
+        """All topic names, sorted; cached until a topic is created or deleted."""
         if self._names is None:
             self._names = sorted(self.topics)
         return self._names
 
     def live_brokers(self) -> list[BrokerRegistration]:
-        """The brokers that may lead, by id."""
+        """The unfenced brokers, by id."""
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.is_fenced]
 
     def copy(self) -> "MetadataImage":
-        """An image of its own that starts out equal."""
+        """An independent copy."""
         topics = {
             name: replace(topic, partitions=topic.partitions.copy()) for name, topic in self.topics.items()
         }
@@ -121,18 +121,18 @@ class MetadataImage:
             quotas={entity: values.copy() for entity, values in self.quotas.items()},
             credentials={user: mechanisms.copy() for user, mechanisms in self.credentials.items()},
             brokers=self.brokers.copy(),
-            _look_alikes={form: names.copy() for form, names in self._look_alikes.items()},
+            _names_by_metric={form: names.copy() for form, names in self._names_by_metric.items()},
         )
 
     def replay(self, record: MetadataRecord) -> None:
-        """Take in one record. BadMetadata if it cannot follow those before it."""
+        """Apply one record; BadMetadata if it is inconsistent with the image."""
         change = _REPLAYS.get(type(record))
         if change is None:
-            raise BadMetadata(f"this release does not know what {type(record).__name__} does")
+            raise BadMetadata(f"{type(record).__name__} is not supported by this release")
         change(self, record)
 
     def replay_batch(self, records: Iterable[MetadataRecord], version: int) -> None:
-        """Take in one batch, which ends at `version`. The first record of a snapshot empties the image."""
+        """Apply one batch, which ends at `version`. The first record of a snapshot resets the image."""
         for record in records:
             if type(record) is SnapshotRecord:
                 self.__init__()  # type: ignore[misc]
@@ -143,9 +143,7 @@ class MetadataImage:
     def _topic_of(self, topic_id: bytes, record: MetadataRecord) -> Topic:
         topic = self.topics_by_id.get(topic_id)
         if topic is None:
-            raise BadMetadata(
-                f"{type(record).__name__} names the topic id {topic_id.hex()}, which does not exist"
-            )
+            raise BadMetadata(f"{type(record).__name__} refers to the unknown topic id {topic_id.hex()}")
         return topic
 
     def _topic_created(self, record: TopicRecord) -> None:
@@ -155,7 +153,7 @@ class MetadataImage:
         self.topics[topic.name] = self.topics_by_id[topic.id] = topic
         self._names = None
         if "." in topic.name or "_" in topic.name:
-            self._look_alikes.setdefault(_metric_form(topic.name), []).append(topic.name)
+            self._names_by_metric.setdefault(_metric_form(topic.name), []).append(topic.name)
 
     def _topic_removed(self, record: RemoveTopicRecord) -> None:
         topic = self._topic_of(record.topic_id, record)
@@ -164,16 +162,16 @@ class MetadataImage:
         self.partition_count -= len(topic.partitions)
         self._names = None
         form = _metric_form(topic.name)
-        if form in self._look_alikes:
-            self._look_alikes[form].remove(topic.name)
-            if not self._look_alikes[form]:
-                del self._look_alikes[form]
+        if form in self._names_by_metric:
+            self._names_by_metric[form].remove(topic.name)
+            if not self._names_by_metric[form]:
+                del self._names_by_metric[form]
 
     def _partition_created(self, record: PartitionRecord) -> None:
         partitions = self._topic_of(record.topic_id, record).partitions
         if record.partition_id != len(partitions):
-            raise BadMetadata(f"partition {record.partition_id} is created where {len(partitions)} is next")
-        # Looked up before it is made: of thousands of partitions hardly two kinds differ.
+            raise BadMetadata(f"partition {record.partition_id} is created, but {len(partitions)} is next")
+        # Looked up before it is created, because most partitions have equal states.
         values = (
             tuple(record.replicas),
             tuple(record.isr),
@@ -196,7 +194,7 @@ class MetadataImage:
     def _partition_changed(self, record: PartitionChangeRecord) -> None:
         topic = self._topic_of(record.topic_id, record)
         if not 0 <= record.partition_id < len(topic.partitions):
-            raise BadMetadata(f"{topic.name}-{record.partition_id} changes but does not exist")
+            raise BadMetadata(f"{topic.name}-{record.partition_id} is changed, but does not exist")
         old = topic.partitions[record.partition_id]
         changes: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
         for name, values in (
@@ -213,11 +211,11 @@ class MetadataImage:
         if record.leader_recovery_state >= 0:
             changes["recovery"] = record.leader_recovery_state
         if record.leader != UNCHANGED:
-            # Naming a leader begins a new epoch also when it is the old one again.
+            # Every leader in a change record starts a new epoch, even if it is the current one.
             changes.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
         state = replace(old, **changes)
         if len(self._states) > 2 * self.partition_count + STATES_MIN:
-            # Mostly states that no partition is in any more. Sharing begins anew, and nothing else is lost.
+            # Most entries are stale by now. Clearing the cache only loses sharing.
             self._states.clear()
         topic.partitions[record.partition_id] = self._states.setdefault(astuple(state), state)
 
@@ -247,7 +245,7 @@ class MetadataImage:
         if not values:
             self.quotas.pop(entity, None)
 
-    def _credential_made(self, record: UserScramCredentialRecord) -> None:
+    def _credential_created(self, record: UserScramCredentialRecord) -> None:
         credential = ScramCredential(
             bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
         )
@@ -259,7 +257,7 @@ class MetadataImage:
         if not mechanisms:
             self.credentials.pop(record.name, None)
 
-    def _producer_ids_given(self, record: ProducerIdsRecord) -> None:
+    def _producer_ids_allocated(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
     def _broker_registered(self, record: RegisterBrokerRecord) -> None:
@@ -280,7 +278,7 @@ class MetadataImage:
     def _broker_changed(self, record: BrokerRegistrationChangeRecord) -> None:
         broker = self.brokers.get(record.broker_id)
         if broker is None:
-            raise BadMetadata(f"broker {record.broker_id} changes but is not registered")
+            raise BadMetadata(f"broker {record.broker_id} is changed, but is not registered")
         fenced = {1: True, -1: False}.get(record.fenced, broker.is_fenced)
         self.brokers[broker.id] = replace(
             broker,
@@ -289,14 +287,14 @@ class MetadataImage:
             directories=tuple(record.log_dirs) or broker.directories,
         )
 
-    def _broker_left(self, record: UnregisterBrokerRecord) -> None:
+    def _broker_unregistered(self, record: UnregisterBrokerRecord) -> None:
         self.brokers.pop(record.broker_id, None)
 
-    def _cluster_named(self, record: ClusterRecord) -> None:
+    def _cluster_id_set(self, record: ClusterRecord) -> None:
         self.cluster_id = record.cluster_id
 
     def _nothing(self, record: NoOpRecord) -> None:
-        """Only the offset moves."""
+        """Only the offset advances."""
 
 
 def _metric_form(name: str) -> str:
@@ -311,12 +309,12 @@ _REPLAYS: dict[type[MetadataRecord], Callable[[MetadataImage, Any], None]] = {
     ConfigRecord: MetadataImage._config_changed,
     FeatureLevelRecord: MetadataImage._feature_changed,
     ClientQuotaRecord: MetadataImage._quota_changed,
-    UserScramCredentialRecord: MetadataImage._credential_made,
+    UserScramCredentialRecord: MetadataImage._credential_created,
     RemoveUserScramCredentialRecord: MetadataImage._credential_removed,
-    ProducerIdsRecord: MetadataImage._producer_ids_given,
+    ProducerIdsRecord: MetadataImage._producer_ids_allocated,
     RegisterBrokerRecord: MetadataImage._broker_registered,
     BrokerRegistrationChangeRecord: MetadataImage._broker_changed,
-    UnregisterBrokerRecord: MetadataImage._broker_left,
-    ClusterRecord: MetadataImage._cluster_named,
+    UnregisterBrokerRecord: MetadataImage._broker_unregistered,
+    ClusterRecord: MetadataImage._cluster_id_set,
     NoOpRecord: MetadataImage._nothing,
 }

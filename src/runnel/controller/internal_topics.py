@@ -1,4 +1,4 @@
-"""The topics that the broker keeps for itself, and topics made because somebody used them."""
+"""Automatic creation of internal topics and of topics on first use."""
 
 from runnel.controller.image import MetadataImage
 from runnel.controller.settings import Settings
@@ -7,7 +7,7 @@ from runnel.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 
 def automatic_topic(image: MetadataImage, settings: Settings, name: str) -> CreatableTopic:
-    """How a topic is to be made that nobody described."""
+    """The creation request for an automatically created topic."""
     if name in _INTERNAL:
         return _internal(image, settings, name, *_INTERNAL[name])
     return CreatableTopic(name, num_partitions=-1, replication_factor=-1)
@@ -26,13 +26,13 @@ _INTERNAL = {
     TRANSACTION_STATE: ("transaction.state.log", _TRANSACTIONS),
     SHARE_GROUP_STATE: ("share.coordinator.state.topic", _SHARES),
 }
-"""How the broker settings about each topic begin, and the topic's own settings."""
+"""The prefix of the broker configs for each internal topic, and the topic's config overrides."""
 
 
 def _internal(
     image: MetadataImage, settings: Settings, name: str, prefix: str, configs: dict[str, str]
 ) -> CreatableTopic:
-    # A cluster smaller than the wanted number of copies still needs its coordinators.
+    # A cluster with fewer brokers than the replication factor still needs its coordinators.
     copies = min(settings.int(f"{prefix}.replication.factor"), max(1, len(image.live_brokers())))
     own = {**configs, "segment.bytes": str(settings.int(f"{prefix}.segment.bytes"))}
     if f"{prefix}.min.isr" in settings:

@@ -1,4 +1,4 @@
-"""From settings to the LogConfig that one topic's logs obey."""
+"""Resolving the LogConfig of a topic."""
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -11,7 +11,7 @@ from runnel.controller.settings import Settings
 from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig, TimestampType
 
 FLUSH_INTERVAL_MS = 1000
-"""How often `flush.policy=interval` flushes where flush.ms does not say."""
+"""The flush interval of `flush.policy=interval` if flush.ms is not set."""
 
 _FIELDS = {field.name: field.name.replace("_", ".") for field in fields(LogConfig)}
 _PLAIN_FIELDS = {name: config for name, config in _FIELDS.items() if config in TOPIC_CONFIGS}
@@ -19,12 +19,12 @@ _FIELD_OF_CONFIG = {config: name for name, config in _PLAIN_FIELDS.items()}
 
 
 def resolve_log_config(image: MetadataImage, settings: Settings, topic: str) -> LogConfig:
-    """What a topic's logs obey: its own settings, then the broker's, then the defaults."""
+    """The log config of a topic: its overrides, then broker configs, then defaults."""
     return log_config(settings, image.topic_configs(topic))
 
 
 def log_config(settings: Settings, configs: Mapping[str, str]) -> LogConfig:
-    """What logs obey under these topic settings. Topics that set nothing share one object."""
+    """The log config for these topic overrides. Topics without overrides share one object."""
     default = settings.derived("log.config", _default_log_config)
     if not configs:
         return default
@@ -36,13 +36,13 @@ def log_config(settings: Settings, configs: Mapping[str, str]) -> LogConfig:
         try:
             changes.update(_field_values(name, definition.parse(text)))
         except BadConfig:
-            # Checked when it was set; if a later release thinks otherwise, the broker's value counts.
+            # Validated when it was set; if it is invalid in a later release, the broker's value applies.
             continue
     return _with_flush_interval(replace(default, **changes)) if changes else default
 
 
 def topic_default(settings: Settings, name: str) -> ConfigValue:
-    """What a topic setting is when the topic does not set it."""
+    """The value of a topic config without an override."""
     definition = TOPIC_CONFIGS[name]
     value = settings.first_of(definition.synonyms)
     return definition.parse(definition.default) if value is None else value

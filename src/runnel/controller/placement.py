@@ -1,4 +1,4 @@
-"""On which brokers partitions go."""
+"""Replica placement."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from runnel.model.ids import NO_ID
 
 
 def place(image: MetadataImage, count: int, copies: int, first: int) -> list[PartitionState]:
-    """States for `count` new partitions, spread over the live brokers; `first` says at which one to begin."""
+    """The states of `count` new partitions, assigned round-robin to the live brokers starting at `first`."""
     brokers = image.live_brokers()
     if copies > len(brokers):
         raise ApiError(
@@ -19,13 +19,13 @@ def place(image: MetadataImage, count: int, copies: int, first: int) -> list[Par
             f"cannot be reached because only {len(brokers)} broker(s) are registered.",
         )
     total = len(brokers)
-    # Equal states may be one object, and on one node they all are equal.
+    # Equal states share one object; on a single node all are equal.
     cycle = [_state([brokers[(start + copy) % total] for copy in range(copies)]) for start in range(total)]
     return [cycle[(first + index) % total] for index in range(count)]
 
 
 def place_by_hand(image: MetadataImage, replicas: Sequence[int]) -> PartitionState:
-    """The state of a new partition on the brokers that its creator chose, the preferred leader first."""
+    """The state of a new partition with a manual replica assignment, the preferred leader first."""
     check_replicas(image, replicas)
     brokers = [image.brokers[node_id] for node_id in replicas]
     if all(broker.is_fenced for broker in brokers):
@@ -37,7 +37,7 @@ def place_by_hand(image: MetadataImage, replicas: Sequence[int]) -> PartitionSta
 
 
 def check_replicas(image: MetadataImage, replicas: Sequence[int]) -> None:
-    """Refuse a list of brokers that cannot hold a partition."""
+    """Validate a manual replica assignment. Raises ApiError."""
     complaint = None
     if not replicas:
         complaint = "The manual partition assignment includes an empty replica list."
@@ -69,5 +69,5 @@ def _state(brokers: Sequence[BrokerRegistration]) -> PartitionState:
 
 
 def directory_of(broker: BrokerRegistration) -> bytes:
-    """Where a broker will keep a new partition; with several directories it decides by itself."""
+    """The directory of a new replica; a broker with several directories chooses one itself."""
     return broker.directories[0] if len(broker.directories) == 1 else NO_ID

@@ -1,4 +1,4 @@
-"""Client quotas: how fast users, client ids and addresses may go. Stored and shown; nobody is slowed yet."""
+"""Client quotas of users, client ids and IP addresses. Stored and described, but not enforced yet."""
 
 import math
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ class _Part(Protocol):
 def decide_alter_client_quotas(
     image: MetadataImage, request: AlterClientQuotasRequest
 ) -> ControllerResult[AlterClientQuotasResponse]:
-    """Set and take back quotas; an entity changes as a whole or not at all."""
+    """Set and remove quotas; all changes of an entity are applied or none."""
     outcome = ControllerResult[AlterClientQuotasResponse]([], AlterClientQuotasResponse())
     for entry in request.entries:
         result = AnsweredEntryData(error_message=None, entity=entry.entity)
@@ -88,7 +88,7 @@ def _entity(parts: Iterable[_Part]) -> QuotaEntity:
     if duplicates_in(types):
         raise _bad(f"Invalid client quota entity, contains duplicate entity type: {types[0]}")
     if ADDRESS in types and len(types) > 1:
-        raise _bad("Invalid quota entity combination: an address stands alone")
+        raise _bad("Invalid quota entity combination: ip cannot be combined with other entity types")
     for entity_type, name in entity:
         if name == "":
             raise _bad(f"Empty {entity_type} not supported")
@@ -112,21 +112,23 @@ def _bad(message: str) -> ApiError:
 def describe_quotas(
     image: MetadataImage, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
-    """The quotas of every entity that fits all components of the filter; `strict` allows no further ones."""
+    """The quotas of the entities that match all filter components; `strict` excludes entities with others."""
     for component in request.components:
         _check_component(component)
     types = [component.entity_type for component in request.components]
     if duplicates_in(types):
         raise _bad("An entity type cannot appear more than once in the filter.")
     if ADDRESS in types and len(types) > 1:
-        raise _bad("Invalid entity filter component combination: an address stands alone")
+        raise _bad(
+            "Invalid entity filter component combination: ip cannot be combined with other entity types"
+        )
     entries = [
         describe.EntryData(
             entity=[describe.EntityData(*part) for part in entity],
             values=[describe.ValueData(key, value) for key, value in values.items()],
         )
         for entity, values in image.quotas.items()
-        if _fits(dict(entity), request)
+        if _matches(dict(entity), request)
     ]
     return DescribeClientQuotasResponse(error_message=None, entries=entries)
 
@@ -141,17 +143,17 @@ def _check_component(component: ComponentData) -> None:
     if component.match_type == MATCH_EXACT and component.match is None:
         raise _bad("Request specified MATCH_TYPE_EXACT, but set match string to null.")
     if component.match_type != MATCH_EXACT and component.match is not None:
-        raise _bad("Only an exact match can name an entity, but the match string is not null.")
+        raise _bad("The match string must be null unless the match type is exact.")
 
 
-def _fits(entity: dict[str, str | None], request: DescribeClientQuotasRequest) -> bool:
+def _matches(entity: dict[str, str | None], request: DescribeClientQuotasRequest) -> bool:
     if request.strict and len(entity) != len(request.components):
         return False
     for component in request.components:
         if component.entity_type not in entity:
             return False
         name = entity[component.entity_type]
-        # The name of a default is None, and so is what a default match asks for.
+        # The name of a default entity is None, like the match string of a default match.
         if component.match_type != MATCH_ANY and name != component.match:
             return False
     return True

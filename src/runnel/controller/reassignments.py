@@ -1,4 +1,4 @@
-"""Moving partitions between brokers, and putting their preferred leaders back in charge."""
+"""Partition reassignment and leader election."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ PREFERRED, UNCLEAN = 0, 1
 def decide_reassignments(
     image: MetadataImage, request: AlterPartitionReassignmentsRequest
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-    """Begin, change or call off the move of each partition."""
+    """Start, change or cancel the reassignment of each partition."""
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
@@ -60,26 +60,26 @@ def _reassign(
 ) -> list[MetadataRecord]:
     topic, state = _existing(image, name, asked.partition_index)
     if asked.replicas is None:
-        return _call_off(topic, asked.partition_index, state)
+        return _cancel(topic, asked.partition_index, state)
     check_replicas(image, asked.replicas)
-    settled = [node_id for node_id in state.replicas if node_id not in state.adding]
-    if not request.allow_replication_factor_change and len(asked.replicas) != len(settled):
+    current = [node_id for node_id in state.replicas if node_id not in state.adding]
+    if not request.allow_replication_factor_change and len(asked.replicas) != len(current):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(settled)} to {len(asked.replicas)}",
+            f"The replication factor is changed from {len(current)} to {len(asked.replicas)}",
         )
     target = tuple(asked.replicas)
     if target == state.replicas and not state.adding and not state.removing:
         return []
-    adding = [node_id for node_id in target if node_id not in settled]
-    removing = [node_id for node_id in settled if node_id not in target]
+    adding = [node_id for node_id in target if node_id not in current]
+    removing = [node_id for node_id in current if node_id not in target]
     if not adding and not removing:
         return [_change(image, topic, asked.partition_index, target)]
     replicas = [*target, *removing]
     return [_change(image, topic, asked.partition_index, replicas, adding, removing)]
 
 
-def _call_off(topic: Topic, index: int, state: PartitionState) -> list[MetadataRecord]:
+def _cancel(topic: Topic, index: int, state: PartitionState) -> list[MetadataRecord]:
     if not state.adding and not state.removing:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     kept = [
@@ -110,7 +110,7 @@ def _change(
 ) -> PartitionChangeRecord:
     state = topic.partitions[index]
     directories = dict(zip(state.replicas, state.directories, strict=True))
-    # A replica that was being added may be in sync already, and then leaves with the move that is given up.
+    # A replica that was being added may already be in the ISR, and leaves it if it is not in the new target.
     in_sync = [node for node in state.isr if node in replicas]
     return PartitionChangeRecord(
         partition_id=index,
@@ -126,15 +126,15 @@ def _change(
 def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """The partitions that are on the move, of all topics or of those that are asked for."""
+    """The ongoing reassignments, of all topics or of the requested ones."""
     asked: list[tuple[Topic, Sequence[int]]]
     if request.topics is None:
         asked = [(topic, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
         asked = [
-            (image.topics[wish.name], wish.partition_indexes)
-            for wish in request.topics
-            if wish.name in image.topics
+            (image.topics[topic.name], topic.partition_indexes)
+            for topic in request.topics
+            if topic.name in image.topics
         ]
     response = ListPartitionReassignmentsResponse(error_message=None)
     for topic, indexes in asked:
@@ -156,19 +156,19 @@ def _ongoing(index: int, state: PartitionState) -> OngoingPartitionReassignment:
 def decide_elections(
     image: MetadataImage, request: ElectLeadersRequest
 ) -> ControllerResult[ElectLeadersResponse]:
-    """Elect preferred leaders. An unclean election never has a candidate: a replica alone is always in sync.
+    """Elect preferred leaders. An unclean election never has a candidate: a single replica is always in sync.
 
-    When all partitions are asked for at once, those that need no election are not mentioned.
+    If all partitions are requested, those that need no election are omitted from the response.
     """
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-    wishes: list[tuple[str, Sequence[int]]]
+    requested: list[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
-        wishes = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
+        requested = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
-        wishes = [(wish.topic, wish.partitions) for wish in request.topic_partitions]
+        requested = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     outcome = ControllerResult[ElectLeadersResponse]([], ElectLeadersResponse())
-    for name, indexes in wishes:
+    for name, indexes in requested:
         results: list[PartitionResult] = []
         for index in indexes:
             result = PartitionResult(index, error_message=None)

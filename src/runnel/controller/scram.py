@@ -1,7 +1,4 @@
-"""SCRAM credentials: how users prove to know a password. What is stored cannot be turned back into it.
-
-Stored and shown; no listener asks for them yet.
-"""
+"""SCRAM credentials. Stored and described, but not used for authentication yet."""
 
 import hashlib
 import hmac
@@ -28,7 +25,7 @@ from runnel.schemas.metadata import (
 )
 
 HASHES = {1: "sha256", 2: "sha512"}
-"""By Kafka's number of the mechanism: SCRAM-SHA-256 and SCRAM-SHA-512."""
+"""The hash function by Kafka's mechanism number: SCRAM-SHA-256 and SCRAM-SHA-512."""
 
 ITERATIONS_MIN = 4096
 ITERATIONS_MAX = 16384
@@ -37,7 +34,7 @@ ITERATIONS_MAX = 16384
 def decide_alter_scram_credentials(
     image: MetadataImage, request: AlterUserScramCredentialsRequest
 ) -> ControllerResult[AlterUserScramCredentialsResponse]:
-    """Store and delete credentials, one change for each user."""
+    """Upsert and delete credentials, at most one change per user."""
     users = [deletion.name for deletion in request.deletions]
     users += [upsertion.name for upsertion in request.upsertions]
     repeated = duplicates_in(users)
@@ -86,7 +83,7 @@ def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecor
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
     if not len(upsertion.salt) or not len(upsertion.salted_password):
         raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Salt and salted password must not be empty")
-    # RFC 5802: the server keeps what can check a proof, and not what can make one.
+    # RFC 5802: the server stores the keys that verify a proof, not those that create one.
     algorithm = HASHES[upsertion.mechanism]
     salted_password = bytes(upsertion.salted_password)
     client_key = hmac.digest(salted_password, b"Client Key", algorithm)
@@ -108,7 +105,7 @@ def _check_mechanism(mechanism: int) -> None:
 def describe_scram_credentials(
     image: MetadataImage, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """Which mechanisms users have, with their iterations. No user named means all of them."""
+    """The mechanisms and iterations of users; no user names mean all users."""
     names = [user.name for user in request.users or ()] or list(image.credentials)
     repeated = duplicates_in(names)
     response = DescribeUserScramCredentialsResponse(error_message=None)

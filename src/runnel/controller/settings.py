@@ -1,6 +1,6 @@
-"""A broker's settings: four layers, the strongest first, resolved and typed once per change.
+"""The broker configs, resolved from four sources in order of precedence, and parsed once per change.
 
-dynamic, of this broker  >  dynamic, of all brokers  >  static (file, environment, flags)  >  default
+dynamic broker config  >  dynamic default broker config  >  static (file, environment, flags)  >  default
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,11 +23,11 @@ FALLBACKS: dict[str, tuple[str, ...]] = {
     "log.roll.jitter.ms": ("log.roll.jitter.hours",),
     "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
 }
-"""Which settings answer, in their order, when one was not made; other units are turned into milliseconds."""
+"""The configs that apply, in this order, if one is not set; other units are converted to milliseconds."""
 
 
 class Layered(NamedTuple):
-    """One layer's text for a setting."""
+    """The value of a config from one source."""
 
     name: str
     value: str
@@ -35,17 +35,17 @@ class Layered(NamedTuple):
 
 
 class Settings(Mapping[str, Any]):
-    """Every broker setting by Kafka's name: `settings["num.partitions"]` is an int, the one in force now."""
+    """Every broker config by Kafka's name: `settings["num.partitions"]` is the current value, an int."""
 
     def __init__(self, static: Mapping[str, str] | None = None) -> None:
-        """BadConfig if the static layer has an unknown name, an impossible value, or asks for security."""
+        """BadConfig if a static config is unknown, invalid, or requires a security feature."""
         unenforced = unenforced_security(static or {})
         if unenforced:
             raise BadConfig(unenforced)
         self._static = {name: value for name, value in (static or {}).items() if not is_ignored(name)}
         self.ignored = tuple(sorted(set(static or ()) - set(self._static)))
-        """Names that Kafka knows and that have no effect here."""
-        # Two names of one thing: whoever sets or asks for either means both.
+        """Kafka configs that have no effect on this broker."""
+        # Synonyms: setting one sets both.
         for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
             if name not in self._static and other in self._static:
                 self._static[name] = self._static[other]
@@ -68,31 +68,31 @@ class Settings(Mapping[str, Any]):
         return len(self._values)
 
     def int(self, name: str) -> Integer:
-        """A whole number."""
+        """An integer config."""
         value = self._values[name]
         assert isinstance(value, Integer), f"{name} is {value!r}"
         return value
 
     def bool(self, name: str) -> Flag:
-        """A yes or no."""
+        """A boolean config."""
         value = self._values[name]
         assert isinstance(value, Flag), f"{name} is {value!r}"
         return value
 
     def text(self, name: str) -> str | None:
-        """A word, or None where it was not set."""
+        """A string config, or None if it is not set."""
         value = self._values[name]
         assert value is None or isinstance(value, str), f"{name} is {value!r}"
         return value
 
     def words(self, name: str) -> list[str]:
-        """A list of words, empty where it was not set."""
+        """A list config, empty if it is not set."""
         value = self._values[name]
         assert value is None or isinstance(value, list), f"{name} is {value!r}"
         return value or []
 
     def layers(self, name: str) -> list[Layered]:
-        """Where a setting was made, the strongest first; its default comes last unless that is nothing."""
+        """The values of a config in order of precedence; the default is last, if there is one."""
         default = BROKER_CONFIGS[name].default
         found = [
             Layered(name, layer[name], source)
@@ -106,24 +106,24 @@ class Settings(Mapping[str, Any]):
         return found if default is None else [*found, Layered(name, default, ConfigSource.DEFAULT)]
 
     def first_of(self, names: Iterable[str]) -> ConfigValue:
-        """The value of the first of these settings that has one; hours and minutes become milliseconds."""
+        """The value of the first of these configs that is set, in milliseconds if it is a duration."""
         return next((value for name in names if (value := self._own_value(name)) is not None), None)
 
     def derived(self, key: str, compute: Callable[["Settings"], Derived]) -> Derived:
-        """Something worked out from the settings, kept until one of them changes."""
+        """A value computed from the configs, cached until one of them changes."""
         if key not in self._derived:
             self._derived[key] = compute(self)
         result: Derived = self._derived[key]
         return result
 
     def subscribe(self, changed: Callable[[frozenset[str]], None]) -> None:
-        """Be told the names of settings whose value changed while the broker runs."""
+        """Call `changed` with the names of configs whose values changed dynamically."""
         self._subscribers.append(changed)
 
-    def apply_dynamic(self, of_all_brokers: Mapping[str, str], of_this_broker: Mapping[str, str]) -> None:
-        """The metadata log says that these are the dynamic settings now."""
-        self._dynamic_default = {name: v for name, v in of_all_brokers.items() if _is_usable(name, v)}
-        self._dynamic = {name: v for name, v in of_this_broker.items() if _is_usable(name, v)}
+    def apply_dynamic(self, default_configs: Mapping[str, str], broker_configs: Mapping[str, str]) -> None:
+        """Apply the dynamic configs of the metadata image."""
+        self._dynamic_default = {name: v for name, v in default_configs.items() if _is_usable(name, v)}
+        self._dynamic = {name: v for name, v in broker_configs.items() if _is_usable(name, v)}
         before = self._values
         self._resolve()
         changed = frozenset(name for name, value in self._values.items() if value != before[name])
@@ -146,15 +146,15 @@ class Settings(Mapping[str, Any]):
 
 
 def check_broker_config(name: str, value: str) -> None:
-    """BadConfig unless this is a broker setting and a value that it can have."""
+    """BadConfig unless this is a broker config with a valid value."""
     if name not in BROKER_CONFIGS:
         raise BadConfig(unknown_setting(name))
     BROKER_CONFIGS[name].parse(value)
 
 
 def _is_usable(name: str, value: str) -> bool:
-    # Values were checked when they were set. One that a later release no longer takes must not keep the node
-    # from starting, so the layer below counts instead.
+    # Values are validated when they are set. A value that a later release no longer accepts must not prevent
+    # startup, so the next source applies instead.
     try:
         check_broker_config(name, value)
     except BadConfig:

@@ -1,4 +1,4 @@
-"""An image as records: replayed into an empty image they give the same one."""
+"""The records of an image; replayed into an empty image they produce an equal one."""
 
 from collections.abc import Iterator
 
@@ -22,7 +22,7 @@ from runnel.schemas.metadata import (
 
 
 def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """Everything the image knows, in an order that can be replayed."""
+    """All records of the image, in an order that can be replayed."""
     if image.cluster_id:
         yield ClusterRecord(image.cluster_id)
     for name, level in image.features.items():
@@ -42,7 +42,7 @@ def records_of(image: MetadataImage) -> Iterator[MetadataRecord]:
 
 
 def partition_record(topic: Topic, index: int, state: PartitionState) -> PartitionRecord:
-    """A partition as it stands."""
+    """The record of a partition's current state."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic.id,
@@ -61,7 +61,7 @@ def partition_record(topic: Topic, index: int, state: PartitionState) -> Partiti
 
 
 def registration_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
-    """A broker as it introduced itself."""
+    """The record of a broker's registration."""
     return RegisterBrokerRecord(
         broker_id=broker.id,
         incarnation_id=broker.incarnation_id,

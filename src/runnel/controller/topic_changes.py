@@ -1,4 +1,4 @@
-"""Deciding on topics: create, delete, add partitions. Each item of a request is decided by itself."""
+"""CreateTopics, DeleteTopics and CreatePartitions. Each topic of a request succeeds or fails by itself."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,12 +37,12 @@ from runnel.model.limits import PARTITIONS_PER_REQUEST_MAX
 from runnel.schemas.metadata import ConfigRecord, MetadataRecord, RemoveTopicRecord, TopicRecord
 
 DescribeTopicConfigs = Callable[[dict[str, str]], list[CreatableTopicConfigs]]
-"""The settings of a topic, given its own, as CreateTopics shows them."""
+"""The configs of a new topic as CreateTopics returns them, given its overrides."""
 
 
 @dataclass(slots=True)
 class Randomness:
-    """What is random about new topics: their ids, and at which broker placement begins."""
+    """The random inputs of topic creation: topic ids, and the broker at which placement starts."""
 
     topic_ids: Iterator[bytes]
     first_broker: int = 0
@@ -55,10 +55,10 @@ def decide_create_topics(
     randomness: Randomness,
     describe_configs: DescribeTopicConfigs | None = None,
 ) -> ControllerResult[CreateTopicsResponse]:
-    """Create each topic that can be; with `validate_only` just say which could."""
+    """Create each valid topic; with `validate_only` only validate."""
     repeated = duplicates_in(topic.name for topic in request.topics)
     too_large = _partitions_asked(settings, request) > PARTITIONS_PER_REQUEST_MAX
-    # Topics of this request are not in the image yet, but their names are taken all the same.
+    # Topics of this request are not in the image yet, but their names are in use.
     taken: dict[str, str] = {}
     outcome = ControllerResult[CreateTopicsResponse]([], CreateTopicsResponse())
     for asked in {topic.name: topic for topic in request.topics}.values():
@@ -69,7 +69,7 @@ def decide_create_topics(
                 raise _too_many_at_once()
             result, records = _create(image, settings, asked, randomness, taken)
         except ApiError as error:
-            # Only versions from 5 on show these; null would be read as an answer.
+            # Returned from version 5 on, where null would mean that configs were not requested.
             outcome.response.topics.append(
                 CreatableTopicResult(asked.name, error_code=error.code, error_message=str(error), configs=[])
             )
@@ -186,14 +186,14 @@ def _partitions_asked(settings: Settings, request: CreateTopicsRequest) -> int:
 def _too_many_at_once() -> ApiError:
     return ApiError(
         ErrorCode.POLICY_VIOLATION,
-        f"One request can make at most {PARTITIONS_PER_REQUEST_MAX} partitions; ask for them in several.",
+        f"A request can create at most {PARTITIONS_PER_REQUEST_MAX} partitions; split the request.",
     )
 
 
 def decide_delete_topics(
     image: MetadataImage, settings: Settings, request: DeleteTopicsRequest
 ) -> ControllerResult[DeleteTopicsResponse]:
-    """Delete each topic that exists, by name or by id."""
+    """Delete each existing topic, by name or by id."""
     asked = request.topics or [DeleteTopicState(name) for name in request.topic_names]
     repeated = duplicates_in((state.name, state.topic_id) for state in asked)
     outcome = ControllerResult[DeleteTopicsResponse]([], DeleteTopicsResponse())
@@ -208,7 +208,7 @@ def decide_delete_topics(
             if not settings.bool("delete.topic.enable"):
                 raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             if topic.id in deleted:
-                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is named both by name and by id.")
+                raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is specified both by name and by id.")
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
@@ -238,7 +238,7 @@ def _existing(image: MetadataImage, state: DeleteTopicState) -> Topic:
 def decide_create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, randomness: Randomness
 ) -> ControllerResult[CreatePartitionsResponse]:
-    """Give topics more partitions; there is no way to give them fewer."""
+    """Add partitions to topics; the number of partitions cannot be reduced."""
     repeated = duplicates_in(topic.name for topic in request.topics)
     outcome = ControllerResult[CreatePartitionsResponse]([], CreatePartitionsResponse())
     room = PARTITIONS_PER_REQUEST_MAX

@@ -1,4 +1,4 @@
-"""Which names a topic may have."""
+"""Validation of topic names."""
 
 import re
 
@@ -11,7 +11,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Refuse a name that no topic can have."""
+    """Validate a topic name. Raises ApiError."""
     if not name:
         complaint = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -30,7 +30,7 @@ def check_topic_name(name: str) -> None:
 
 
 def check_new_topic_name(image: MetadataImage, name: str) -> None:
-    """Refuse a name that is taken, or that metrics would confuse with one that is."""
+    """Validate the name of a new topic: unused, and distinct from others in metrics. Raises ApiError."""
     check_topic_name(name)
     if name == CLUSTER_METADATA:
         raise ApiError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")

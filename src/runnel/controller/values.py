@@ -1,4 +1,4 @@
-"""What an image is made of: topics, partitions, brokers, credentials, and the owners of settings."""
+"""The values of a metadata image: topics, partitions, brokers, credentials and config resources."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,25 +8,25 @@ CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
 SHARE_GROUP_STATE = "__share_group_state"
 CLUSTER_METADATA = "__cluster_metadata"
-"""The metadata log's own name. No topic may have it: its partition would take the place of the log."""
+"""The name of the metadata log. No topic may have it, because its directory would clash with the log's."""
 
 INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
 
 
 class ConfigResource(NamedTuple):
-    """One owner of settings; the broker with the empty name is the default of all brokers."""
+    """A resource with configs; the broker with the empty name holds the cluster-wide defaults."""
 
     type: int
     name: str
 
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs sorted by type; the name None is the default of its type."""
+"""(type, name) pairs sorted by type; a None name is the default entity of its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who holds a partition and who leads it. Equal states are one object, as most partitions are alike."""
+    """The replicas, ISR and leader of a partition. Equal states share one object."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -44,7 +44,7 @@ class PartitionState:
 
 @dataclass(slots=True)
 class Topic:
-    """A topic and its partitions, the first of which is number 0."""
+    """A topic and its partitions, by index."""
 
     name: str
     id: bytes
@@ -57,7 +57,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one listener of a broker can be reached."""
+    """The address of a broker's listener."""
 
     name: str
     host: str
@@ -67,7 +67,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A broker as it introduced itself."""
+    """The registration of a broker."""
 
     id: int
     epoch: int
@@ -83,7 +83,7 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """How a user proves to know a password; the password itself is not here."""
+    """A SCRAM credential, which does not include the password."""
 
     salt: bytes
     stored_key: bytes

@@ -1,11 +1,11 @@
-"""The language of the controller's transcripts.
+"""The commands of the controller transcripts.
 
-    broker N [rack=]                          another broker joins
-    fence N                                   … and stops answering
+    broker N [rack=]                          register a broker
+    fence N                                   fence a broker
     create [trial] NAME[:PARTITIONS[:COPIES]] [KEY=VALUE …] [assign=0:1+2,1:2+1] [; NAME …]
     delete NAME|@NAME …                       by name, or by the id of the topic with that name
     grow [trial] NAME:COUNT [assign=1,2]
-    set [trial] RESOURCE KEY=VALUE -KEY +KEY=WORD ~KEY=WORD …     set, take back, append, subtract
+    set [trial] RESOURCE KEY=VALUE -KEY +KEY=WORD ~KEY=WORD …     set, delete, append, subtract
     replace [trial] RESOURCE KEY=VALUE …
     show RESOURCE [KEY …]
     quota [trial] TYPE=NAME … : KEY=VALUE -KEY …      a NAME of - is the default
@@ -16,7 +16,7 @@
     move TOPIC-N:1+2 | TOPIC-N:stop …         · moves · elect TOPIC-N …|all [unclean]
     pages LIMIT [TOPIC …]
 
-A resource is topic/NAME, broker/N, broker/ (all), group/NAME, metrics/NAME. Records come before the answer.
+A resource is topic/NAME, broker/N, broker/ (all), group/NAME, metrics/NAME. Records are printed first.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -78,8 +78,8 @@ OPERATIONS = {"-": 1, "+": 2, "~": 3}
 NODE = 1
 
 
-class Talk:
-    """Plays commands of the language against an image of its own."""
+class Commands:
+    """Runs transcript commands against an image."""
 
     def __init__(self) -> None:
         self.image = MetadataImage()
@@ -96,7 +96,7 @@ class Talk:
             return [f"refused {error.error.name}: {error}"]
 
     def carry_out(self, records: list[MetadataRecord]) -> None:
-        """Replay, and see that a snapshot taken here would say the same."""
+        """Replay, and check that a snapshot taken here produces an equal image."""
         self.batches.append(records)
         self.image.replay_batch(records, self.image.version + len(records))
         copy = MetadataImage()
@@ -109,7 +109,7 @@ class Talk:
     ) -> Iterator[str]:
         before = self.image.copy()
         yield from _shortened([_shown(record) for record in outcome.records])
-        assert same(before, self.image), "deciding changes nothing"
+        assert same(before, self.image), "computing a result must not change the image"
         self.carry_out(outcome.records)
         yield from answers(outcome.response)
 
