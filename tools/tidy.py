@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FUNCTION_LINES_MAX = 50
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 600
 LINE_CHARACTERS_MAX = 110
 
 # What is longer than the rules allow, and by how much. This list only ever shrinks: an entry that has become

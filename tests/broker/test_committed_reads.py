@@ -8,7 +8,7 @@ import pytest
 from runnel.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from runnel.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.broker.requests import batch, fetch_from, only, produce_to, values
-from tests.broker.test_again import Twins, frame_of, long_way_forbidden
+from tests.broker.test_templates import Twins, frame_of, long_way_forbidden
 from tests.broker.txn_calls import NONE, begin, end, play, write
 from tests.broker.world import BrokerWorld, Client
 

@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.broker.runtime.dispatch import Dispatch
+from runnel.broker.runtime.pipeline import Pipeline
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.ports.service import CloseConnection, Session
 from tests.broker.requests import batch, only, produce_to
@@ -20,7 +20,7 @@ FRAMES = 1500
 
 
 def test_mutated_requests_meet_no_bug(tmp_path, caplog):
-    """Requests of every API in every version, broken in one to three places, straight into dispatch."""
+    """Requests of every API in every version, broken in one to three places, straight into pipeline."""
     chance = random.Random()
     seed = chance.randrange(2**32)
     chance.seed(seed)
@@ -29,7 +29,7 @@ def test_mutated_requests_meet_no_bug(tmp_path, caplog):
     async def scenario() -> None:
         async with BrokerWorld(tmp_path, SETTINGS) as world:
             await world.create(TOPIC, 2)
-            dispatch = Dispatch(world.broker)
+            pipeline = Pipeline(world.broker)
             topic_id = world.topic_id(TOPIC)
             pool = sample_frames(topic_id)
             for number in range(FRAMES):
@@ -39,12 +39,12 @@ def test_mutated_requests_meet_no_bug(tmp_path, caplog):
                     continue
                 frame = bytearray(broken[4:])
                 try:
-                    dispatch.serve(memoryview(frame), session)
+                    pipeline.serve(memoryview(frame), 0, len(frame), len(frame), session, [], 1)
                 except CloseConnection:
                     pass
                 finally:
-                    dispatch.finish_turn()
-                    dispatch.closed(session)
+                    pipeline.finish_turn()
+                    pipeline.closed(session)
                 # Nobody may still look at the frame: the next one will be received over it.
                 frame[:] = bytes(len(frame))
                 if number % 50 == 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.broker.runtime.broker import Broker
-from runnel.broker.runtime.dispatch import Dispatch
+from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.running import start_broker
 from runnel.broker.runtime.topic_creation import create_topics
 from runnel.controller.settings import Settings
@@ -43,7 +43,7 @@ class BrokerWorld:
         )
         timers = LoopTimers(asyncio.get_running_loop())
         self.broker = Broker(1, "", "127.0.0.1", 0, clock, timers, self.disk, entropy, self.settings)
-        self.listener = Listener(Dispatch(self.broker), "PLAINTEXT", limits)
+        self.listener = Listener(Pipeline(self.broker), "PLAINTEXT", limits)
         self.clients: list[Client] = []
 
     async def __aenter__(self) -> "BrokerWorld":

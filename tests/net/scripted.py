@@ -5,6 +5,7 @@ The first byte of a frame selects the behaviour, the rest is its argument:
     l  respond with it when released   h  the same, and hold the connection
     n  no response                     x  close the connection
     k  keep the memory of a large frame; respond with it when released
+    m  respond now, and throttle the client for N ms
     b  respond with N bytes            f  respond with N bytes of a file
 """
 
@@ -38,7 +39,23 @@ class ScriptedService:
         self._at_turn_end: list[tuple[Reply, bytes]] = []
         self._file = OsFiles().open(str(file)) if file else None
 
-    def serve(self, request: memoryview, session: Session) -> Reply | None:
+    def serve(
+        self,
+        buffer: memoryview,
+        start: int,
+        after: int,
+        end: int,
+        session: Session,
+        replies: list[Reply],
+        count_max: int,
+    ) -> int:
+        assert count_max > 0
+        reply = self.serve_frame(buffer[start:after], session)
+        if reply is not None:
+            replies.append(reply)
+        return after
+
+    def serve_frame(self, request: memoryview, session: Session) -> Reply | None:
         data = bytes(request)
         self.served.append(data[:64])
         verb, rest = chr(data[0]), data[1:]
@@ -46,6 +63,9 @@ class ScriptedService:
         match verb:
             case "e":
                 fill(reply, rest)
+            case "m":
+                fill(reply, rest)
+                session.throttle_ms = int(rest)
             case "t":
                 self._at_turn_end.append((reply, rest))
             case "l" | "h":

@@ -46,6 +46,36 @@ def test_backpressure_on_a_client_that_does_not_read(run):
     run(scenario())
 
 
+def test_a_throttled_connection_is_not_read_from(run):
+    """Frames that arrived together with the one that is throttled wait as well; other connections do not."""
+
+    async def scenario() -> None:
+        async with World() as world:
+            client, other = await world.connect(), await world.connect()
+            client.send(b"e1", b"m1000", b"e2", b"e3")
+            assert await client.receive() == b"1"
+            assert await client.receive() == b"1000"
+            assert await other.ask(b"eother") == b"other"
+            client.send(b"e4")
+            assert [data[:1] for data in world.service.served] == [b"e", b"m", b"e"]
+            assert [await client.receive() for _ in range(3)] == [b"2", b"3", b"4"]
+
+    run(scenario())
+
+
+def test_a_throttled_connection_can_be_closed(run):
+    async def scenario() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(b"m50", b"e2")
+            assert await client.receive() == b"50"
+            await client.close()
+            await asyncio.sleep(0.1)
+            await world.until(lambda: len(world.service.gone) == 1)
+
+    run(scenario())
+
+
 def test_requests_in_flight_are_limited(run):
     async def scenario() -> None:
         async with World() as world:

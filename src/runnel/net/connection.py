@@ -9,6 +9,7 @@ readable → receive → serve every complete frame → finish the turn → send
 import logging
 import socket
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, cast
@@ -43,7 +44,9 @@ class Connection:
     __slots__ = (
         "_fd",
         "_held",
+        "_in_flight",
         "_is_ending",
+        "_is_muted",
         "_is_paused",
         "_is_sending",
         "_is_stalled",
@@ -73,11 +76,15 @@ class Connection:
         self._listener = listener
         self._outbox = Outbox(connected, listener.sender, self._sender_is_back)
         self._queue: deque[Reply] = deque()
+        self._in_flight = 0
+        """Requests that the queue will answer."""
         self._held: Reply | None = None
         self._rest = b""
         self._large: LargeFrame | None = None
         self._receive_bytes = RECEIVE_BYTES
         self._is_ending = False
+        self._is_muted = False
+        """The client is throttled: nothing is taken from it for some time."""
         self._is_paused = False
         """The socket is not watched for bytes."""
         self._is_sending = False
@@ -152,71 +159,45 @@ class Connection:
 
     def _serve_large(self, large: LargeFrame) -> None:
         self._large = None
+        frame = large.frame
         loan = Loan(partial(self._listener.memory.give_back, large))
         try:
-            self._serve_frames([large.frame], loan)
+            self._turn(partial(self._serve_frame, frame), loan)
         finally:
             loan.done()
         self._flush()
 
     def _serve(self, buffer: memoryview, end: int) -> None:
         """Serve every complete frame of the buffer, keep the rest for later."""
-        frames: list[memoryview] = []
-        position = 0
-        limit = self._listener.request_bytes_max
-        impossible = ""
         self._receive_bytes = RECEIVE_BYTES
         self._is_stalled = False
-        while end - position >= 4:
-            (size_bytes,) = _SIZE(buffer, position)
-            if not 0 < size_bytes <= limit:
-                impossible = f"a request of {size_bytes} bytes, the limit is {limit}"
-                break
-            after = position + 4 + size_bytes
-            if after > end:
-                break
-            frames.append(buffer[position + 4 : after])
-            position = after
-        served = self._serve_frames(frames)
+        position, impossible = self._turn(partial(self._serve_frames, buffer, end))
         if self.is_closed:
             return
-        if served < len(frames):
-            position = sum(4 + len(frame) for frame in frames[:served])
+        if self._is_stalled:
             self._rest = bytes(buffer[position:end])
-            self._is_stalled = True
         elif position < end and not impossible:
             self._keep_incomplete(buffer[position:end])
-        if impossible and not self._is_stalled:
+        if impossible:
             self._flush()
             self.close(impossible, warn=True)
+        elif self._listener.sends_at_once():
+            self._flush()
         else:
             # Sent when all connections that are readable now were served: a peer that wakes up to many
             # answers sends many requests, which then cost one receive, one write and one send.
             self._answer_ready()
 
-    def _serve_frames(self, frames: list[memoryview], loan: Loan | None = None) -> int:
-        """Hand frames to the service until one holds the line; returns how many were taken."""
+    def _turn(
+        self, serve: Callable[[list[Reply]], tuple[int, str]], loan: Loan | None = None
+    ) -> tuple[int, str]:
+        """Let the service take frames, then finish what they began; returns what `serve` does."""
         service = self._listener.service
-        session = self.session
         replies: list[Reply] = []
-        unsent_bytes = self._outbox.memory_bytes
-        count = 0
+        outcome = (0, "")
         goodbye: str | None = None
         try:
-            for frame in frames:
-                count += 1
-                reply = service.serve(frame, session)
-                if reply is None:
-                    continue
-                replies.append(reply)
-                unsent_bytes += reply.size_bytes
-                if reply.holds_line and not reply.is_filled:
-                    self._held = reply
-                    break
-                if len(replies) + len(self._queue) >= REQUESTS_IN_FLIGHT_MAX:
-                    break
-                if unsent_bytes >= ANSWER_BYTES_PENDING_MAX:
-                    break
+            outcome = serve(replies)
         except CloseConnection as reason:
             goodbye = str(reason)
         finally:
@@ -225,11 +206,50 @@ class Connection:
         for reply in replies:
             if not reply.is_filled:
                 reply.on_filled = self._answer_ready
+                if reply.holds_line:
+                    self._held = reply
+            self._in_flight += reply.count
         self._queue.extend(replies)
+        if self.session.throttle_ms:
+            self._mute()
         if goodbye is not None:
             self._flush()
             self.close(goodbye, warn=True)
-        return count
+        return outcome
+
+    def _serve_frame(self, frame: memoryview, replies: list[Reply]) -> tuple[int, str]:
+        """One frame in memory of its own."""
+        size = len(frame)
+        return self._listener.service.serve(frame, 0, size, size, self.session, replies, 1), ""
+
+    def _serve_frames(self, buffer: memoryview, end: int, replies: list[Reply]) -> tuple[int, str]:
+        """Hand frames to the service; returns the end of those taken, and why the next one cannot be."""
+        serve, session = self._listener.service.serve, self.session
+        limit = self._listener.request_bytes_max
+        position = seen = 0
+        room = REQUESTS_IN_FLIGHT_MAX - self._in_flight
+        unsent_bytes = self._outbox.memory_bytes
+        is_full = False
+        while end - position >= 4:
+            (size_bytes,) = _SIZE(buffer, position)
+            after = position + 4 + size_bytes
+            if not 0 < size_bytes <= limit:
+                if not is_full:
+                    return position, f"a request of {size_bytes} bytes, the limit is {limit}"
+            elif after > end:
+                break
+            if is_full:
+                self._is_stalled = True
+                break
+            position = serve(buffer, position + 4, after, end, session, replies, room)
+            is_full = session.throttle_ms > 0
+            for reply in replies[seen:]:
+                room -= reply.count
+                unsent_bytes += reply.size_bytes
+                is_full |= reply.holds_line and not reply.is_filled
+            seen = len(replies)
+            is_full |= room <= 0 or unsent_bytes >= ANSWER_BYTES_PENDING_MAX
+        return position, ""
 
     def _keep_incomplete(self, piece: memoryview) -> None:
         """The beginning of a frame: small ones wait as bytes, large ones get memory to be received into."""
@@ -257,9 +277,20 @@ class Connection:
         return (
             self._held is not None
             or self._is_ending
-            or len(self._queue) >= REQUESTS_IN_FLIGHT_MAX
+            or self._is_muted
+            or self._in_flight >= REQUESTS_IN_FLIGHT_MAX
             or self._outbox.memory_bytes >= ANSWER_BYTES_PENDING_MAX
         )
+
+    def _mute(self) -> None:
+        """Take nothing for as long as the service asked; frames that are already here wait as well."""
+        delay_ms, self.session.throttle_ms = self.session.throttle_ms, 0
+        self._is_muted = True
+        self._listener.loop.call_later(delay_ms / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._is_muted = False
+        self._resume()
 
     def _pause(self) -> None:
         if not self._is_paused:
@@ -307,6 +338,7 @@ class Connection:
                 break
             parts += reply.parts
             memory_bytes += reply.size_bytes
+            self._in_flight -= reply.count
             count += 1
         if count > 1 and len(parts) == count and memory_bytes <= JOINED_BYTES_MAX:
             # One part each, so none of a file: a copy is cheaper than a list of buffers for the kernel.

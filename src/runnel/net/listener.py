@@ -24,6 +24,9 @@ ACCEPTS_PER_EVENT = 64
 ACCEPT_PAUSE_SECONDS = 0.5
 """How long accepting rests when the process is out of file descriptors."""
 
+PROBE_INTERVAL = 16
+"""How often a connection that seems to be the only active one waits for others, to see if it still is."""
+
 STALLED_REQUEST_SECONDS = 60
 """A request that makes no progress for so long gives its memory back."""
 
@@ -68,6 +71,9 @@ class Listener:
         self._pace = Pace(self.limits.connections_per_second_max, self.now)
         self._complaints = Complaints(name, self.now)
         self._dirty: list[Connection] = []
+        self._served_together = 0
+        """How many connections the last lap of the event loop had answers for."""
+        self._sent_at_once = 0
         self._unflushed = 0
         """Dirty connections whose turn to send has not come yet."""
         self._next_connection_id = 0
@@ -164,8 +170,19 @@ class Listener:
         """Would the event loop have anything to send if a thread took over this connection's answer?"""
         return self.sending_count > counts_itself or self._unflushed > 0
 
+    def sends_at_once(self) -> bool:
+        """Should a connection send its answers now, instead of when all readable ones were served?
+
+        Waiting for the others costs a lap of the event loop, and brings nothing where there are none.
+        """
+        if self._dirty or self._served_together > 1:
+            return False
+        self._sent_at_once = (self._sent_at_once + 1) % PROBE_INTERVAL
+        return self._sent_at_once != 0
+
     def _flush_dirty(self) -> None:
         dirty, self._dirty = self._dirty, []
+        self._served_together = len(dirty)
         self._unflushed = len(dirty)
         for connection in dirty:
             self._unflushed -= 1

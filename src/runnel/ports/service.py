@@ -1,11 +1,12 @@
-"""What a network shell needs of a broker: hand over frames, take answers in order.
+"""What a network shell needs of a broker: hand over frames, take responses in order.
 
-The shell cuts frames and calls `serve` for each, then `finish_turn` once, then sends what is ready. An answer
-may be ready at once, at the end of the turn, or much later (a long poll): its `Reply` keeps its place.
+The shell receives, calls `serve` until no whole frame is left, then `finish_turn` once, then sends what is
+ready. A response may be ready at once, at the end of the turn, or much later (a long poll): its `Reply` keeps
+its position in the queue.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from runnel.ports.disk import FileSlice
@@ -20,25 +21,29 @@ class CloseConnection(Exception):
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One connection as a handler sees it: who is at the other end."""
+    """One connection as the broker sees it: its peer, and what is remembered of its requests."""
 
     client_host: str
     client_port: int
     listener: str
     connection_id: int
-    produce_shape: Any = None
-    """What the broker remembers of this connection's last produce request."""
-    fetch_shape: Any = None
-    """And of its last fetch request."""
+    throttle_ms: int = 0
+    """Set by the service: read nothing more for so long. The shell resets it when it obeys."""
+    template: Any = None
+    """The connection's last produce or fetch request, in the form that recognizes its repetitions."""
+    template_version: int = -1
+    """The authorizer's version under which that request was permitted."""
+    pending: set[Any] = field(default_factory=set)
+    """Requests whose responses are promised."""
 
 
 class Loan:
-    """Memory of a request, lent beyond the end of its turn to those who still write from it."""
+    """Memory of a request, lent beyond the end of its turn to writes that are still in flight."""
 
     __slots__ = ("_borrowers", "_give_back")
 
     def __init__(self, give_back: Callable[[], None]) -> None:
-        # Whoever lends counts as one, so that nothing is given back before the turn is over.
+        # The lender counts as one, so that nothing is given back before the turn is over.
         self._borrowers = 1
         self._give_back = give_back
 
@@ -54,20 +59,25 @@ class Loan:
 
 
 class Reply:
-    """The place of one answer in its connection's queue; filled now, at the end of the turn, or later."""
+    """One response, or several that follow each other, in the queue of a connection.
 
-    __slots__ = ("holds_line", "is_filled", "on_filled", "parts", "size_bytes")
+    It is filled now, at the end of the turn, or later.
+    """
+
+    __slots__ = ("count", "holds_line", "is_filled", "on_filled", "parts", "size_bytes")
 
     def __init__(self) -> None:
+        self.count = 1
+        """How many requests it answers."""
         self.parts: Parts = []
         self.size_bytes = 0
         self.is_filled = False
         self.holds_line = False
-        """The connection's next request waits for this answer, as every request does in Kafka."""
+        """The connection's next request waits for this response, as every request does in Kafka."""
         self.on_filled: Callable[[], None] | None = None
 
     def fill(self, parts: Parts, size_bytes: int) -> None:
-        """Give the answer; one without parts ends the connection instead."""
+        """The response is known; one without parts closes the connection instead."""
         self.parts = parts
         self.size_bytes = size_bytes
         self.is_filled = True
@@ -78,17 +88,28 @@ class Reply:
 class Service(Protocol):
     """A broker behind a listener."""
 
-    def serve(self, frame: memoryview, session: Session) -> Reply | None:
-        """Begin one request; None if it wants no answer. The frame is borrowed until `finish_turn` returns.
+    def serve(
+        self,
+        buffer: memoryview,
+        start: int,
+        after: int,
+        end: int,
+        session: Session,
+        replies: list[Reply],
+        count_max: int,
+    ) -> int:
+        """Begin the request in buffer[start:after], and those up to `end` that repeat it; returns their end.
 
-        Raises CloseConnection.
+        A request behind the first one has its size before it. At most `count_max` are begun. Those that
+        will be answered are added to `replies`, in order. The buffer is borrowed until `finish_turn`
+        returns. Raises CloseConnection.
         """
         ...
 
     def finish_turn(self, loan: Loan | None = None) -> None:
         """Write what the turn's requests staged and fill the replies that are ready.
 
-        With a loan, large writes may go on from the memory of its request after the turn.
+        With a loan, large writes may use the memory of their request after the turn.
         """
         ...
 
@@ -97,5 +118,5 @@ class Service(Protocol):
         ...
 
     def closed(self, session: Session) -> None:
-        """The connection is gone: its long polls need no answer."""
+        """The connection is closed: its requests need no response."""
         ...

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from types import TracebackType
 
 from runnel.broker.runtime.broker import Broker
-from runnel.broker.runtime.dispatch import Dispatch
+from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.running import start_broker
 from runnel.controller.config_types import parse_address_counts
 from runnel.controller.settings import Settings
@@ -96,7 +96,7 @@ class Node:
             rack=self.settings.text("broker.rack"),
             listener=self._listen.name,
         )
-        self._listener = listener = Listener(Dispatch(broker), self._listen.name, self._limits())
+        self._listener = listener = Listener(Pipeline(broker), self._listen.name, self._limits())
         self._bind(listener, broker)
         stack.push_async_callback(listener.close)
         await start_broker(broker, stack)

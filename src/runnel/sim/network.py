@@ -1,6 +1,7 @@
 """Simulated connections: delayed, ordered, and sometimes lost."""
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, cast
 
@@ -75,8 +76,10 @@ class SimConnection:
     def _arrive(self, frame: memoryview, is_response_lost: bool) -> None:
         if self._is_closed:
             return
+        replies: list[Reply] = []
+        size = len(frame)
         try:
-            reply = self._service.serve(frame, self._session)
+            self._service.serve(frame, 0, size, size, self._session, replies, 1)
         except CloseConnection:
             self.close()
             return
@@ -85,10 +88,12 @@ class SimConnection:
             self._service.finish_turn(Loan(lambda: None))
         if is_response_lost:
             self.close()
-        elif reply is not None and reply.is_filled:
-            self._later(self._answered, reply)
-        elif reply is not None:
-            reply.on_filled = lambda: self._later(self._answered, reply)
+            return
+        for reply in replies:
+            if reply.is_filled:
+                self._later(self._answered, reply)
+            else:
+                reply.on_filled = partial(self._later, self._answered, reply)
 
     def _answered(self, reply: Reply) -> None:
         if self._is_closed:

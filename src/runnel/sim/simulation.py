@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from runnel.broker.runtime.broker import Broker
-from runnel.broker.runtime.dispatch import Dispatch
+from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.running import start_broker
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
@@ -86,7 +86,7 @@ class Incarnation:
         self.random = simulation.random
         self.loop = loop
         self.clock = SimClock(loop)
-        self.dispatch: Dispatch
+        self.pipeline: Pipeline
 
     async def run(self, workload: Callable[["Incarnation"], Awaitable[None]]) -> None:
         async with AsyncExitStack() as stack:
@@ -101,7 +101,7 @@ class Incarnation:
 
     async def connect(self, *, is_classic: bool = False) -> SimConnection:
         """Connect to the broker; a classic client uses transactions as before KIP-890."""
-        return await SimConnection(self.dispatch, self.random).open(is_classic=is_classic)
+        return await SimConnection(self.pipeline, self.random).open(is_classic=is_classic)
 
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, entropy = self.clock, SimEntropy(self.random)
@@ -137,7 +137,7 @@ class Incarnation:
         stack.callback(broker.transactions.stop)
         maintenance = asyncio.ensure_future(self._maintain(disk, clock))
         stack.callback(maintenance.cancel)
-        self.dispatch = Dispatch(broker)
+        self.pipeline = Pipeline(broker)
 
     async def _maintain(self, disk: DataDirectory, clock: SimClock) -> None:
         while True:

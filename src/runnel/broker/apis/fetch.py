@@ -39,6 +39,7 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
         plan = broker.fetch_sessions.plan(request, ctx.api_version)
     except ApiError as error:
         return FetchResponse(error_code=error.code)
+    plan.denied_topics = ctx.denied_topics
     reading = Reading(broker, request, plan)
     response = reading.attempt(request.max_wait_ms <= 0)
     if response is not None:
@@ -114,9 +115,7 @@ class Reading:
         """One partition's part of the answer and its bytes of records; no part when a session has no news."""
         asked = wanted.asked
         try:
-            partition = self._broker.partition_at.get((wanted.topic, asked.partition))
-            if partition is None:
-                partition = _unusual_partition(self._broker, wanted)
+            partition = self._partition(wanted)
             leader = partition.leader
             if asked.current_leader_epoch != -1:
                 leader.check_epoch(asked.current_leader_epoch)
@@ -157,6 +156,15 @@ class Reading:
             records,
         )
         return data, size_bytes
+
+    def _partition(self, wanted: Wanted) -> Partition:
+        """The partition to read. Raises ApiError."""
+        if self._plan.denied_topics:
+            name = wanted.topic or self._broker.topic_name(wanted.topic_id)
+            if name in self._plan.denied_topics:
+                raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not authorized to read {name}")
+        partition = self._broker.partition_at.get((wanted.topic, wanted.asked.partition))
+        return _unusual_partition(self._broker, wanted) if partition is None else partition
 
     def _read(
         self, partition: Partition, asked: FetchPartition, budget: int, end_offset: int, is_first: bool
@@ -218,10 +226,10 @@ def _unusual_partition(broker: Broker, wanted: Wanted) -> Partition:
     """A partition that is named by its topic's id, or that is not here."""
     name = wanted.topic
     if not name:
-        topic = broker.metadata.image.topics_by_id.get(wanted.topic_id)
-        if topic is None:
+        known = broker.topic_name(wanted.topic_id)
+        if known is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
-        name = topic.name
+        name = known
     return broker.partition(name, wanted.asked.partition)
 
 

@@ -121,10 +121,9 @@ def _topic(
     if ctx.api_version < 12 and (name is None or topic_id != NO_ID):
         return MetadataResponseTopic(ErrorCode.INVALID_REQUEST.code, name or "", topic_id)
     if name is None or topic_id != NO_ID:
-        topic = ctx.broker.metadata.image.topics_by_id.get(topic_id)
-        if topic is None:
+        name = ctx.broker.topic_name(topic_id)
+        if name is None:
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id)
-        name = topic.name
     cached = cache.named(name)
     if cached is not None:
         return cached

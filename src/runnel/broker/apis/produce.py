@@ -158,10 +158,10 @@ def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> Par
     """A partition that is named by its topic's id, that is the broker's own, or that is not here."""
     name = topic.name
     if not name:
-        known = ctx.broker.metadata.image.topics_by_id.get(topic.topic_id)
+        known = ctx.broker.topic_name(topic.topic_id)
         if known is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
-        name = known.name
+        name = known
     partition = ctx.broker.partition(name, index)
     if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")

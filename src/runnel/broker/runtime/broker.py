@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from runnel.broker.runtime.fetch_sessions import FetchSessions
+from runnel.broker.runtime.gates import Gates
 from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.producer_ids import ProducerIds
 from runnel.broker.runtime.promise import Promise, in_task
@@ -54,6 +55,8 @@ class Broker:
     fetch_sessions: FetchSessions = field(init=False)
     producer_ids: ProducerIds = field(init=False)
     topic_metadata: TopicMetadataCache = field(default_factory=TopicMetadataCache)
+    gates: Gates = field(default_factory=Gates)
+    """Authentication, authorization, quotas and accounting, which every request passes."""
     metadata: "MetadataLog" = field(init=False)
     """Cluster metadata: `image` to read, `change` to decide against it."""
     groups: "Coordinators" = field(init=False)
@@ -93,6 +96,11 @@ class Broker:
         partition = self.partitions.pop(name, None)
         if partition is not None:
             partition.close()
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with this id; None if there is none."""
+        topic = self.metadata.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
 
     def partition(self, topic: str, index: int) -> Partition:
         """The partition of that name; raises ApiError if it is not here."""

@@ -1,12 +1,13 @@
 """What a handler is given besides its request."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.ports.service import Session
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
+    from runnel.ports.gates import Authorizer
 
 
 @dataclass(slots=True)
@@ -16,7 +17,7 @@ class Encoded:
     body: bytes
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Context:
     """The broker that answers, the connection that asked, and how it asked."""
 
@@ -24,6 +25,8 @@ class Context:
     session: Session
     api_version: int
     client_id: str | None
+    denied_topics: frozenset[str] = field(default=frozenset(), kw_only=True)
+    """Topics of a fetch session that the client may no longer read."""
 
     @property
     def client_host(self) -> str:
@@ -32,3 +35,7 @@ class Context:
     @property
     def listener(self) -> str:
         return self.session.listener
+
+    @property
+    def authorizer(self) -> "Authorizer":
+        return self.broker.gates.authorizer

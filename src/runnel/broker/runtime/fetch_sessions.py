@@ -74,6 +74,11 @@ class FetchSession:
             for index in forgotten.partitions:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
 
+    def advance(self, now_ms: int) -> None:
+        """A request of this epoch was accepted: the next one has the next epoch."""
+        self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
+        self.used_at_ms = now_ms
+
     def told(self, results: "Iterable[Result]") -> None:
         """Remember what an answer says; whoever has records in it goes to the end of the line."""
         for wanted, data in results:
@@ -94,6 +99,8 @@ class FetchPlan:
     wanted: list[Wanted]
     session: FetchSession | None
     is_incremental: bool
+    denied_topics: frozenset[str] = frozenset()
+    """Topics of the session that the client may no longer read."""
 
     @property
     def session_id(self) -> int:
@@ -139,9 +146,31 @@ class FetchSessions:
             # A session without partitions has nothing to remember.
             return FetchPlan([], None, is_incremental=False)
         self._sessions[session.id] = session
-        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
-        session.used_at_ms = self._clock.monotonic_ms()
+        session.advance(self._clock.monotonic_ms())
         return FetchPlan(list(session.partitions.values()), session, is_incremental=True)
+
+    def topics_of(self, request: FetchRequest, api_version: int) -> "list[Wanted] | None":
+        """What an incremental request may fetch without naming it; None if it belongs to no session."""
+        if api_version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
+            return None
+        session = self._sessions.get(request.session_id)
+        return None if session is None else list(session.partitions.values())
+
+    def is_current(self, session_id: int, epoch: int) -> bool:
+        """Whether a request of this epoch is the next of a session that has one partition."""
+        session = self._sessions.get(session_id)
+        return session is not None and session.epoch == epoch and len(session.partitions) == 1
+
+    def fetched(self, session_id: int, offset: int, high_watermark: int, log_start_offset: int) -> None:
+        """The one partition of a session is answered with records from `offset`."""
+        session = self._sessions.pop(session_id)
+        self._sessions[session_id] = session
+        session.advance(self._clock.monotonic_ms())
+        (wanted,) = session.partitions.values()
+        wanted.asked.fetch_offset = offset
+        wanted.high_watermark = high_watermark
+        wanted.log_start_offset = log_start_offset
+        wanted.is_unsaid = False
 
     def _begin(self, wanted: list[Wanted], *, uses_topic_ids: bool) -> FetchSession | None:
         if not wanted:

@@ -1,0 +1,418 @@
+"""Which permissions each API needs: the rules of `rules.py`, one row per API.
+
+Kafka checks a transactional id or group before topics, and topics before whether they exist; so do the rows.
+An API without a row cannot be called.
+"""
+
+from functools import partial
+from typing import Any
+
+from runnel.broker.apis.denials import denied_item, denied_items, empty_response
+from runnel.broker.apis.rules import (
+    DENIED,
+    Allows,
+    Outcome,
+    Rule,
+    hide,
+    items,
+    listed,
+    on_cluster,
+    on_group,
+    on_topic,
+    on_transactional_id,
+    whole,
+)
+from runnel.broker.runtime.context import Context
+from runnel.model.errors import ErrorCode
+from runnel.model.ids import NO_ID
+from runnel.ports.gates import Operation, Permission, ResourceType
+from runnel.ports.service import CloseConnection
+
+_READ, _WRITE, _CREATE, _DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+_ALTER, _DESCRIBE = Operation.ALTER, Operation.DESCRIBE
+_DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+_CLUSTER_ACTION = Operation.CLUSTER_ACTION
+
+_CONFIG_TOPIC, _CONFIG_GROUP = 2, 32
+_KEY_GROUP, _KEY_TRANSACTION = 0, 1
+
+
+def topic_of(item: Any, ctx: Context) -> str | None:
+    """The name of the topic that an element of a request names, by name or by id; None if there is none.
+
+    An unknown id is nothing to be permitted: the handler answers UNKNOWN_TOPIC_ID.
+    """
+    if isinstance(item, str):
+        return item
+    name: str | None = getattr(item, "name", None) or getattr(item, "topic", None)
+    topic_id = getattr(item, "topic_id", NO_ID)
+    if topic_id != NO_ID:
+        return ctx.broker.topic_name(topic_id) or name
+    return name
+
+
+def _topics(operation: Operation, array: str, into: str, alternative: Permission | None = None) -> Rule:
+    """A permission on each topic of an array."""
+
+    def permission(item: Any, ctx: Context) -> Permission | None:
+        name = topic_of(item, ctx)
+        return None if name is None else on_topic(operation, name)
+
+    return items(array, permission, into, alternative)
+
+
+def _groups(operation: Operation, array: str, into: str) -> Rule:
+    """A permission on each group of an array of names."""
+    return items(array, lambda name, ctx: on_group(operation, name), into)
+
+
+def _configs(operation: Operation, into: str) -> Rule:
+    """A permission on whatever the settings belong to."""
+
+    def permission(item: Any, ctx: Context) -> Permission:
+        if item.resource_type == _CONFIG_TOPIC:
+            return on_topic(operation, item.resource_name)
+        if item.resource_type == _CONFIG_GROUP:
+            return on_group(operation, item.resource_name)
+        return on_cluster(operation)
+
+    return items("resources", permission, into)
+
+
+_READ_GROUP = whole(lambda request: on_group(_READ, request.group_id))
+_WRITE_TRANSACTIONAL_ID = whole(lambda request: on_transactional_id(_WRITE, request.transactional_id))
+
+
+def _cluster(operation: Operation) -> Rule:
+    """A permission on the cluster, denied at the top level of the response."""
+    return whole(lambda _: on_cluster(operation))
+
+
+def _cluster_items(operation: Operation, array: str, into: str, *, with_top_level: bool = False) -> Rule:
+    """A permission on the cluster, denied in each element."""
+    return whole(lambda _: on_cluster(operation), denied_items(array, into, with_top_level=with_top_level))
+
+
+def _produce_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    outcome = _PRODUCED_TOPICS(request, ctx, allows)
+    if outcome is not None and request.acks == 0:
+        raise CloseConnection("produce with acks=0 to a topic that the client may not write to")
+    return outcome
+
+
+_PRODUCED_TOPICS = _topics(_WRITE, "topic_data", "responses")
+
+
+def _fetched_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """The topics that the request names, and those of its fetch session (KIP-227), which it need not name."""
+    remembered = ctx.broker.fetch_sessions.topics_of(request, ctx.api_version)
+    if remembered is None:
+        return _FETCHED_TOPICS(request, ctx, allows)
+    names = {topic_of(item, ctx) for item in (*remembered, *request.topics)}
+    ctx.denied_topics = frozenset(name for name in names if name and not allows(on_topic(_READ, name)))
+    return None
+
+
+_FETCHED_TOPICS = _topics(_READ, "topics", "responses")
+
+
+def _described_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """Metadata: brokers are shown to every client, topics to those that may describe them."""
+    is_all = request.topics is None or (ctx.api_version == 0 and not request.topics)
+    if is_all:
+        return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), allows)
+
+    def needed(item: Any) -> Permission | None:
+        name = topic_of(item, ctx)
+        if name is None:
+            return None
+        may_create = request.allow_auto_topic_creation and name not in ctx.broker.metadata.image.topics
+        if not may_create or not allows(on_topic(_DESCRIBE, name)) or allows(on_cluster(_CREATE)):
+            return on_topic(_DESCRIBE, name)
+        return on_topic(_CREATE, name)
+
+    kept, refused = [], []
+    for item in request.topics:
+        permission = needed(item)
+        if permission is None or allows(permission):
+            kept.append(item)
+            continue
+        answer = denied_item(request, "topics", item, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        # A topic that was named by its id is answered without its name.
+        answer.name = item.name if item.topic_id == NO_ID else None
+        refused.append(answer)
+    if not refused:
+        return None
+    request.topics = kept
+
+    def amend(response: Any) -> None:
+        # In version 0 an empty list asked for all topics.
+        response.topics = [*(response.topics if kept else ()), *refused]
+
+    return amend
+
+
+def _listed_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """DescribeTopicPartitions: named topics, or all."""
+    if request.topics:
+        return _NAMED_TOPICS(request, ctx, allows)
+    return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), allows)
+
+
+_NAMED_TOPICS = _topics(_DESCRIBE, "topics", "topics")
+
+
+def _fetched_offsets(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """OffsetFetch: groups, and topics within each; all topics of a group are filtered."""
+    if ctx.api_version < 8:
+        return _fetched_offsets_of_one_group(request, ctx, allows)
+    refused = []
+    kept = []
+    denied_topics: dict[str, list[Any]] = {}
+    for group in request.groups:
+        if not allows(on_group(_DESCRIBE, group.group_id)):
+            answer = denied_item(request, "groups", group, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+            answer.topics = []
+            refused.append(answer)
+            continue
+        kept.append(group)
+        whole_answer = denied_item(request, "groups", group, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        denied = [name is not None and not allows(on_topic(_DESCRIBE, name)) for name in _names(group, ctx)]
+        if any(denied):
+            pairs = zip(whole_answer.topics, denied, strict=True)
+            denied_topics[group.group_id] = [topic for topic, is_denied in pairs if is_denied]
+            pairs = zip(group.topics, denied, strict=True)
+            group.topics = [topic for topic, is_denied in pairs if not is_denied]
+    request.groups = kept
+    if not kept and refused:
+        return empty_response(request, groups=refused)
+
+    def amend(response: Any) -> None:
+        for group in response.groups:
+            hide("topics", lambda topic: on_topic(_DESCRIBE, topic_of(topic, ctx) or ""), allows, group)
+            group.topics = [*group.topics, *denied_topics.get(group.group_id, ())]
+        response.groups = [*response.groups, *refused]
+
+    return amend
+
+
+def _names(group: Any, ctx: Context) -> list[str | None]:
+    return [topic_of(topic, ctx) for topic in group.topics or ()]
+
+
+def _fetched_offsets_of_one_group(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    if not allows(on_group(_DESCRIBE, request.group_id)):
+        error = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        if ctx.api_version < 2:
+            return denied_items("topics", "topics")(request, ctx.api_version, error)
+        return empty_response(request, error_code=error.code)
+    if request.topics is None:
+        return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), allows)
+    return _NAMED_TOPICS(request, ctx, allows)
+
+
+def _coordinators(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """FindCoordinator: by the kind of its keys."""
+
+    def needed(key: str) -> Permission:
+        if request.key_type == _KEY_GROUP:
+            return on_group(_DESCRIBE, key)
+        if request.key_type == _KEY_TRANSACTION:
+            return on_transactional_id(_DESCRIBE, key)
+        return on_cluster(_CLUSTER_ACTION)
+
+    if ctx.api_version < 4:
+        permission = needed(request.key)
+        if allows(permission):
+            return None
+        code = DENIED[permission.resource_type].code
+        return empty_response(request, error_code=code, node_id=-1, port=-1)
+    return items("coordinator_keys", lambda key, _: needed(key), "coordinators")(request, ctx, allows)
+
+
+def _producer_id(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """InitProducerId: of a transactional id, or of an idempotent producer (KIP-679)."""
+    name = request.transactional_id
+    if name is None:
+        may_write = ctx.authorizer.allows_some(ctx.session, _WRITE, ResourceType.TOPIC)
+        if may_write or allows(on_cluster(Operation.IDEMPOTENT_WRITE)):
+            return None
+        return empty_response(request, error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED.code)
+    permissions = [on_transactional_id(_WRITE, name)]
+    if request.enable_2pc:
+        permissions.append(on_transactional_id(Operation.TWO_PHASE_COMMIT, name))
+    if all(allows(permission) for permission in permissions):
+        return None
+    return empty_response(request, error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code)
+
+
+def _added_partitions(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """AddPartitionsToTxn: from clients up to v3, from brokers above. One denied topic refuses all."""
+    if ctx.api_version >= 4:
+        return _cluster(_CLUSTER_ACTION)(request, ctx, allows)
+    array, into = "v3_and_below_topics", "results_by_topic_v3_and_below"
+    if not allows(on_transactional_id(_WRITE, request.v3_and_below_transactional_id)):
+        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        return denied_items(array, into)(request, ctx.api_version, error)
+    denied = [not allows(on_topic(_WRITE, topic.name)) for topic in request.v3_and_below_topics]
+    if not any(denied):
+        return None
+    answers = [
+        denied_item(
+            request,
+            into,
+            topic,
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_denied else ErrorCode.OPERATION_NOT_ATTEMPTED,
+        )
+        for topic, is_denied in zip(request.v3_and_below_topics, denied, strict=True)
+    ]
+    return empty_response(request, **{into: answers})
+
+
+def _markers(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    if allows(on_cluster(_ALTER)):
+        return None
+    return _cluster_items(_CLUSTER_ACTION, "markers", "markers")(request, ctx, allows)
+
+
+def _scram_changes(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    if allows(on_cluster(_ALTER)):
+        return None
+    error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    changes = [*request.deletions, *request.upsertions]
+    return empty_response(
+        request, results=[denied_item(request, "results", change, error) for change in changes]
+    )
+
+
+def _subscription(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """ConsumerGroupHeartbeat: one subscribed topic that is denied refuses the heartbeat."""
+    names = request.subscribed_topic_names or ()
+    if all(allows(on_topic(_DESCRIBE, name)) for name in names):
+        return None
+    return empty_response(request, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED.code)
+
+
+def _described_members(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """ConsumerGroupDescribe: a group one of whose topics is hidden shows no members."""
+
+    def amend(response: Any) -> None:
+        for group in response.groups:
+            assignments = [
+                each for member in group.members for each in (member.assignment, member.target_assignment)
+            ]
+            names = {name for member in group.members for name in member.subscribed_topic_names}
+            names |= {topic.topic_name for each in assignments for topic in each.topic_partitions}
+            if not all(allows(on_topic(_DESCRIBE, name)) for name in names):
+                group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED.code
+                group.members = []
+
+    return amend
+
+
+def _described_transactions(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """DescribeTransactions: the topics of a transaction are shown to those that may describe them."""
+
+    def amend(response: Any) -> None:
+        for state in response.transaction_states:
+            hide("topics", lambda topic: on_topic(_DESCRIBE, topic.topic), allows, state)
+
+    return amend
+
+
+def _created_configs(request: Any, ctx: Context, allows: Allows) -> Outcome:
+    """CreateTopics: the settings of a new topic are shown to those that may describe them."""
+
+    def amend(response: Any) -> None:
+        for topic in response.topics:
+            if not topic.error_code and not allows(on_topic(_DESCRIBE_CONFIGS, topic.name)):
+                topic.configs = None
+                topic.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED.code
+                topic.num_partitions = topic.replication_factor = -1
+
+    return amend
+
+
+def _produce_id(request: Any) -> Permission | None:
+    name = request.transactional_id
+    return None if name is None else on_transactional_id(_WRITE, name)
+
+
+ACCESS: dict[int, tuple[Rule, ...]] = {
+    0: (whole(_produce_id, denied_items("topic_data", "responses")), _produce_topics),
+    1: (_fetched_topics,),
+    2: (_topics(_DESCRIBE, "topics", "topics"),),
+    3: (_described_topics,),
+    8: (
+        whole(lambda request: on_group(_READ, request.group_id), denied_items("topics", "topics")),
+        _topics(_READ, "topics", "topics"),
+    ),
+    9: (_fetched_offsets,),
+    10: (_coordinators,),
+    11: (_READ_GROUP,),
+    12: (_READ_GROUP,),
+    13: (_READ_GROUP,),
+    14: (_READ_GROUP,),
+    15: (_groups(_DESCRIBE, "groups", "groups"),),
+    16: (
+        listed(
+            "groups", lambda group: on_group(_DESCRIBE, group.group_id), alternative=on_cluster(_DESCRIBE)
+        ),
+    ),
+    17: (),
+    18: (),
+    19: (_topics(_CREATE, "topics", "topics", alternative=on_cluster(_CREATE)), _created_configs),
+    20: (
+        _topics(_DELETE, "topics", "responses", alternative=on_cluster(_DELETE)),
+        _topics(_DELETE, "topic_names", "responses", alternative=on_cluster(_DELETE)),
+    ),
+    21: (_topics(_DELETE, "topics", "topics"),),
+    22: (_producer_id,),
+    23: (_topics(_DESCRIBE, "topics", "topics", alternative=on_cluster(_CLUSTER_ACTION)),),
+    24: (_added_partitions,),
+    25: (_WRITE_TRANSACTIONAL_ID, _READ_GROUP),
+    26: (_WRITE_TRANSACTIONAL_ID,),
+    27: (_markers,),
+    28: (
+        whole(
+            lambda request: on_transactional_id(_WRITE, request.transactional_id),
+            denied_items("topics", "topics"),
+        ),
+        whole(lambda request: on_group(_READ, request.group_id), denied_items("topics", "topics")),
+        _topics(_READ, "topics", "topics"),
+    ),
+    29: (_cluster(_DESCRIBE),),
+    30: (_cluster_items(_ALTER, "creations", "results"),),
+    31: (_cluster_items(_ALTER, "filters", "filter_results"),),
+    32: (_configs(_DESCRIBE_CONFIGS, "results"),),
+    33: (_configs(_ALTER_CONFIGS, "responses"),),
+    35: (_cluster(_DESCRIBE),),
+    36: (),
+    37: (_topics(_ALTER, "topics", "results"),),
+    42: (_groups(_DELETE, "groups_names", "results"),),
+    43: (_cluster_items(_ALTER, "topic_partitions", "replica_election_results", with_top_level=True),),
+    44: (_configs(_ALTER_CONFIGS, "responses"),),
+    45: (_cluster_items(_ALTER, "topics", "responses", with_top_level=True),),
+    46: (_cluster(_DESCRIBE),),
+    47: (whole(lambda request: on_group(_DELETE, request.group_id)), _topics(_READ, "topics", "topics")),
+    48: (_cluster(_DESCRIBE_CONFIGS),),
+    49: (_cluster_items(_ALTER_CONFIGS, "entries", "entries"),),
+    50: (_cluster_items(_DESCRIBE, "users", "results", with_top_level=True),),
+    51: (_scram_changes,),
+    55: (_cluster(_DESCRIBE),),
+    57: (_cluster(_ALTER),),
+    60: (),
+    61: (_topics(_READ, "topics", "topics"),),
+    64: (_cluster(_ALTER),),
+    65: (
+        items(
+            "transactional_ids", lambda name, ctx: on_transactional_id(_DESCRIBE, name), "transaction_states"
+        ),
+        _described_transactions,
+    ),
+    66: (listed("transaction_states", lambda state: on_transactional_id(_DESCRIBE, state.transactional_id)),),
+    68: (_READ_GROUP, _subscription),
+    69: (_groups(_DESCRIBE, "group_ids", "groups"), _described_members),
+    74: (_cluster(_DESCRIBE_CONFIGS),),
+    75: (_listed_topics,),
+}

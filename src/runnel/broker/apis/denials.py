@@ -1,0 +1,120 @@
+"""Responses to what a client may not do, built from the declarations of the messages.
+
+An element of a response repeats the names and indexes of the request's element that it answers, and carries
+the error; where it has elements of its own that can carry an error, so do they. Built from declarations, a
+denial needs no handler, and no message is imported before it is used.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from runnel.messages.registry import api
+from runnel.model.errors import ErrorCode
+from runnel.wire import Request, Response, fields_of
+from runnel.wire.primitives import ArrayOf, StructOf
+from runnel.wire.struct import Field, Struct
+
+Denied = Callable[[Any, int, ErrorCode], Response]
+"""The response to a request that is denied as a whole: (request, version, error)."""
+
+_CODES = ("error_code", "partition_error_code")
+_INDEXES = ("index", "partition_index", "partition", "partition_id")
+_NAMES = ("name", "group_id", "transactional_id")
+_ALIASES = {"user": "name"}
+_UNKNOWN_VALUES = {
+    "base_offset": -1,
+    "committed_offset": -1,
+    "high_watermark": -1,
+    "log_append_time_ms": -1,
+    "log_start_offset": -1,
+    "low_watermark": -1,
+    "metadata": "",
+    "offset": -1,
+    "records": b"",
+    "timestamp": -1,
+}
+"""What Kafka answers beside an error where the declared default says something else."""
+
+
+def denied_items(array: str, into: str, *, with_top_level: bool = False) -> Denied:
+    """Every element of the request's array gets the error; the response itself too if so wished."""
+
+    def denied(request: Request, version: int, error: ErrorCode) -> Response:
+        elements = getattr(request, array) or ()
+        fields: dict[str, Any] = {into: [denied_item(request, into, element, error) for element in elements]}
+        if with_top_level:
+            fields["error_code"] = error.code
+        return empty_response(request, **fields)
+
+    return denied
+
+
+def empty_response(request: Request, **fields: Any) -> Response:
+    """The response to a request, with these fields and otherwise defaults."""
+    response: Callable[..., Response] = api(request.api_key).response
+    return response(**fields)
+
+
+def denied_item(request: Request, into: str, item: Any, error: ErrorCode) -> Any:
+    """The element of the response's array that denies an element of the request."""
+    return _denied(_element(api(request.api_key).response, into), item, error)
+
+
+def _element(struct: Any, array: str) -> Any:
+    (field,) = (field for field in fields_of(struct) if field.name == array)
+    element = _element_of(field)
+    assert element is not None, f"{struct.__name__}.{array} is no array of structs"
+    return element
+
+
+def _element_of(field: Field) -> type[Struct] | None:
+    if isinstance(field.type, ArrayOf) and isinstance(field.type.element, StructOf):
+        element: type[Struct] = field.type.element.struct
+        return element
+    return None
+
+
+def _denied(struct: Any, item: Any, error: ErrorCode) -> Any:
+    values: dict[str, Any] = {}
+    for field in fields_of(struct):
+        name = field.name
+        element = _element_of(field)
+        if name in _CODES:
+            values[name] = error.code
+        elif element is not None:
+            values[name] = _denied_elements(name, element, item, error)
+        elif name in _INDEXES:
+            values[name] = item if isinstance(item, int) else _first(item, _INDEXES)
+        elif isinstance(item, str) and name in _NAMES:
+            values[name] = item
+        elif not isinstance(item, (int, str)) and hasattr(item, _ALIASES.get(name, name)):
+            values[name] = getattr(item, _ALIASES.get(name, name))
+        elif name in _UNKNOWN_VALUES:
+            values[name] = _UNKNOWN_VALUES[name]
+    return struct(**values)
+
+
+def _denied_elements(name: str, element: type[Struct], item: Any, error: ErrorCode) -> list[Any]:
+    """The elements within an element: copied, denied one by one, or none if they cannot carry an error."""
+    if isinstance(item, (int, str)):
+        return []
+    same = getattr(item, name, None)
+    if isinstance(same, list) and same and type(same[0]) is element:
+        return same
+    if not _carries_error(element):
+        return []
+    arrays = (getattr(item, field.name) for field in fields_of(type(item)) if isinstance(field.type, ArrayOf))
+    asked = same if isinstance(same, list) else next(arrays, [])
+    return [_denied(element, each, error) for each in asked or ()]
+
+
+def _carries_error(struct: Any) -> bool:
+    return any(
+        field.name in _CODES or ((element := _element_of(field)) is not None and _carries_error(element))
+        for field in fields_of(struct)
+    )
+
+
+def _first(item: Any, names: tuple[str, ...]) -> int:
+    value: int = next(getattr(item, name) for name in names if hasattr(item, name))
+    return value

@@ -1,0 +1,124 @@
+"""One request in flight: what its handler sees, how its response is encoded, and that it is accounted."""
+
+import logging
+from dataclasses import dataclass
+from struct import Struct as Layout
+from typing import Any
+
+from runnel.broker.apis.handlers import Handler
+from runnel.broker.apis.rules import Rule
+from runnel.broker.runtime.context import Context, Encoded
+from runnel.model.errors import ApiError, ErrorCode
+from runnel.ports.disk import FileSlice
+from runnel.ports.service import Reply
+from runnel.wire import Request, Response, decode, encode, fields_of
+
+_PREFIX = Layout(">ii").pack
+_PREFIX_FLEXIBLE = Layout(">iix").pack
+
+log = logging.getLogger("runnel.broker")
+
+
+@dataclass(slots=True)
+class Route:
+    """How requests of one API in one version are answered."""
+
+    request: type[Request]
+    response: type[Response]
+    handler: Handler
+    rules: tuple[Rule, ...]
+    """Which permissions it needs."""
+    borrows_frame: bool
+    """The handler is done with the frame's memory when the turn is; all others get a copy to keep."""
+    has_flexible_header: bool
+    has_throttle_time: bool
+
+    def decoded(self, response: Encoded, version: int) -> Response:
+        """A response that was encoded before, to be changed."""
+        return decode(self.response, version, response.body)
+
+
+@dataclass(slots=True, eq=False)
+class Call(Context):
+    """One request in flight: what its handler sees, and how its response is sent."""
+
+    correlation_id: int
+    route: Route
+    reply: Reply
+    request_bytes: int
+    throttle_ms: int = 0
+    is_accounted: bool = False
+
+    def answer(self, outcome: Response | Encoded | Exception) -> None:
+        """Fill the reply with the response, or with what can be reported of a failure."""
+        try:
+            parts, size_bytes = self._encoded(outcome)
+        except Exception as error:  # noqa: BLE001 - _failed logs it
+            parts, size_bytes = self._failed(error)
+        memory_bytes = size_bytes
+        if len(parts) > 1:
+            memory_bytes -= sum(part.length for part in parts if type(part) is FileSlice)
+        self.session.pending.discard(self)
+        self.account(size_bytes)
+        self.reply.fill(parts, memory_bytes)
+
+    def account(self, response_bytes: int) -> None:
+        """The request is finished; later calls change nothing."""
+        if not self.is_accounted:
+            self.is_accounted = True
+            api_key = self.route.request.api_key
+            accounting = self.broker.gates.accounting
+            accounting.account(self.session, api_key, self.api_version, 1, self.request_bytes, response_bytes)
+
+    def _encoded(self, outcome: Response | Encoded | Exception) -> tuple[list[Any], int]:
+        """(the response frame, its size on the wire)."""
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, Encoded):
+            if not self.throttle_ms:
+                return self._framed([outcome.body])
+            outcome = self.route.decoded(outcome, self.api_version)
+        if self.throttle_ms and self.route.has_throttle_time:
+            outcome.throttle_time_ms = self.throttle_ms  # type: ignore[attr-defined]
+        return self._framed(encode(outcome, self.api_version))
+
+    def _framed(self, parts: list[Any]) -> tuple[list[Any], int]:
+        if len(parts) == 1:
+            size_bytes = len(parts[0])
+        else:
+            size_bytes = sum(part.length if type(part) is FileSlice else len(part) for part in parts)
+        if self.route.has_flexible_header:
+            parts[0] = _PREFIX_FLEXIBLE(size_bytes + 5, self.correlation_id) + parts[0]
+            return parts, size_bytes + 9
+        parts[0] = _PREFIX(size_bytes + 4, self.correlation_id) + parts[0]
+        return parts, size_bytes + 8
+
+    def _failed(self, error: Exception) -> tuple[list[Any], int]:
+        """The response frame of a failure; no parts, which closes the connection, if it cannot carry one."""
+        code = ErrorCode.UNKNOWN_SERVER_ERROR.code
+        if isinstance(error, ApiError):
+            code = error.code
+        else:
+            log.error("%s v%d failed", self.route.request.__name__, self.api_version, exc_info=error)
+        response = _error_response(self.route.response, self.api_version, code, str(error))
+        if response is None:
+            if isinstance(error, ApiError):
+                log.error("%s v%d has no field for: %s", self.route.request.__name__, self.api_version, error)
+            return [], 0
+        if self.throttle_ms and self.route.has_throttle_time:
+            response.throttle_time_ms = self.throttle_ms  # type: ignore[attr-defined]
+        return self._framed(encode(response, self.api_version))
+
+
+def _error_response(response: type[Any], version: int, code: int, message: str) -> Response | None:
+    """A response that says nothing but an error, if this response can."""
+    present = {field.name for field in fields_of(response) if field.versions.covers(version)}
+    if "error_code" not in present:
+        return None
+    if "error_message" in present:
+        # What went wrong inside is for our log; a refusal was written for the client.
+        text = message if code != ErrorCode.UNKNOWN_SERVER_ERROR.code else None
+        failure: Response = response(error_code=code, error_message=text)
+    else:
+        failure = response(error_code=code)
+    return failure

@@ -1,0 +1,438 @@
+"""Repeated fetch requests: a reader of one partition asks for the next offset, and nothing else changes.
+
+The bytes around the session epoch and the offset are compared with the last request's. If they are the same,
+so is their meaning, and neither request nor response is decoded or encoded field by field. A request that
+finds nothing waits for records without being decoded.
+
+Decoded are requests for several partitions, those that begin or change a fetch session, those of connections
+with a quota, and everything that is answered with an error, with aborted transactions, or from data that is
+not in the page cache.
+"""
+
+from functools import partial
+from struct import Struct as Layout
+
+from runnel.broker.apis.fetch import READ_COMMITTED
+from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.call import Call
+from runnel.broker.runtime.context import Encoded
+from runnel.broker.runtime.fetch_sessions import NO_SESSION
+from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import Promise
+from runnel.broker.runtime.waiting import LongPoll
+from runnel.messages.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from runnel.model.errors import ApiError
+from runnel.ports.disk import FileSlice, NotResident, Slice
+from runnel.ports.service import Parts, Reply, Session
+from runnel.wire import decode, encoded, is_flexible
+from runnel.wire.primitives import varint
+
+API_KEY = 1
+VERSION_MIN = 7
+"""Older requests have no session epoch, which is one of the two numbers that vary."""
+
+NO_SESSION_EPOCH = -1
+TEMPLATES_MAX = 10_000
+"""Distinct requests that are remembered over all connections."""
+
+RUN_BYTES_MAX = 64 * 1024
+"""Responses in memory that are sent together."""
+
+HEAD_BYTES = 8
+"""API key, version and correlation id."""
+
+_API = Layout(">hh").pack
+_SIZE = Layout(">i").pack
+_READ_SIZE = Layout(">i").unpack_from
+_OFFSETS = Layout(">qqq")
+_SAMPLE_OFFSETS = (0x6A6B6C6D6E6F, 0x5A5B5C5D5E5F, 0x4A4B4C4D4E4F)
+_SAMPLE_RECORDS = b"\xa5\x5a" * 32
+
+
+class FetchTemplate:
+    """What a reader's requests for one partition have in common."""
+
+    __slots__ = (
+        "_after",
+        "_api",
+        "_asked",
+        "_before",
+        "_body_position",
+        "_broker",
+        "_client_id",
+        "_epoch",
+        "_fixed_bytes",
+        "_index",
+        "_is_committed_only",
+        "_is_flexible",
+        "_max_bytes",
+        "_max_wait_ms",
+        "_middle",
+        "_min_bytes",
+        "_pack",
+        "_route",
+        "_session_id",
+        "_size",
+        "_topic",
+        "_topic_id",
+        "_unpack",
+        "version",
+    )
+
+    def __init__(self, request: FetchRequest, partition: Partition, call: Call, asked: "Asked") -> None:
+        broker, version = call.broker, call.api_version
+        topic = request.topics[0]
+        wanted = topic.partitions[0]
+        self.version = version
+        self._broker = broker
+        self._route = call.route
+        self._client_id = call.client_id
+        self._api = _API(API_KEY, version)
+        self._asked = asked.constant
+        self._body_position = asked.body_position
+        self._size = asked.size
+        self._unpack = asked.layout.unpack_from
+        self._session_id = request.session_id
+        self._topic = partition.name.topic
+        self._topic_id = partition.topic_id
+        self._index = wanted.partition
+        self._epoch = wanted.current_leader_epoch
+        budget: int = broker.settings["fetch.max.bytes"]
+        self._max_bytes = max(min(wanted.partition_max_bytes, request.max_bytes, budget), 0)
+        self._min_bytes = request.min_bytes
+        self._max_wait_ms = request.max_wait_ms
+        self._is_committed_only = request.isolation_level == READ_COMMITTED
+        self._is_flexible = is_flexible(FetchRequest, version)
+        aborted: list[AbortedTransaction] | None = [] if self._is_committed_only else None
+        sample = PartitionData(
+            self._index, 0, *_SAMPLE_OFFSETS, aborted_transactions=aborted, records=_SAMPLE_RECORDS
+        )
+        response = FetchResponse(
+            session_id=self._session_id,
+            responses=[FetchableTopicResponse(topic.topic, topic.topic_id, [sample])],
+        )
+        body = encoded(response, version)
+        self._before, rest = body.split(_OFFSETS.pack(*_SAMPLE_OFFSETS))
+        self._middle, self._after = rest.split(self._length(len(_SAMPLE_RECORDS)) + _SAMPLE_RECORDS)
+        layout = Layout(f">ii{'x' * self._is_flexible}{len(self._before)}sqqq{len(self._middle)}s")
+        self._pack = layout.pack
+        self._fixed_bytes = layout.size - 4 + len(self._after)
+
+    def _length(self, size_bytes: int) -> bytes:
+        return varint(size_bytes + 1) if self._is_flexible else _SIZE(size_bytes)
+
+    def is_of(self, partition: Partition) -> bool:
+        """Whether this is still the same topic, not another of the same name."""
+        return partition.topic_id == self._topic_id
+
+    def is_repeated_by(self, frame: memoryview) -> bool:
+        """Whether a frame differs in nothing but its correlation id, session epoch and offset."""
+        if len(frame) != self._size:
+            return False
+        api, _, before, _, middle, _, after = self._unpack(frame, 0)
+        return api == self._api and (before, middle, after) == self._asked
+
+    def serve(
+        self,
+        buffer: memoryview,
+        start: int,
+        after: int,
+        end: int,
+        session: Session,
+        replies: list[Reply],
+        count_max: int,
+    ) -> int:
+        """Answer the requests from `start` that repeat the template; returns the end of the last one.
+
+        That is `start` if the first one does not.
+        """
+        size = self._size
+        partition = self._partition()
+        if after - start != size or partition is None or self._broker.gates.quotas.limits(session):
+            return start
+        run = Run()
+        position = start
+        while after <= end and run.count < count_max and run.memory_bytes < RUN_BYTES_MAX:
+            if run.count and _READ_SIZE(buffer, position)[0] != size:
+                break
+            found = self._match(buffer, start)
+            if found is None:
+                break
+            correlation_id, offset = found
+            read = self._read(partition, offset)
+            if read is None:
+                break
+            if not read.parts:
+                if self._session_id == NO_SESSION and self._min_bytes <= 1:
+                    run.add_to(replies, session, self)
+                    frame = buffer[start:after]
+                    replies.append(self._wait(frame, session, correlation_id, partition, offset))
+                    return after
+                break
+            if self._session_id != NO_SESSION:
+                self._advance_session(partition, offset)
+            run.add(self._head(correlation_id, partition, read), read, self._after)
+            position = after
+            start = after + 4
+            after = start + size
+        run.add_to(replies, session, self)
+        return position
+
+    def _partition(self) -> Partition | None:
+        """The partition to read, unless the request must be decoded to be refused."""
+        partition = self._broker.partition_at.get((self._topic, self._index))
+        if partition is None or partition.topic_id != self._topic_id:
+            return None
+        return partition if self._epoch in (-1, partition.leader.epoch) else None
+
+    def _match(self, buffer: memoryview, start: int) -> tuple[int, int] | None:
+        """(correlation id, offset) if the request at `start` repeats the template."""
+        api, correlation_id, before, epoch, middle, offset, after = self._unpack(buffer, start)
+        own_before, own_middle, own_after = self._asked
+        if before != own_before or middle != own_middle or after != own_after or api != self._api:
+            return None
+        if self._session_id == NO_SESSION:
+            return (correlation_id, offset) if epoch == NO_SESSION_EPOCH else None
+        is_current = self._broker.fetch_sessions.is_current(self._session_id, epoch)
+        return (correlation_id, offset) if is_current else None
+
+    def _advance_session(self, partition: Partition, offset: int) -> None:
+        self._broker.fetch_sessions.fetched(
+            self._session_id, offset, partition.high_watermark, partition.log.log_start_offset
+        )
+
+    def account(self, session: Session, count: int, response_bytes: int) -> None:
+        """So many requests were answered."""
+        accounting = self._broker.gates.accounting
+        accounting.account(session, API_KEY, self.version, count, count * self._size, response_bytes)
+
+    def _read(self, partition: Partition, offset: int) -> Slice | None:
+        """What is there to read; None if the request must be decoded to be answered."""
+        log = partition.log
+        end_offset = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+        try:
+            found = log.read(offset, self._max_bytes, end_offset, at_least_one=True, may_block=False)
+            if not found.parts:
+                return found
+            if found.size_bytes < self._min_bytes:
+                return None
+            if self._is_committed_only and log.aborted_transactions(
+                offset, found.end_offset, may_block=False
+            ):
+                return None
+        except (ApiError, NotResident):
+            return None
+        return found
+
+    def _head(self, correlation_id: int, partition: Partition, found: Slice) -> bytes:
+        """The response frame up to the records."""
+        size_bytes = found.size_bytes
+        length = self._length(size_bytes)
+        head = self._pack(
+            self._fixed_bytes + len(length) + size_bytes,
+            correlation_id,
+            self._before,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            self._middle,
+        )
+        return head + length
+
+    def _wait(
+        self, frame: memoryview, session: Session, correlation_id: int, partition: Partition, offset: int
+    ) -> Reply:
+        """Nothing to read yet: answer when there is, or when the time is up."""
+        reply = Reply()
+        reply.holds_line = True
+        call = Call(
+            self._broker,
+            session,
+            self.version,
+            self._client_id,
+            correlation_id,
+            self._route,
+            reply,
+            len(frame),
+        )
+        session.pending.add(call)
+        poll: LongPoll[Encoded | Undecided] = LongPoll(
+            self._broker.waiting, session, partial(self._attempt, partition, offset)
+        )
+        poll.on_settled(partial(self._settled, call, bytes(frame)))
+        poll.start([partition], self._max_wait_ms)
+        if self._max_wait_ms <= 0:
+            poll.give_up()
+        return reply
+
+    def _attempt(self, partition: Partition, offset: int, is_last: bool) -> "Encoded | Undecided | None":
+        """A response, None to keep waiting, or that the request must be decoded after all."""
+        if self._partition() is not partition:
+            return UNDECIDED
+        found = self._read(partition, offset)
+        if found is None or len(found.parts) > 1 or (found.parts and type(found.parts[0]) is not bytes):
+            return UNDECIDED
+        if not found.parts and not is_last:
+            return None
+        body = self._head(0, partition, found)[9 if self._is_flexible else 8 :]
+        return Encoded(b"".join((body, *found.parts, self._after)))  # type: ignore[arg-type]
+
+    def _settled(self, call: Call, frame: bytes, outcome: "Encoded | Undecided | Exception") -> None:
+        if not isinstance(outcome, Undecided):
+            call.answer(outcome)
+            return
+        try:
+            request = decode(FetchRequest, self.version, frame, self._body_position)
+            # It has waited.
+            request.max_wait_ms = 0
+            result = self._route.handler(request, call)
+        except Exception as error:  # noqa: BLE001 - the call logs it
+            call.answer(error)
+            return
+        if isinstance(result, Promise):
+            result.on_settled(call.answer)
+        elif result is not None:
+            call.answer(result)
+
+
+class Undecided:
+    """A request that waited and must be decoded to be answered."""
+
+
+UNDECIDED = Undecided()
+
+
+class Run:
+    """Consecutive responses of one connection, sent together."""
+
+    __slots__ = ("_parts", "_size_bytes", "count", "memory_bytes")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.memory_bytes = 0
+        self._size_bytes = 0
+        self._parts: Parts = []
+
+    def add(self, head: bytes, found: Slice, tail: bytes) -> None:
+        """One more response: the frame around the records that were found."""
+        self.count += 1
+        around_bytes = len(head) + len(tail)
+        self._size_bytes += around_bytes + found.size_bytes
+        self.memory_bytes += around_bytes
+        parts = self._parts
+        parts.append(head)
+        for part in found.parts:
+            parts.append(part)
+            if not isinstance(part, FileSlice):
+                self.memory_bytes += len(part)
+        parts.append(tail)
+
+    def add_to(self, replies: list[Reply], session: Session, template: FetchTemplate) -> None:
+        """The run ends here."""
+        if not self.count:
+            return
+        reply = Reply()
+        reply.count = self.count
+        parts = self._parts
+        if self.memory_bytes == self._size_bytes:
+            # Each is below SENDFILE_BYTES_MIN: copying is cheaper than sending pieces.
+            parts = [b"".join(parts)]  # type: ignore[arg-type]
+        template.account(session, self.count, self._size_bytes)
+        reply.fill(parts, self.memory_bytes)
+        replies.append(reply)
+
+
+class Asked:
+    """Where a request varies: the bytes around the session epoch and the offset."""
+
+    __slots__ = ("body_position", "constant", "layout", "size")
+
+    def __init__(self, frame: memoryview, body_position: int, epoch: int, offset: int) -> None:
+        self.size = len(frame)
+        self.body_position = body_position
+        self.constant = (
+            bytes(frame[HEAD_BYTES:epoch]),
+            bytes(frame[epoch + 4 : offset]),
+            bytes(frame[offset + 8 :]),
+        )
+        before, middle, after = map(len, self.constant)
+        self.layout = Layout(f">4si{before}si{middle}sq{after}s")
+
+
+class FetchTemplates:
+    """The templates of all readers; each connection keeps the one it used last."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._known: dict[tuple[int, bytes, bytes, bytes], FetchTemplate] = {}
+
+    def remember(
+        self, request: FetchRequest, frame: memoryview, call: Call, body_position: int, is_permitted: bool
+    ) -> None:
+        """A request was decoded: its connection's next one may repeat it, if nothing of it was denied."""
+        session = call.session
+        template = session.template
+        if not is_permitted or not _is_simple(request, call.api_version):
+            session.template = None
+            return
+        session.template_version = call.authorizer.version
+        if isinstance(template, FetchTemplate) and template.is_repeated_by(frame):
+            return
+        session.template = None
+        (topic,) = request.topics
+        name = topic.topic or self._broker.topic_name(topic.topic_id) or ""
+        partition = self._broker.partition_at.get((name, topic.partitions[0].partition))
+        if partition is None:
+            return
+        asked = _asked(request, call.api_version, frame, body_position)
+        if asked is None:
+            return
+        key = (call.api_version, *asked.constant)
+        template = self._known.get(key)
+        if template is None or not template.is_of(partition):
+            if len(self._known) >= TEMPLATES_MAX:
+                self._known.clear()
+            template = self._known[key] = FetchTemplate(request, partition, call, asked)
+        session.template = template
+
+
+def _is_simple(request: FetchRequest, version: int) -> bool:
+    """One partition, no change of a session, no epoch of the past."""
+    if request.session_epoch == NO_SESSION_EPOCH:
+        is_repeatable = request.session_id == NO_SESSION
+    else:
+        is_repeatable = request.session_epoch > 0 and not request.forgotten_topics_data
+    return (
+        version >= VERSION_MIN
+        and is_repeatable
+        and len(request.topics) == 1
+        and len(request.topics[0].partitions) == 1
+        and request.topics[0].partitions[0].last_fetched_epoch < 0
+    )
+
+
+def _asked(request: FetchRequest, version: int, frame: memoryview, body_position: int) -> Asked | None:
+    """Where the request varies, if it is encoded as we would encode it."""
+    body = frame[body_position:]
+    if body != encoded(request, version):
+        return None
+    wanted = request.topics[0].partitions[0]
+    epoch, offset = request.session_epoch, wanted.fetch_offset
+    # The complement differs from the number in each of its bytes, and in nothing else.
+    request.session_epoch = ~epoch
+    epoch_position = _first_difference(body, encoded(request, version))
+    request.session_epoch = epoch
+    wanted.fetch_offset = ~offset
+    offset_position = _first_difference(body, encoded(request, version))
+    wanted.fetch_offset = offset
+    return Asked(frame, body_position, body_position + epoch_position, body_position + offset_position)
+
+
+def _first_difference(one: memoryview, other: bytes) -> int:
+    return next(index for index, byte in enumerate(other) if byte != one[index])

@@ -1,0 +1,67 @@
+"""The gates of a broker without security, quotas and metrics: everything passes, nothing is counted."""
+
+from dataclasses import dataclass, field
+
+from runnel.ports.gates import (
+    Accounting,
+    Authenticator,
+    Authorizer,
+    Operation,
+    Permission,
+    Quotas,
+    ResourceType,
+)
+from runnel.ports.service import Session
+
+
+class AllowAll:
+    """An authenticator and authorizer for listeners without security."""
+
+    version = 0
+
+    def check(self, session: Session, api_key: int) -> None:
+        """Every connection is the anonymous principal's from its start."""
+
+    def allows_all(self, session: Session) -> bool:
+        return True
+
+    def allows(self, session: Session, permission: Permission) -> bool:
+        return True
+
+    def allows_some(self, session: Session, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+
+class Unlimited:
+    """No client has a quota."""
+
+    def limits(self, session: Session) -> bool:
+        return False
+
+    def throttle_ms(self, session: Session, client_id: str | None, api_key: int, request_bytes: int) -> int:
+        return 0
+
+
+class Uncounted:
+    """No metrics are kept."""
+
+    def account(
+        self,
+        session: Session,
+        api_key: int,
+        api_version: int,
+        request_count: int,
+        request_bytes: int,
+        response_bytes: int,
+    ) -> None:
+        """Nothing reads the figures."""
+
+
+@dataclass(slots=True)
+class Gates:
+    """What requests pass on their way to a handler and back."""
+
+    authenticator: Authenticator = field(default_factory=AllowAll)
+    authorizer: Authorizer = field(default_factory=AllowAll)
+    quotas: Quotas = field(default_factory=Unlimited)
+    accounting: Accounting = field(default_factory=Uncounted)

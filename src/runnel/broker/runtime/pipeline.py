@@ -1,0 +1,245 @@
+"""The way of every request, from frame to response.
+
+    frame → decode → authenticate → resolve topics → authorize → throttle → handle → account → encode
+
+A handler returns its response, a Promise of it, or None if none is wanted (acks=0).
+
+Authentication, authorization, quotas and accounting are ports (`ports/gates.py`); `apis/access.py` lists what
+each API needs. A repeated produce or fetch request is recognized by its bytes (`produce_template.py`,
+`fetch_template.py`): it was permitted before, and skips authorization for as long as the authorizer's
+version is the same; it is throttled and accounted like any other.
+
+What cannot be answered raises CloseConnection. An ApiError that a handler raises becomes the top-level error
+of its response. Any other exception is a bug: it is logged, and the client gets UNKNOWN_SERVER_ERROR, or
+loses its connection where the response cannot carry an error.
+"""
+
+from functools import partial
+from struct import Struct as Layout
+from struct import error as LayoutError
+
+from runnel.broker.apis.access import ACCESS
+from runnel.broker.apis.api_versions import unsupported
+from runnel.broker.apis.handlers import APIS, handler_of
+from runnel.broker.apis.rules import Amend
+from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.call import Call, Route
+from runnel.broker.runtime.context import Encoded
+from runnel.broker.runtime.fetch_template import FetchTemplates
+from runnel.broker.runtime.produce_template import ProduceTemplates
+from runnel.broker.runtime.promise import MaybePromise, Promise, chain
+from runnel.messages.fetch import FetchRequest
+from runnel.messages.produce import ProduceRequest
+from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
+from runnel.ports.gates import Permission
+from runnel.ports.service import CloseConnection, Loan, Reply, Session
+from runnel.wire import MalformedMessage, Request, Response, decode_prefix, fields_of
+from runnel.wire.frame import (
+    API_VERSIONS_KEY,
+    RequestHeader,
+    has_flexible_header,
+    read_request_header,
+    response_frame,
+)
+
+PRODUCE_KEY = 0
+UNKNOWN_KEY = -1
+"""Accounted for frames that end before their API key."""
+
+_HEAD = Layout(">hhih").unpack_from
+
+Result = MaybePromise[Response | Encoded]
+
+
+class Pipeline:
+    """A broker as the network sees it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._routes: dict[int, Route] = {}
+        self._produce_templates = ProduceTemplates(broker)
+        self._fetch_templates = FetchTemplates(broker)
+
+    def serve(
+        self,
+        buffer: memoryview,
+        start: int,
+        after: int,
+        end: int,
+        session: Session,
+        replies: list[Reply],
+        count_max: int,
+    ) -> int:
+        """Begin the request in buffer[start:after], and those up to `end` that repeat it; returns their end.
+
+        Raises CloseConnection.
+        """
+        broker = self.broker
+        broker.turn.is_open = True
+        template = session.template
+        if template is not None and session.template_version == broker.gates.authorizer.version:
+            position: int = template.serve(buffer, start, after, end, session, replies, count_max)
+            if position != start:
+                return position
+        reply = self.serve_frame(buffer[start:after], session)
+        if reply is not None:
+            replies.append(reply)
+        return after
+
+    def serve_frame(self, frame: memoryview, session: Session) -> Reply | None:
+        """Begin one request by decoding it; None if it wants no response. Raises CloseConnection."""
+        self.broker.turn.is_open = True
+        api_key = version = UNKNOWN_KEY
+        try:
+            api_key, version, correlation_id, _ = _HEAD(frame)
+            route = self._routes.get(api_key << 16 | version)
+            if route is None:
+                if api_key == API_VERSIONS_KEY and version not in _accepted(API_VERSIONS_KEY):
+                    return self._unknown_api_versions(session, version, correlation_id, len(frame))
+                route = self._add_route(api_key, version)
+            return self._begin(route, frame, session)
+        except Exception as error:
+            # No call was begun that could account for it.
+            self.broker.gates.accounting.account(session, api_key, version, 1, len(frame), 0)
+            if isinstance(error, (MalformedMessage, LayoutError)):
+                raise CloseConnection(f"malformed request: {error}") from None
+            raise
+
+    def _begin(self, route: Route, frame: memoryview, session: Session) -> Reply | None:
+        request_bytes = len(frame)
+        if not route.borrows_frame:
+            frame = memoryview(bytes(frame))
+        header = read_request_header(frame, FLEXIBLE_FROM)
+        version = header.api_version
+        # Bytes behind the message are ignored as in Kafka: librdkafka sends some when it asks for all topics.
+        request, _ = decode_prefix(route.request, version, frame, header.body_position)
+        reply = Reply()
+        call = Call(
+            self.broker,
+            session,
+            version,
+            header.client_id,
+            header.correlation_id,
+            route,
+            reply,
+            request_bytes,
+        )
+        result: Result | Exception | None
+        try:
+            result = self._permit_and_handle(route, request, call, frame, header)
+        except CloseConnection:
+            raise
+        except Exception as error:  # noqa: BLE001 - the call logs it
+            result = error
+        if result is None:
+            call.account(0)
+            return None
+        if isinstance(result, Promise):
+            reply.holds_line = result.holds_line
+            session.pending.add(call)
+            result.on_settled(call.answer)
+        else:
+            call.answer(result)
+        return reply
+
+    def _permit_and_handle(
+        self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
+    ) -> Result | None:
+        gates, session = self.broker.gates, call.session
+        gates.authenticator.check(session, request.api_key)
+        amendments: list[Amend] = []
+        denial = (
+            None if gates.authorizer.allows_all(session) else _authorize(route, request, call, amendments)
+        )
+        if gates.quotas.limits(session):
+            call.throttle_ms = gates.quotas.throttle_ms(
+                session, call.client_id, request.api_key, call.request_bytes
+            )
+            session.throttle_ms = max(session.throttle_ms, call.throttle_ms)
+        if denial is not None:
+            return denial
+        is_permitted = not amendments and not call.denied_topics
+        if isinstance(request, ProduceRequest):
+            self._produce_templates.remember(request, frame, call, is_permitted)
+        elif isinstance(request, FetchRequest):
+            self._fetch_templates.remember(request, frame, call, header.body_position, is_permitted)
+        result: Result | None = route.handler(request, call)
+        if amendments and result is not None:
+            return chain(result, partial(_amended, call, amendments))
+        return result
+
+    def finish_turn(self, loan: Loan | None = None) -> None:
+        """Write what the turn's requests staged and fill the replies that are ready."""
+        self.broker.turn.finish(loan)
+
+    def closed(self, session: Session) -> None:
+        """The connection is closed: its long poll needs no response, and its requests are finished."""
+        self.broker.waiting.leave(session)
+        pending, session.pending = session.pending, set()
+        for call in pending:
+            call.account(0)
+
+    def ending(self) -> None:
+        """No more requests will come: long polls are answered with what there is."""
+        self.broker.waiting.give_up_all()
+
+    def _add_route(self, api_key: int, version: int) -> Route:
+        if api_key not in APIS:
+            raise CloseConnection(f"there is no API with key {api_key} here")
+        if version not in _accepted(api_key):
+            raise CloseConnection(f"{API_NAMES[api_key]} has no version {version} here")
+        messages = api(api_key)
+        present = {field.name for field in fields_of(messages.response) if field.versions.covers(version)}
+        route = Route(
+            messages.request,
+            messages.response,
+            handler_of(api_key),
+            ACCESS[api_key],
+            borrows_frame=api_key == PRODUCE_KEY,
+            has_flexible_header=has_flexible_header(messages.response, version),
+            has_throttle_time="throttle_time_ms" in present,
+        )
+        self._routes[api_key << 16 | version] = route
+        return route
+
+    def _unknown_api_versions(
+        self, session: Session, version: int, correlation_id: int, request_bytes: int
+    ) -> Reply:
+        # The one request that must be answerable by a broker that does not know its version (KIP-511).
+        reply = Reply()
+        parts = response_frame(unsupported(), 0, correlation_id)
+        size_bytes = sum(map(len, parts))
+        self.broker.gates.accounting.account(session, API_VERSIONS_KEY, version, 1, request_bytes, size_bytes)
+        reply.fill(parts, size_bytes)
+        return reply
+
+
+def _authorize(route: Route, request: Request, call: Call, amendments: list[Amend]) -> Response | None:
+    """The response if nothing of the request is permitted; else what is to be done to the handler's."""
+    authorizer, session = call.authorizer, call.session
+
+    def allows(permission: Permission) -> bool:
+        return authorizer.allows(session, permission)
+
+    for rule in route.rules:
+        outcome = rule(request, call, allows)
+        if isinstance(outcome, Response):
+            for amend in amendments:
+                amend(outcome)
+            return outcome
+        if outcome is not None:
+            amendments.append(outcome)
+    return None
+
+
+def _amended(call: Call, amendments: list[Amend], response: Response | Encoded) -> Response:
+    if isinstance(response, Encoded):
+        response = call.route.decoded(response, call.api_version)
+    for amend in amendments:
+        amend(response)
+    return response
+
+
+def _accepted(api_key: int) -> range:
+    row = APIS[api_key]
+    return range(row.version_min, row.version_max + 1)
