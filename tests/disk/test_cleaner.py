@@ -7,7 +7,8 @@ import pytest
 
 from runnel.batch.header import read_header
 from runnel.batch.records import Record, iterate_records
-from runnel.disk.cleaner import Cleaner, plan_cleaning, read_clean_up_to
+from runnel.disk.cleaner import Cleaner
+from runnel.disk.cleaning_plan import plan_cleaning, read_clean_up_to
 from runnel.disk.disk_log import DiskLog
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from runnel.disk.cleaner import Cleaner, read_clean_up_to
+from runnel.disk.cleaner import Cleaner
+from runnel.disk.cleaning_plan import read_clean_up_to
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.os_files import OsFiles
 from runnel.disk.surgery import drop_oldest

@@ -19,6 +19,7 @@ from runnel.disk.appending import Run, open_runs, split_runs, undo_runs, write_a
 from runnel.disk.log_state import LogState
 from runnel.disk.producers_on_disk import load_producers
 from runnel.disk.segment import Segment
+from runnel.disk.segment_swap import end_swap
 from runnel.disk.writing import Done, Write
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
@@ -228,6 +229,15 @@ class AppendLog(LogState):
                 # All callers are informed, now or when they ask for their batches to be written.
                 self.write_staged()
         self._is_asked = True
+
+    def finish_swap(self) -> None:
+        """Return when no thread renames our segments; this waits for the disk."""
+        swap = self.swap
+        if swap is not None:
+            swap.run()
+            with suppress(OSError):
+                # The cleaner will meet it, too, and reports it.
+                end_swap(self, swap)
 
     def _begin_write(self) -> None:
         try:

@@ -6,36 +6,36 @@
 
 Reading and writing happen on a worker thread and touch only closed segments, which nobody changes; what
 touches the log itself (planning, swapping) happens on its own thread. A crash at any point leaves either the
-old segments or the new ones, see `DiskLog.replace_segments`. Up to where the log is clean is stored last,
+old segments or the new ones, see `segment_swap`. Up to where the log is clean is stored last,
 after the swaps are durable; if that is lost, the next pass does more work, and nothing else.
 """
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from copy import copy
 from functools import partial
 from typing import TypeVar
 
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import HEADER_BYTES, NO_TIMESTAMP
 from runnel.disk.aborted_on_disk import aborted_in, aborted_of
-from runnel.disk.atomic import replace_file
+from runnel.disk.cleaning_plan import plan_cleaning, segment_facts, store_clean_up_to
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.producers_on_disk import first_open_offset_at
-from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
+from runnel.disk.log_files import LogFiles
+from runnel.disk.open_files import OpenFiles
+from runnel.disk.segment import Segment
+from runnel.disk.segment_swap import SegmentSwap, begin_swap, end_swap
 from runnel.disk.segment_writer import SegmentWriter, WrittenSegment
-from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
+from runnel.disk.walk import walk_sound_batches
 from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import (
     KEY_MEMORY_BYTES,
     CompactionPlan,
     KeyMap,
-    SegmentFacts,
     group_segments,
-    plan_compaction,
 )
 from runnel.log.compaction_filter import BatchFilter, TransactionWalk, bare_batch, note_keys
-from runnel.log.names import CLEAN_UP_TO, CLEANED
+from runnel.log.names import CLEANED
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
@@ -211,67 +211,6 @@ class Cleaner:
             self._rest()
 
 
-def plan_cleaning(log: DiskLog, now_ms: int) -> CompactionPlan | None:
-    """What of this log is due for compaction."""
-    if not log.closed_segments():
-        return None
-    facts, clean_up_to = segment_facts(log), read_clean_up_to(log)
-    # What a power cut could take is left to recovery, which expects to find it as it was written.
-    stable_offset = min(log.recovery_point, log.high_watermark)
-    plan = plan_compaction(facts, clean_up_to, stable_offset, log.config, now_ms)
-    if plan is None:
-        return None
-    # How a transaction ended must be durable before anything of it goes: none is touched that was open at the
-    # last end of a segment which a power cut cannot take, even if it has ended since.
-    sure_offset = max(fact.end_offset for fact in facts if fact.end_offset <= stable_offset)
-    first_open_offset = first_open_offset_at(log.segments, sure_offset)
-    if first_open_offset is None or first_open_offset >= plan.end_offset:
-        return plan
-    return plan_compaction(facts, clean_up_to, first_open_offset, log.config, now_ms)
-
-
-def segment_facts(log: DiskLog) -> list[SegmentFacts]:
-    """The closed segments as a plan sees them; timestamps are looked up only if a setting asks for them."""
-    needs_first = log.config.max_compaction_lag_ms < FOREVER
-    needs_max = log.config.min_compaction_lag_ms > 0
-    closed = log.closed_segments()
-    ends = [segment.base_offset for segment in [*closed[1:], log.segments.active]]
-    return [
-        SegmentFacts(
-            segment.base_offset,
-            end_offset,
-            segment.size_bytes,
-            _first_timestamp(log, segment) if needs_first else NO_TIMESTAMP,
-            log.segments.max_timestamp_of(segment) if needs_max else NO_TIMESTAMP,
-        )
-        for segment, end_offset in zip(closed, ends, strict=True)
-    ]
-
-
-def _first_timestamp(log: DiskLog, segment: Segment) -> int:
-    if segment.first_timestamp == UNKNOWN_TIMESTAMP:
-        batches = walk_headers_of_file(log.segment_file(segment), 0, segment.size_bytes, HEADER_BYTES)
-        segment.first_timestamp = next((header.max_timestamp for _, header in batches), NO_TIMESTAMP)
-    return segment.first_timestamp
-
-
-def read_clean_up_to(log: DiskLog) -> int:
-    """Up to where the log is clean; 0 if that is not known, which is always safe to assume."""
-    try:
-        text = log.segments.files.read(f"{log.segments.folder}/{CLEAN_UP_TO}")
-        return int(text) if text.endswith(b"\n") else 0
-    except (FileNotFoundError, ValueError):
-        return 0
-
-
-def store_clean_up_to(log: DiskLog, offset: int) -> None:
-    """Note up to where the log is clean; whoever cuts the log's end removes the note.
-
-    It need not be durable: an older note that comes back after a power cut is as true.
-    """
-    replace_file(log.segments.files, log.segments.folder, CLEAN_UP_TO, b"%d\n" % offset, sync=False)
-
-
 def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Script:
     """One pass over a log: what is yielded is done on a worker thread, the rest on the log's own."""
     facts = {fact.base_offset: fact for fact in segment_facts(log)}
@@ -301,11 +240,25 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
         files = [log.segment_file(segment) for segment in old]
         aborted = [entry for segment in old for entry in aborted_of(log.segments, segment)]
         written = yield _write_group(log, old, files, aborted, batch_filter)
-        if not log.replace_segments(old, written):
+        assert written is not None
+        swap = begin_swap(log, old, written)
+        if swap is None:
+            break
+        try:
+            yield _carry_out(swap)
+        finally:
+            is_swapped = end_swap(log, swap)
+        if not is_swapped:
             break
     else:
         store_clean_up_to(log, keys.end_offset)
     yield _forget(keys)
+
+
+def _carry_out(swap: SegmentSwap) -> Steps[WrittenSegment | None]:
+    yield
+    swap.run()
+    return None
 
 
 def _are_there(log: DiskLog, segments: list[Segment]) -> bool:
@@ -372,7 +325,22 @@ def _write_group(
                 yield
         # Who no longer meets any of their records need not be told of them.
         kept_aborted = [entry for entry in aborted if entry.last_offset not in batch_filter.needless]
-        return writer.finish(kept_aborted, had_aborted=bool(aborted))
+        written = writer.finish(kept_aborted, had_aborted=bool(aborted))
+        written.replaced = list(_loaded(log.segments, segments, files))
+        return written
     except Exception:
         writer.discard()
         raise
+
+
+def _loaded(log_files: LogFiles, segments: list[Segment], files: list[File]) -> Iterator[Segment]:
+    """Copies of segments with their indexes in memory, loaded in a thread."""
+    view = LogFiles(log_files.files, OpenFiles(log_files.files, len(files)), log_files.folder, [])
+    for segment, file in zip(segments, files, strict=True):
+        found = copy(segment)
+        found.file = file
+        view.load_indexes(found)
+        view.max_timestamp_of(found)
+        view.segments.append(found)
+        aborted_of(view, found)
+        yield found

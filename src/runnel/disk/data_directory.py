@@ -130,6 +130,7 @@ class DataDirectory:
         self._closed_logs.pop(partition, None)
         if log is not None:
             log.settle()
+            log.finish_swap()
             log.fail(f"{partition} was removed", can_heal=False)
             self._commit.forget(log)
             for segment in log.segments.segments:
@@ -195,6 +196,7 @@ class DataDirectory:
             return
         for log in self._logs.values():
             log.settle()
+            log.finish_swap()
         self._upkeep.close()
         self._commit.close()
         entries = close_logs(self._logs.values(), self._files, self._path, self._sync_workers)

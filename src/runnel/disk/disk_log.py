@@ -9,7 +9,6 @@ from runnel.disk.aborted_on_disk import aborted_in, touch_aborted
 from runnel.disk.append_log import AppendLog
 from runnel.disk.blocking_read import Plan, SegmentsRead
 from runnel.disk.segment import Segment
-from runnel.disk.segment_writer import WrittenSegment
 from runnel.disk.walk import PROBE_BYTES, whole_beginning
 from runnel.log.aborted import AbortedTransaction
 from runnel.log.producers import Guard
@@ -257,10 +256,6 @@ class DiskLog(AppendLog):
     def segment_file(self, segment: Segment) -> File:
         """The file of one of our segments; it stays open for as long as it is held."""
         return self.segments.open(segment)
-
-    def replace_segments(self, old: list[Segment], written: WrittenSegment | None) -> bool:
-        """Put a compacted segment in the place of these, durably; False if they are no longer all there."""
-        return surgery.replace_segments(self, old, written)
 
     def _place_in(self, segment: Segment, offset: int) -> int:
         hint = self._hints.get(offset)

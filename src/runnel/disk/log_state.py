@@ -5,6 +5,7 @@ from runnel.disk.home import Home
 from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import load_producers, read_snapshot
 from runnel.disk.segment import Segment
+from runnel.disk.segment_swap import SegmentSwap
 from runnel.disk.writing import Done, Write
 from runnel.log.epochs import Epochs
 from runnel.log.producers import Producers
@@ -57,6 +58,7 @@ class LogState:
         "name",
         "segments",
         "size_bytes",
+        "swap",
         "sync_ceiling",
         "topic_id",
         "truncations",
@@ -127,6 +129,8 @@ class LogState:
     def _start_reading(self) -> None:
         self.high_watermark = self.log_start_offset
         self.truncations = 0
+        self.swap: SegmentSwap | None = None
+        """The swap that a thread carries out."""
         self.generation = 0
         """Rises whenever segments are removed, replaced or truncated."""
         self._recent_offset = self._recent_mark = self.end_offset
@@ -146,11 +150,14 @@ class LogState:
         return min(self.durable_offset, self.unsealed[0][0].base_offset)
 
     @property
-    def sealed_count(self) -> int:
-        """How many of the oldest segments are sealed: durable with indexes and the snapshot at their end."""
-        if not self.unsealed:
-            return len(self.segments.segments) - 1
-        return self.segments.segments.index(self.unsealed[0][0])
+    def droppable_count(self) -> int:
+        """How many of the oldest segments may be dropped: those that no thread works on.
+
+        They are sealed: durable, with indexes and the producer snapshot at their end.
+        """
+        busy = [segment for segment, _ in self.unsealed] + (self.swap.old if self.swap is not None else [])
+        first = min((segment.base_offset for segment in busy), default=self.segments.active.base_offset)
+        return self.segments.segment_of(first)
 
     @property
     def start_is_told_by_files(self) -> bool:

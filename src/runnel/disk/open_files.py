@@ -50,10 +50,11 @@ class OpenFiles:
             _drop_indexes(oldest)
 
     def _drop_a_cold_one(self) -> None:
-        # Second chance: a warm file is cooled and goes to the back of the queue, so the loop ends.
-        while True:
+        # Second chance: a warm file is cooled and goes to the back of the queue. If all are pinned, one more
+        # than the limit stays open.
+        for _ in range(2 * len(self._open)):
             segment = next(iter(self._open))
-            if not segment.is_warm:
+            if not segment.is_warm and not segment.is_pinned:
                 self.forget(segment)
                 self._index_bytes -= self._indexed.pop(segment, 0)
                 _drop_indexes(segment)
@@ -64,7 +65,7 @@ class OpenFiles:
 
 
 def _drop_indexes(segment: Segment) -> None:
-    if segment.has_index_files:
+    if segment.has_index_files and not segment.is_pinned:
         segment.offsets = segment.times = None
         if segment.aborted and segment.aborted_saved == len(segment.aborted):
             segment.aborted = None

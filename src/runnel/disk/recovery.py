@@ -18,7 +18,7 @@ from runnel.disk.atomic import remove_if_there
 from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snapshot_path
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
-from runnel.disk.surgery import finish_swap
+from runnel.disk.segment_swap import finish_swap
 from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
 from runnel.log.checkpoints import DamagedCheckpoint, decode_epochs
 from runnel.log.epochs import Epochs

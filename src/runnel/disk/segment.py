@@ -21,6 +21,7 @@ class Segment:
         "file",
         "first_timestamp",
         "has_index_files",
+        "is_pinned",
         "is_warm",
         "max_timestamp",
         "max_timestamp_offset",
@@ -50,6 +51,8 @@ class Segment:
         """How many of them the file beside it holds, if that is known and it holds no others."""
         self.has_index_files = False
         """Do the files beside it say what the indexes in memory say?"""
+        self.is_pinned = False
+        """Must its file stay open and its indexes in memory, as their names may come to mean others?"""
         self.file: File | None = None
         self.is_warm = False
         """Was it used since the cache of open files last looked?"""

@@ -1,6 +1,6 @@
 """Writing a segment anew beside the log, for compaction to put in the place of older ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from runnel.batch.header import read_header
 from runnel.disk.appending import write_all
@@ -17,6 +17,8 @@ class WrittenSegment:
     """A segment whose files are complete and durable under names that no start takes for the log's."""
 
     segment: Segment
+    replaced: list[Segment] = field(default_factory=list)
+    """Copies of the segments whose place it takes, with their indexes loaded."""
 
 
 class SegmentWriter:

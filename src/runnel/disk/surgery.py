@@ -3,15 +3,11 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from runnel.disk.atomic import replace_file
 from runnel.disk.producers_on_disk import snapshot_offsets
 from runnel.disk.segment import Segment
-from runnel.disk.segment_writer import WrittenSegment
 from runnel.log.names import (
     ABORTED,
     CLEAN_UP_TO,
-    CLEANED,
-    COMPACTION_SWAP,
     DELETED,
     INDEX,
     LOG,
@@ -20,8 +16,6 @@ from runnel.log.names import (
     offset_name,
     offset_of,
 )
-from runnel.log.swap import Swap, encode_swap
-from runnel.ports.files import Files
 
 if TYPE_CHECKING:
     from runnel.disk.append_log import AppendLog
@@ -43,7 +37,7 @@ def drop_oldest(log: "AppendLog", count: int) -> int:
     hands of a thread that is about to publish its indexes by name. And the snapshot at its end, from which
     the producers of the rest of the log are loaded, is not there yet.
     """
-    count = min(count, log.sealed_count)
+    count = min(count, log.droppable_count)
     if count == 0:
         return 0
     gone = log.segments.segments[:count]
@@ -102,6 +96,9 @@ def truncate_to(log: "AppendLog", offset: int) -> None:
     May raise OSError; doing it again is safe.
     """
     log.settle()
+    log.finish_swap()
+    if log.failure is not None:
+        raise OSError(log.failure)
     if offset >= log.written_offset:
         return
     segment, position = log.segments.place_of(offset)
@@ -145,59 +142,3 @@ def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset:
     log.segments.cut(segment, position, end_offset, log.config.index_interval_bytes)
     log.size_bytes = sum(one.size_bytes for one in segments)
     log.folder_changed = True
-
-
-def replace_segments(log: "AppendLog", old: list[Segment], written: WrittenSegment | None) -> bool:
-    """Put a compacted segment in the place of others.
-
-    One file names the new segment and those it replaces; from the moment it is durable, the swap will be
-    completed, now or by recovery. Before that moment, nothing has happened.
-    """
-    segments = log.segments.segments
-    if log.failure is not None:
-        return False
-    first = segments.index(old[0]) if old and old[0] in segments else -1
-    if first < 0 or segments[first : first + len(old)] != old or old[-1] is segments[-1]:
-        return False
-    new = written.segment if written is not None else None
-    swap = Swap(new.base_offset if new is not None else None, [segment.base_offset for segment in old])
-    files, folder = log.segments.files, log.segments.folder
-    try:
-        replace_file(files, folder, COMPACTION_SWAP, encode_swap(swap), sync=True)
-        retired = finish_swap(files, folder, swap)
-    except OSError as failure:
-        if files.exists(f"{folder}/{COMPACTION_SWAP}"):
-            # It is decided, and the next start will complete it: until then both halves must stay.
-            log.fail(f"{folder}: a compaction is stuck half way: {failure}", can_heal=False)
-        raise
-    log.discard(retired)
-    for segment in old:
-        log.segments.forget(segment)
-    segments[first : first + len(old)] = [new] if new is not None else []
-    log.size_bytes += (new.size_bytes if new is not None else 0) - sum(segment.size_bytes for segment in old)
-    log.forget_hints()
-    return True
-
-
-def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:
-    """Carry out a swap that was written down; the files that are of no use any more.
-
-    May be done again after a crash at any point: a new file that is in its place already is not touched.
-    """
-    retired: list[str] = []
-    for base_offset in swap.replaced:
-        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
-            path = f"{folder}/{offset_name(base_offset, suffix)}"
-            is_waiting = base_offset != swap.base_offset or files.exists(path + CLEANED)
-            if is_waiting and files.exists(path):
-                # Only renamed: to free a large file takes time, which a thread has.
-                files.rename(path, path + DELETED)
-                retired.append(path + DELETED)
-    if swap.base_offset is not None:
-        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
-            path = f"{folder}/{offset_name(swap.base_offset, suffix)}"
-            if files.exists(path + CLEANED):
-                files.rename(path + CLEANED, path)
-    files.sync_folder(folder)
-    files.remove(f"{folder}/{COMPACTION_SWAP}")
-    return retired
