@@ -15,7 +15,7 @@ FRAMES ?= 1000000
 SECONDS_LONG ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check format sim bench conformance mixed crash fuzz clean
+.PHONY: help setup demo up test check format sim bench conformance mixed crash fuzz fresh clean
 
 help: ## show this list
 	@echo "Runnel: a message broker that speaks Kafka's protocol. Start with: make demo"
@@ -55,11 +55,13 @@ format: $(STAMP) ## let ruff rewrite what it can
 sim: $(STAMP) ## made-up worlds of crashes, power cuts and full disks, each repeated by its seed (SEEDS=200)
 	$(BIN)/python -m runnel.sim --seeds $(SEEDS) $(ARGS)
 
-bench: $(STAMP) ## Runnel and Apache Kafka side by side; writes docs/BENCHMARKS.md (QUICK=1 for a short look)
-	$(BIN)/python -m tools.bench $(if $(QUICK),--quick) $(ARGS)
-	$(BIN)/python -m tools.spark_bench $(if $(QUICK),--quick)
+bench: $(STAMP) ## Runnel and a warm Apache Kafka, alternating; writes docs/BENCHMARKS.md (QUICK=1: a short run, no page)
+	@status=0; \
+	$(BIN)/python -m tools.bench $(if $(QUICK),--quick) $(ARGS) || status=$$?; \
+	$(BIN)/python -m tools.spark_bench $(if $(QUICK),--quick) || status=$$?; \
+	exit $$status
 
-conformance: $(STAMP) ## judgement of strangers: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md
+conformance: $(STAMP) ## third-party suites: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md
 	$(BIN)/python -m tools.conformance $(ARGS)
 
 mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members come and go (SECONDS_LONG=120)
@@ -70,6 +72,9 @@ crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transa
 
 fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000)
 	$(BIN)/python -m tools.fuzz --frames $(FRAMES) $(ARGS)
+
+fresh: $(STAMP) ## does a clean clone work: empty home and caches, make demo and make test (ARGS=--without-java)
+	$(BIN)/python -m tools.fresh $(ARGS)
 
 clean: ## remove .venv, caches and build products; data folders stay
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tools.bench import charts, page
-from tools.bench.table import ROWS, Compared, Row, compare
+from tools.bench.table import LATENCY_ROWS, ROWS, Compared, Row, compare
 
 MORE = Row("rate", "rate", "req/s", True, goal=4, floor=2)
 LESS = Row("cost", "cost", "µs", False, goal=0.2, floor=0.5)
@@ -44,17 +44,26 @@ def test_alone_there_is_nothing_to_judge() -> None:
 
 def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
     rounds = {
-        "Runnel": [{row.key: 2.0 for row in ROWS}],
-        "Kafka": [{row.key: 1.0 for row in ROWS}],
+        "Runnel": [{row.key: 2.0 for row in [*ROWS, *LATENCY_ROWS]}],
+        "Kafka": [{row.key: 1.0 for row in [*ROWS, *LATENCY_ROWS]}],
     }
     sizes = [{"partitions": count, "memory_mb": count / 10, "restart_s": 1.0} for count in (10, 1000)]
-    results = {"rounds": rounds, "partitions": {"Runnel": sizes}, "settings": {"Runnel": "defaults"}}
+    results = {
+        "rounds": rounds,
+        "partitions": {"Runnel": sizes},
+        "settings": {"Runnel": "defaults"},
+        "run": {"rounds": 1, "window_s": 4.0, "warm_up_s": 90.0, "is_quick": True},
+        "warm_up": {"Runnel": {"small": "steady after 3 windows, 12 s"}, "Kafka": {}},
+    }
     reasons = tmp_path / "reasons.toml"
     reasons.write_text('[miss]\nstart_s = "it is cold"\n')
     page.write(results, tmp_path, reasons)
     text = (tmp_path / "BENCHMARKS.md").read_text()
     assert all(row.label in text for row in ROWS)
-    assert "* **start to first answer** (2x): it is cold" in text
+    assert "* **start to first response** (2x): it is cold" in text
+    assert "This is a short run" in text
+    assert "| end to end, 50,000 records/s | 2 | 2 | 2 | 1 | 1 | 1 | 2x | 2x | 2x |" in text
+    assert "| small | steady after 3 windows, 12 s | – |" in text
     assert "Runnel, 1,000" in text
     for name in ("advantage.svg", "memory.svg", "restart.svg"):
         assert f"bench/{name}" in text

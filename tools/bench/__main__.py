@@ -1,4 +1,4 @@
-"""`make bench`: both systems alternately, several rounds; writes docs/BENCHMARKS.md and charts."""
+"""`make bench`: Runnel and Apache Kafka, both warm, alternately; writes docs/BENCHMARKS.md and charts."""
 
 import argparse
 import json
@@ -10,183 +10,213 @@ import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tools.bench import clients, loadgen, measures, page, rebalance, transactions
 from tools.bench.measures import Bench, Numbers
 from tools.bench.partitions import with_partitions
-from tools.bench.systems import Kafka, Runnel, System
-from tools.bench.table import compare
+from tools.bench.systems import Kafka, Meter, Runnel, System
+from tools.bench.table import LATENCY_ROWS, compare
+from tools.bench.warm_up import WarmUpPlan
 from tools.fetch.programs import Unavailable
 from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-OF_EVERY_RUN = ("start_s", "memory_idle_mb", "memory_peak_mb")
-"""Measured whatever a run is about, and only by a whole one as it should be."""
+SETTINGS = {"log.segment.delete.delay.ms": "1000"}
+"""For both: the pages of topics that are deleted between measurements are free again soon."""
 
 
-def measure_round(
-    systems: list[System], scratch: Path, program: Path | None, options: argparse.Namespace
-) -> dict[str, Numbers]:
-    """One round: both brokers are up, and each part is measured with one, then with the other.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A function that measures, and how often it is called in a round."""
 
-    A shared machine has slower and faster minutes; so both get the same ones.
-    """
-    with ExitStack() as stack:
-        benches: dict[str, Bench] = {}
-        numbers: dict[str, Numbers] = {}
-        for system in systems:
-            folder = scratch / f"{system.name}-round"
-            stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            running = system.launch(folder)
-            stack.callback(running.stop)
-            benches[system.name] = bench = Bench(running, program, options.seconds, options.scale)
-            numbers[system.name] = {
-                "start_s": running.started_in_s,
-                "memory_idle_mb": bench.meter.memory_mb(),
-            }
-        for name, (part, takes) in parts_of(program).items():
-            if options.only and name not in options.only:
-                continue
-            taken: dict[str, list[Numbers]] = {system.name: [] for system in systems}
-            for take in range(takes):
-                for system in systems if take % 2 == 0 else systems[::-1]:
-                    # Writing out what was measured before is no part of what comes.
-                    os.sync()
-                    taken[system.name].append(part(benches[system.name]))
-            for system in systems:
-                numbers[system.name] |= medians(taken[system.name])
-            print(f"    {name}: done", flush=True)
-        for system in systems:
-            numbers[system.name]["memory_peak_mb"] = benches[system.name].meter.memory_peak_mb()
-    if not options.only or "rebalance" in options.only:
-        for system in systems:
-            folder = scratch / f"{system.name}-rebalance"
-            numbers[system.name] |= rebalance.rebalance(system, folder)
-            shutil.rmtree(folder, ignore_errors=True)
-        print("    rebalance: done", flush=True)
-    return numbers
+    measure: Callable[[Bench], Numbers]
+    takes: int = 1
+    is_client: bool = False
+    """The client sets most of the pace, and starts cold itself."""
 
 
-def parts_of(program: Path | None) -> dict[str, tuple[Callable[[Bench], Numbers], int]]:
-    """What is measured, and how often in a round: what takes a second or two, several times."""
-    parts: dict[str, tuple[Callable[[Bench], Numbers], int]] = {}
-    if program is not None:
-        parts["small"] = measures.small_requests, 1
-    parts["end-to-end"] = clients.end_to_end, 3
-    parts["librdkafka"] = clients.librdkafka, 5
-    parts["java"] = clients.java, 1
-    parts["transactions"] = transactions.transactions, 1
-    if program is not None:
-        # Last, as gigabytes written and removed are felt for a while: pages must be found anew.
-        parts["durable"] = measures.durable, 1
-        parts["bulk"] = measures.bulk, 1
-    return parts
-
-
-def medians(takes: list[Numbers]) -> Numbers:
-    return {key: statistics.median(take[key] for take in takes) for key in takes[0]}
-
-
-def systems_here() -> list[System]:
-    """Runnel, and Kafka where it can be run."""
-    found: list[System] = [Runnel()]
-    try:
-        kafka_jars()
-        found.append(Kafka())
-    except Unavailable as reason:
-        print(f"Runnel is measured alone: {reason}")
-    return found
-
-
-def scaling(systems: list[System], scratch: Path, program: Path | None, options: argparse.Namespace) -> Any:
-    results: dict[str, list[Numbers]] = {system.name: [] for system in systems}
-    for count in options.partitions:
-        for system in systems:
-            # Kafka needs minutes and gigabytes for ten thousand; what it costs shows at a thousand.
-            if system.name == "Kafka" and count > 1000:
-                continue
-            folder = scratch / f"{system.name}-{count}"
-            print(f"  {system.name} with {count} partitions", flush=True)
-            results[system.name].append(with_partitions(system, folder, program, count, options.seconds))
-            shutil.rmtree(folder, ignore_errors=True)
-    return results
-
-
-def options_of(arguments: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("--quick", action="store_true", help="one short round, nothing is written")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each raw load")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the client records")
-    parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1000, 10_000])
-    parser.add_argument(
-        "--only",
-        nargs="*",
-        help="small bulk durable end-to-end librdkafka java transactions rebalance; other rows stay",
-    )
-    options = parser.parse_args(arguments)
-    if options.quick:
-        options.rounds, options.seconds, options.scale, options.partitions = 1, 2.0, 0.2, []
-    return options
+PARTS = {
+    "small": Part(measures.small_requests),
+    "latency": Part(measures.latency),
+    "librdkafka": Part(clients.librdkafka, takes=3, is_client=True),
+    "java": Part(clients.java, is_client=True),
+    "transactions": Part(transactions.transactions, is_client=True),
+    # Last, as gigabytes that are written and deleted have effects for a while.
+    "durable": Part(measures.durable),
+    "bulk": Part(measures.bulk),
+}
 
 
 def main() -> int:
     options = options_of(sys.argv[1:])
     unwind_when_ended()
     try:
-        program: Path | None = loadgen.build(ROOT)
-    except loadgen.NoLoadgen as reason:
-        print(f"raw requests are left out: {reason}")
-        program = None
-    systems = systems_here()
+        program = loadgen.build()
+        kafka_jars()
+    except Unavailable as reason:
+        print(f"make bench: {reason}", file=sys.stderr)
+        return 2
+    systems: list[System] = [Runnel(), Kafka()]
+    machine = f"{platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
     results: dict[str, Any] = {
-        "machine": f"{platform.machine()}, Linux {platform.release()}, Python {platform.python_version()}",
-        "settings": {system.name: system.settings for system in systems},
-        "rounds": {system.name: [] for system in systems},
+        "settings": {
+            **{system.name: system.settings for system in systems},
+            "both": ", ".join(f"{key}={value}" for key, value in SETTINGS.items()),
+            "machine": f"{machine}, Python {platform.python_version()}",
+        },
+        "run": {
+            "is_quick": options.quick,
+            "rounds": options.rounds,
+            "seconds": options.seconds,
+            "window_s": options.warm_up.window_s,
+            "warm_up_s": options.warm_up.limit_s,
+        },
         "partitions": {},
     }
-    results["settings"]["machine"] = results.pop("machine")
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as name:
-        scratch = Path(name)
+        folder = Path(name)
+        results["rounds"], results["warm_up"] = measure(systems, folder, program, options)
+        if options.partitions and not options.only:
+            results["partitions"] = scaling(systems, folder, program, options)
+    return report(results, write=options.write or not (options.quick or options.only))
+
+
+def options_of(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench")
+    parser.add_argument("--quick", action="store_true", help="one round of short loads, no page")
+    parser.add_argument("--write", action="store_true", help="write the page also after a short run")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each raw load")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the client records")
+    parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1000, 10_000])
+    parser.add_argument("--only", nargs="*", choices=[*PARTS, "rebalance"], help="some parts, no page")
+    options = parser.parse_args(arguments)
+    options.warm_up = WarmUpPlan()
+    if options.quick:
+        options.rounds, options.seconds, options.scale, options.partitions = 1, 2.0, 0.1, []
+        options.warm_up = WarmUpPlan(window_s=1.0, limit_s=3.0, first_limit_s=30.0)
+    return options
+
+
+def measure(
+    systems: list[System], folder: Path, program: Path, options: argparse.Namespace
+) -> tuple[dict[str, list[Numbers]], dict[str, dict[str, str]]]:
+    """All rounds on two brokers that stay up, and how each was warmed."""
+    parts = {name: part for name, part in PARTS.items() if not options.only or name in options.only}
+    rounds: dict[str, list[Numbers]] = {system.name: [] for system in systems}
+    for _ in range(options.rounds):
+        for system in systems:
+            rounds[system.name].append(start_up(system, folder / f"{system.name}-start"))
+    with ExitStack() as stack:
+        benches: dict[str, Bench] = {}
+        for system in systems:
+            running = system.launch(folder / system.name, SETTINGS)
+            stack.callback(running.stop)
+            benches[system.name] = Bench(running, program, options.seconds, options.scale, options.warm_up)
+        warm_up(parts, benches, options.quick)
         for number in range(options.rounds):
             print(f"round {number + 1} of {options.rounds}", flush=True)
             order = systems if number % 2 == 0 else systems[::-1]
-            for system_name, numbers in measure_round(order, scratch, program, options).items():
-                results["rounds"][system_name].append(numbers)
-        if options.partitions and not options.only:
-            results["partitions"] = scaling(systems, scratch, program, options)
-    if options.only:
-        results = within_the_last(results, options.only)
-    return report(results, write=not options.quick)
+            for system_name, numbers in measure_round(parts, order, benches).items():
+                rounds[system_name][number] |= numbers
+        for name, bench in benches.items():
+            rounds[name][-1]["memory_peak_mb"] = bench.meter.memory_peak_mb()
+    if "rebalance" in (options.only or ([] if options.quick else ["rebalance"])):
+        for number in range(options.rounds):
+            for system in systems:
+                place = folder / f"{system.name}-rebalance"
+                rounds[system.name][number] |= rebalance.rebalance(system, place)
+                shutil.rmtree(place, ignore_errors=True)
+        print("  rebalance", flush=True)
+    warm_ups = {
+        name: {workload: done.describe() for workload, done in bench.warm_ups.items()}
+        for name, bench in benches.items()
+    }
+    return rounds, warm_ups
 
 
-def within_the_last(results: dict[str, Any], parts_measured: list[str]) -> dict[str, Any]:
-    """The last results, with what was measured now in the place of the same rows."""
-    path = ROOT / "docs" / "bench" / "latest.json"
-    if not path.exists():
-        return results
-    whole: dict[str, Any] = json.loads(path.read_text())
-    whole["settings"]["measured in a later run"] = ", ".join(parts_measured)
-    for name, rounds in results["rounds"].items():
-        kept = whole["rounds"].setdefault(name, [])
-        parts = [{key: one[key] for key in one if key not in OF_EVERY_RUN} for one in rounds]
-        replaced = {key for part in parts for key in part}
-        kept[:] = [{key: one[key] for key in one if key not in replaced} for one in kept] + parts
-    return whole
+def start_up(system: System, folder: Path) -> Numbers:
+    """A broker that has just started."""
+    running = system.launch(folder)
+    try:
+        return {"start_s": running.started_in_s, "memory_idle_mb": Meter(running.pid).memory_mb()}
+    finally:
+        running.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def warm_up(parts: dict[str, Part], benches: dict[str, Bench], is_quick: bool) -> None:
+    """Repeat each workload on each broker until it is steady; a short run leaves out those of clients."""
+    for name, bench in benches.items():
+        for part_name, part in parts.items():
+            if is_quick and part.is_client:
+                continue
+            before = set(bench.warm_ups)
+            part.measure(bench)
+            for workload in bench.warm_ups.keys() - before:
+                print(f"{name} {part_name} {workload}: {bench.warm_ups[workload].describe()}", flush=True)
+        bench.warm_up = None
+
+
+def measure_round(
+    parts: dict[str, Part], order: list[System], benches: dict[str, Bench]
+) -> dict[str, Numbers]:
+    """Each part with one broker, then with the other: a shared machine has slower and faster minutes."""
+    found: dict[str, Numbers] = {system.name: {} for system in order}
+    for name, part in parts.items():
+        for system_name, numbers in measure_part(part, order, benches).items():
+            found[system_name] |= numbers
+        print(f"  {name}", flush=True)
+    return found
+
+
+def measure_part(part: Part, order: list[System], benches: dict[str, Bench]) -> dict[str, Numbers]:
+    taken: dict[str, list[Numbers]] = {system.name: [] for system in order}
+    for take in range(part.takes):
+        for system in order if take % 2 == 0 else order[::-1]:
+            # Writing out what was measured before is no part of the next measurement.
+            os.sync()
+            taken[system.name].append(part.measure(benches[system.name]))
+    return {name: medians(takes) for name, takes in taken.items()}
+
+
+def medians(takes: list[Numbers]) -> Numbers:
+    return {key: statistics.median(take[key] for take in takes) for key in takes[0]}
+
+
+def scaling(systems: list[System], folder: Path, program: Path, options: argparse.Namespace) -> Any:
+    results: dict[str, list[Numbers]] = {system.name: [] for system in systems}
+    for count in options.partitions:
+        for system in systems:
+            # Kafka needs minutes and gigabytes for ten thousand; what it costs shows at a thousand.
+            if system.name == "Kafka" and count > 1000:
+                continue
+            place = folder / f"{system.name}-{count}"
+            print(f"  {system.name} with {count} partitions", flush=True)
+            results[system.name].append(with_partitions(system, place, program, count, options.seconds))
+            shutil.rmtree(place, ignore_errors=True)
+    return results
 
 
 def report(results: dict[str, Any], write: bool) -> int:
-    reasons = Path(__file__).with_name("reasons.toml")
+    """Print the tables, write the page; 1 if a full run is below a floor."""
     compared = compare(results["rounds"], "Runnel", "Kafka")
     if write:
         folder = ROOT / "docs" / "bench"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "latest.json").write_text(json.dumps(results, indent=1) + "\n")
-        compared = page.write(results, ROOT / "docs", reasons)
+        page.write(results, ROOT / "docs", Path(__file__).with_name("reasons.toml"))
     print(page.table(compared))
+    latencies = compare(results["rounds"], "Runnel", "Kafka", LATENCY_ROWS)
+    if latencies:
+        print(page.latency_table(latencies))
+    if results["run"]["is_quick"]:
+        print("a short run: figures to look at, not to judge by")
+        return 0
     return 0 if all(line.reaches(line.row.floor) for line in compared) else 1
 
 

@@ -1,50 +1,78 @@
-"""The raw load generator: a small C program, compiled once into the user's cache."""
+"""The load generator: a C program (loadgen.c), compiled once into the cache."""
 
+import array
 import hashlib
 import json
-import os
-import shutil
 import subprocess
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-SOURCE_VARIABLE = "RUNNEL_LOADGEN"
+from tools.bench.percentiles import percentiles_us
+from tools.fetch.cache import cached
+from tools.fetch.programs import find
 
-
-class NoLoadgen(Exception):
-    """There is no load generator on this machine, and why."""
-
-
-def build(root: Path) -> Path:
-    """The program, compiled if it is not there yet."""
-    named = os.environ.get(SOURCE_VARIABLE)
-    source = Path(named) if named else root.parent / "shared" / "bench" / "loadgen.c"
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if not source.exists():
-        raise NoLoadgen(f"no loadgen.c; say where it is: {SOURCE_VARIABLE}=path")
-    if compiler is None:
-        raise NoLoadgen("no C compiler")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "runnel-bench"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
-    program = cache / f"loadgen-{digest}"
-    if not program.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        subprocess.run([compiler, "-O2", "-o", str(program), str(source)], check=True)
-    return program
+SOURCES = ("loadgen.c", "loadgen_encoding.h")
+PURPOSE = "compile the load generator of the benchmark"
 
 
-def run(
-    program: Path, verb: str, port: int, *, seconds: float, strict: bool, **shape: Any
-) -> dict[str, float]:
-    """One load; see the program's own usage line for what the numbers mean."""
-    fixed = [shape.pop(key) for key in ("connections", "in_flight")]
-    rest = [shape.pop(key) for key in ("topic", "partitions", "records", "record_bytes")]
-    tail = [shape.pop(key) for key in ("acks",) if key in shape]
-    tail += [shape.pop(key) for key in ("offset_end", "fetch_bytes", "step") if key in shape]
-    assert not shape, shape
-    arguments = [verb, port, *fixed, seconds, *rest, *tail]
-    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, check=True)
-    result: dict[str, float] = json.loads(done.stdout)
-    if result["err"] and strict:
-        raise RuntimeError(f"loadgen {arguments}: {result['err']} errors: {done.stderr}")
-    return result
+def build() -> Path:
+    """The program; raises Unavailable if there is no C compiler."""
+    compiler, here = find("cc", PURPOSE), Path(__file__).parent
+    digest = hashlib.sha256(b"".join((here / name).read_bytes() for name in SOURCES)).hexdigest()[:12]
+
+    def fill(folder: Path) -> None:
+        command = [compiler, "-O2", "-o", str(folder / "loadgen"), str(here / SOURCES[0])]
+        subprocess.run(command, check=True)
+
+    return cached(f"loadgen-{digest}", fill) / "loadgen"
+
+
+@dataclass(slots=True)
+class Load:
+    """What one run of the generator did, and how long each request or record took."""
+
+    requests: int
+    bytes: int
+    errors: int
+    empty: int
+    seconds: float
+    latencies_ns: "array.array[int]" = field(repr=False)
+    arrivals_ns: "array.array[int]" = field(repr=False)
+
+    @property
+    def requests_per_s(self) -> float:
+        return self.requests / self.seconds
+
+    @property
+    def mb_per_s(self) -> float:
+        return self.bytes / self.seconds / 1e6
+
+    @property
+    def latency_us(self) -> dict[str, float]:
+        return percentiles_us(self.latencies_ns)
+
+    @property
+    def arrival_us(self) -> dict[str, float]:
+        return percentiles_us(self.arrivals_ns)
+
+
+def run(program: Path, verb: str, port: int, **options: object) -> Load:
+    """One load (produce, fetch or latency); the options are those of the program."""
+    with tempfile.TemporaryDirectory(prefix="runnel-loadgen-") as folder:
+        files = {name: Path(folder) / name for name in ("latencies", "arrivals")}
+        pairs = [f"{key}={value}" for key, value in {"port": port, **options, **files}.items()]
+        done = subprocess.run([str(program), verb, *pairs], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"loadgen {verb} {options}: {done.stderr}")
+        samples = {name: _samples(path) for name, path in files.items()}
+    load = Load(**json.loads(done.stdout), latencies_ns=samples["latencies"], arrivals_ns=samples["arrivals"])
+    if load.errors:
+        raise RuntimeError(f"loadgen {verb} {options}: {load.errors} errors: {done.stderr}")
+    return load
+
+
+def _samples(path: Path) -> "array.array[int]":
+    values = array.array("q")
+    values.frombytes(path.read_bytes())
+    return values

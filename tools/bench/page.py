@@ -1,32 +1,45 @@
 """docs/BENCHMARKS.md: table, charts, settings, and why a goal was missed."""
 
 import tomllib
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 from tools.bench import charts
-from tools.bench.table import Compared, compare
+from tools.bench.table import LATENCY_ROWS, Compared, compare
+from tools.kafka.commands import VERSION
 
 HEAD = """# Benchmarks
 
-Runnel and Apache Kafka 4.3 on one machine, alternating in one run; medians over {rounds} rounds, and their
-ratio. Written by `make bench` from [bench/latest.json](bench/latest.json), which holds every single
-measurement. Times and rates on a shared machine wander: trust the ratios and the CPU figures.
+Runnel and Apache Kafka {version} on one machine, alternating in one run of {rounds} rounds: medians, and
+their ratio. Written by `make bench` from [bench/latest.json](bench/latest.json), which holds every single
+measurement.
+{length}
+Both brokers stay up for the whole run. Before anything is measured, each workload is repeated on each broker
+until three windows of {window:g} s in a row agree within 5 %, at most {limit:g} s: a JVM compiles for most
+of a minute, and a comparison before that flatters the other side. How long that took is in the last section.
+Times and rates on a shared machine vary: the ratios and the CPU figures are the most reliable.
 
-Both keep their defaults: records are acknowledged from the page cache, neither calls fsync. The rows "acks
-wait for the disk" are the exception: Runnel with `flush.policy=commit` (one fdatasync for all who wait),
-Kafka with `flush.messages=1`.
+Both keep their defaults: records are acknowledged from the page cache, neither calls fsync. The rows
+"acknowledged from the disk" are the exception: Runnel with `flush.policy=commit` (one fdatasync for all
+waiting requests), Kafka with `flush.messages=1`.
+"""
+SHORT_RUN = """
+**This is a short run (`QUICK=1`): one round of short loads with a short warm-up. Its ratios are rough.**
 """
 
+LATENCY = """Records of 100 bytes to 4 partitions, acks=all, sent on a fixed schedule that does not wait for
+the broker (an open loop): record i is due at i / rate, and its latency counts from that moment, also if a
+stall delays the sending. Records that are due go out in one batch per partition, at most 5 batches in flight,
+as with `linger.ms=0`. End to end is until a consumer has the record. Microseconds."""
+
 SCALING = [
-    ("create_s", "creating them", "s"),
+    ("create_s", "create them", "s"),
     ("memory_mb", "memory after creating", "MB"),
     ("memory_loaded_mb", "memory after load", "MB"),
     ("produce_cpu_us", "broker CPU per small produce", "µs"),
     ("metadata_one_topic_us", "Metadata for one topic, p50", "µs"),
     ("stop_s", "clean stop", "s"),
-    ("restart_s", "start to first answer after it", "s"),
+    ("restart_s", "start to first response after it", "s"),
     ("memory_restarted_mb", "memory after restart", "MB"),
 ]
 CHARTED = {"memory_mb": "memory.svg", "restart_s": "restart.svg"}
@@ -87,29 +100,67 @@ def misses(compared: list[Compared], reasons: dict[str, str]) -> str:
     )
 
 
+def latency_table(compared: list[Compared]) -> str:
+    """One line per workload and rate: p50, p99 and p99.9 of both, and their ratios."""
+    lines = [
+        "| | Runnel p50 | p99 | p99.9 | Kafka p50 | p99 | p99.9 | ratio p50 | p99 | p99.9 |",
+        "|---|" + "---:|" * 9,
+    ]
+    for first in range(0, len(compared), 3):
+        three = compared[first : first + 3]
+        label = three[0].row.label.rpartition(", ")[0]
+        cells = [number(line.ours) for line in three] + [number(line.theirs) for line in three]
+        cells += [f"{line.ratio:.2g}x" if line.ratio is not None else "–" for line in three]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def write(results: dict[str, Any], docs: Path, reasons_path: Path) -> list[Compared]:
     """Write page and charts; returns the comparison."""
     compared = compare(results["rounds"], "Runnel", "Kafka")
+    latencies = compare(results["rounds"], "Runnel", "Kafka", LATENCY_ROWS)
     reasons = tomllib.loads(reasons_path.read_text())["miss"] if reasons_path.exists() else {}
     folder = docs / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "advantage.svg").write_text(charts.advantage(compared))
+    run = results["run"]
+    head = HEAD.format(
+        version=VERSION,
+        rounds=run["rounds"],
+        window=run["window_s"],
+        limit=run["warm_up_s"],
+        length=SHORT_RUN if run["is_quick"] else "",
+    )
     sections = [
-        HEAD.format(rounds=_rounds(results["rounds"]["Runnel"])).rstrip(),
+        head.rstrip(),
         table(compared),
         "![times better than Apache Kafka](bench/advantage.svg)",
+        "## Latency",
+        LATENCY,
+        latency_table(latencies),
         "## Goals missed",
         misses(compared, reasons),
     ]
     if results["partitions"]:
         sections += _scaling_sections(results["partitions"], folder)
-    sections += ["## Settings", _settings(results)]
+    sections += ["## Settings", _settings(results), "## Warm-up", warm_up_table(results["warm_up"])]
     (docs / "BENCHMARKS.md").write_text("\n\n".join(sections) + "\n")
     return compared
 
 
+def warm_up_table(warm_ups: dict[str, dict[str, str]]) -> str:
+    """How each workload of each broker was warmed, and whether it became steady."""
+    systems = list(warm_ups)
+    workloads = list(dict.fromkeys(name for system in systems for name in warm_ups[system]))
+    lines = ["| workload | " + " | ".join(systems) + " |", "|---" * (len(systems) + 1) + "|"]
+    for workload in workloads:
+        cells = [warm_ups[system].get(workload, "–") for system in systems]
+        lines.append(f"| {workload} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def _scaling_sections(partitions: dict[str, list[dict[str, float]]], folder: Path) -> list[str]:
-    sections = ["## With many partitions on one node", scaling_table(partitions)]
+    sections = ["## Many partitions on one node", scaling_table(partitions)]
     for key, label, unit in SCALING:
         if key in CHARTED:
             series = {
@@ -119,11 +170,6 @@ def _scaling_sections(partitions: dict[str, list[dict[str, float]]], folder: Pat
             (folder / CHARTED[key]).write_text(charts.scaling(label, unit, series))
             sections.append(f"![{label}](bench/{CHARTED[key]})")
     return sections
-
-
-def _rounds(rounds: list[dict[str, float]]) -> int:
-    """How often a row was measured; what was measured in a later run stands in rounds of its own."""
-    return max(Counter(key for numbers in rounds for key in numbers).values(), default=0)
 
 
 def _settings(results: dict[str, Any]) -> str:

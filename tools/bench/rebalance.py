@@ -27,7 +27,7 @@ SETTINGS = {
 def rebalance(system: System, folder: Path) -> Numbers:
     """On a broker of its own, which notices deaths early."""
     running = system.launch(folder, SETTINGS)
-    bench = Bench(running, None, 0.0, 1.0)
+    bench = Bench(running, Path(), 0.0, 1.0, None)
     times = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": HEARTBEAT_MS}
     classic = {"partition_assignment_strategy": "cooperative-sticky", **times}
     kinds = {

@@ -1,6 +1,7 @@
-"""Which numbers are compared, which way is better, and what was promised."""
+"""Which numbers are compared, which direction is better, the goal and the floor of each."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -17,14 +18,16 @@ class Row:
 
 
 ROWS = [
-    Row("produce_small_rps", "produce 100 B, acks=1", "req/s", True, 4, 2),
-    Row("fetch_small_rps", "fetch 100 B", "req/s", True, 4, 2),
-    Row("produce_small_cpu_us", "broker CPU per small produce", "µs", False, 1 / 5, 1 / 3),
-    Row("fetch_small_cpu_us", "broker CPU per small fetch", "µs", False, 1 / 5, 1 / 3),
+    Row("produce_small_rps", "produce 100 B, acks=1, 16 connections x 8 in flight", "req/s", True, 4, 2.5),
+    Row("fetch_small_rps", "fetch 100 B, 16 connections x 8 in flight", "req/s", True, 6, 4),
+    Row("produce_small_cpu_us", "broker CPU per small produce", "µs", False, 1 / 5, 1 / 4),
+    Row("fetch_small_cpu_us", "broker CPU per small fetch", "µs", False, 1 / 5, 1 / 4),
+    Row("produce_single_p50_us", "one produce in flight, p50", "µs", False, 0.7, 1.0),
+    Row("produce_single_cpu_us", "broker CPU per produce, one in flight", "µs", False),
     Row("produce_10k_mbps", "produce 10 KB batches", "MB/s", True),
     Row("produce_1m_mbps", "produce 1 MB batches", "MB/s", True, 1.2, 1.0),
     Row("produce_1m_cpu_s_per_gb", "broker CPU per GB in, 1 MB batches", "s", False),
-    Row("fetch_1m_mbps", "fetch 1 MB chunks", "MB/s", True, 1.0, 0.8),
+    Row("fetch_1m_mbps", "fetch 1 MB chunks", "MB/s", True, 1.0, 0.85),
     Row("fetch_1m_cpu_s_per_gb", "broker CPU per GB out, 1 MB chunks", "s", False),
     Row("java_produce_100b_mps", "Java producer, 100 B", "msg/s", True, 1.2, 1.0),
     Row("java_produce_1k_mps", "Java producer, 1 KB", "msg/s", True, 1.2, 1.0),
@@ -40,14 +43,21 @@ ROWS = [
     Row("death_classic_s", "classic group: the same", "s", False),
     Row("join_consumer_s", "KIP-848: a fourth member joins, until all is moved", "s", False),
     Row("join_classic_s", "classic group: the same", "s", False),
-    Row("end_to_end_p50_us", "end to end at 500 msg/s, p50", "µs", False, 0.6, 1.0),
-    Row("end_to_end_p99_us", "end to end at 500 msg/s, p99", "µs", False, 0.6, 1.0),
-    Row("end_to_end_cpu_us_per_record", "broker CPU per record at 500 msg/s", "µs", False),
-    Row("produce_durable_rps", "produce 100 B, acks wait for the disk", "req/s", True),
+    Row("end_to_end_500_p50_us", "end to end at 500 records/s, p50", "µs", False, 0.6, 1.0),
+    Row("end_to_end_500_p99_us", "end to end at 500 records/s, p99", "µs", False, 0.6, 1.0),
+    Row("latency_500_cpu_us", "broker CPU per record at 500 records/s", "µs", False),
+    Row("produce_durable_rps", "produce 100 B, acknowledged from the disk", "req/s", True),
     Row("produce_durable_p50_us", "the same, p50", "µs", False),
     Row("memory_idle_mb", "memory after start", "MB", False, 1 / 15, 1 / 8),
-    Row("memory_peak_mb", "memory at most, whole round", "MB", False, 1 / 15, 1 / 8),
-    Row("start_s", "start to first answer", "s", False, 1 / 8, 1 / 4),
+    Row("memory_peak_mb", "memory at most, whole run", "MB", False, 1 / 15, 1 / 8),
+    Row("start_s", "start to first response", "s", False, 1 / 8, 1 / 4),
+]
+
+LATENCY_ROWS = [
+    Row(f"{name}_{rate}_{key}_us", f"{label}, {rate:,} records/s, {share}", "µs", False)
+    for name, label in (("produce", "produce"), ("end_to_end", "end to end"))
+    for rate in (500, 5_000, 50_000)
+    for key, share in (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"))
 ]
 
 
@@ -84,11 +94,14 @@ class Compared:
         return "floor" if self.reaches(self.row.floor) else "**below the floor**"
 
 
-def compare(rounds: dict[str, list[dict[str, float]]], ours: str, theirs: str) -> list[Compared]:
-    """Medians over the rounds, side by side; rows that nobody measured are left out."""
+Rounds = dict[str, list[dict[str, float]]]
+
+
+def compare(rounds: Rounds, ours: str, theirs: str, rows: Sequence[Row] = ROWS) -> list[Compared]:
+    """Medians over the rounds, side by side; rows without a measurement are left out."""
     compared = [
         Compared(row, _median(rounds.get(ours, []), row.key), _median(rounds.get(theirs, []), row.key))
-        for row in ROWS
+        for row in rows
     ]
     return [line for line in compared if line.ours is not None or line.theirs is not None]
 

@@ -2,6 +2,7 @@
 
 import os
 import time
+from functools import partial
 
 from confluent_kafka import Producer
 
@@ -19,19 +20,23 @@ def transactions(bench: Bench) -> Numbers:
     numbers: Numbers = {}
     timing = ("--transaction-duration-ms", JAVA_TRANSACTION_MS)
     records = int(1_000_000 * bench.scale)
-    numbers["java_txn_mps"] = java_produce(bench, "transactions", records, 100, *timing)
+    produce = partial(java_produce, bench, "transactions", records, 100, *timing)
+    numbers["java_txn_mps"] = bench.steady("java_txn", produce, float)
     producer = Producer(
         {
             "bootstrap.servers": bench.bootstrap,
             "transactional.id": "bench",
             "queue.buffering.max.messages": 500_000,
             "linger.ms": 5,
+            "log_level": 0,
         }
     )
     producer.init_transactions(TIMEOUT_S)
-    _rate(producer, RECORDS_EACH, bench.seconds / 2)
-    numbers["rdkafka_txn_mps"] = _rate(producer, RECORDS_EACH, bench.seconds) * RECORDS_EACH
-    numbers["rdkafka_txn_small_tps"] = _rate(producer, 1, bench.seconds)
+    large, small = (
+        partial(_rate, producer, records_each, bench.load_s) for records_each in (RECORDS_EACH, 1)
+    )
+    numbers["rdkafka_txn_mps"] = bench.steady("rdkafka_txn", large, float) * RECORDS_EACH
+    numbers["rdkafka_txn_small_tps"] = bench.steady("rdkafka_txn_small", small, float)
     bench.delete("transactions")
     return numbers
 
