@@ -28,6 +28,13 @@ _KNOWN: tuple[tuple[str, type[PipelineError], str], ...] = (
         "same version that has runnel[spark] installed",
     ),
     (
+        "Failed to find the data source: runnel",
+        NoSpark,
+        "Spark looks for the format runnel with the Python of its workers, which is the python3 of the PATH "
+        "unless PYSPARK_PYTHON says otherwise, and runnel is not installed there: activate the virtual "
+        "environment, or set PYSPARK_PYTHON to its Python before the session starts",
+    ),
+    (
         "Concurrent update to the log",
         BadCheckpoint,
         "another query is using the same checkpoint; give each one of its own",

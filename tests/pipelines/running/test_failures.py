@@ -61,6 +61,13 @@ def test_the_innermost_error_of_ours_wins_over_what_came_of_it():
     [
         ("x: java.lang.OutOfMemoryError: Java heap space", NoSpark, "run out of memory"),
         (
+            "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: runnel. Make sure the provider name is "
+            "correct and the package is properly registered and compatible with your Spark version. "
+            "SQLSTATE: 42K02",
+            NoSpark,
+            "set PYSPARK_PYTHON to its Python",
+        ),
+        (
             "There are [1] sources in the checkpoint offsets and now there are [2] sources",
             BadCheckpoint,
             "another query",

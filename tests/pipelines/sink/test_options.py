@@ -47,7 +47,7 @@ def schema(text: str) -> StructType:
 def test_defaults_are_the_safe_ones():
     options = write_options({**SERVERS, "topic": "bills"})
     assert options.is_exactly_once and options.topic == "bills" and options.in_doubt == "fail"
-    assert options.transaction_timeout_ms == 900_000 and options.compression is Compression.NONE
+    assert options.transaction_timeout_ms is None and options.compression is Compression.NONE
 
 
 def test_names_are_taken_in_any_case():

@@ -354,13 +354,16 @@ def test_a_batch_that_is_too_large_for_its_topic_says_which_option_helps(new_que
     assert new_query.visible() == Counter(values)
 
 
-@pytest.mark.runnel({"transaction.max.timeout.ms": 60_000})
-def test_a_timeout_that_the_broker_does_not_allow_is_told(runnel):
+@pytest.mark.runnel({"transaction.max.timeout.ms": 45_000})
+def test_a_timeout_that_the_broker_does_not_allow_is_refused_and_the_default_is_lowered(runnel):
     with runnel.client() as client:
         client.create_topic("out")
     query = Query(runnel.bootstrap_servers)
-    with pytest.raises(BadOption, match="transactionTimeoutMs=900000 is more than"):
+    query.settings["transactionTimeoutMs"] = "45001"
+    with pytest.raises(BadOption, match=r"transactionTimeoutMs=45001 .* transaction\.max\.timeout\.ms=45000"):
         query.write(0, 1)
-    query.settings["transactionTimeoutMs"] = "60000"
+    query.settings["transactionTimeoutMs"] = "45000"
     query.run(0)
-    assert query.visible() == expected(1)
+    del query.settings["transactionTimeoutMs"]
+    query.run(1)
+    assert query.visible() == expected(2)

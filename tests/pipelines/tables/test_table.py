@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from sqlalchemy.exc import OperationalError
 
+from runnel.pipelines.locations import check_location
 from runnel.pipelines.tables import (
     Marker,
     NoSuchTable,
@@ -217,3 +218,10 @@ def test_a_table_that_others_write_to_without_end_says_so(spark, table, monkeypa
     monkeypatch.setattr("runnel.pipelines.tables.commit.COMMITS_MAX", 2)
     with pytest.raises(TableError, match="too many others"):
         table.append(rows(spark, [0]))
+
+
+def test_an_address_that_spark_cannot_reach_is_reported(spark, tmp_path):
+    for location in (str(tmp_path), f"file://{tmp_path}"):
+        check_location(spark, location)
+    with pytest.raises(TableError, match="Spark has no file system for s3://bucket/warehouse: object stores"):
+        check_location(spark, "s3://bucket/warehouse")

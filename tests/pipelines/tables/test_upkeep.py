@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as parquet
 import pytest
@@ -11,16 +13,27 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from runnel.pipelines.tables import Marker, SparkTable, TableError, compaction, ensure_table
+from runnel.pipelines.tables import Marker, SparkTable, TableError, compaction, ensure_table, expiry
 from runnel.pipelines.tables.compaction import compact
 from runnel.pipelines.tables.durable import local_path
 from runnel.pipelines.tables.expiry import sweep
 from runnel.pipelines.tables.table import read_files
+from runnel.pipelines.tables.upkeep import maintain
+from runnel.pipelines.upkeep import NO_UPKEEP, UpkeepPolicy
 from tests.pipelines.tables.rows import offsets_in, rows
 
 pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
 
-NOW = {"snapshots_older_than_ms": -1000, "snapshots_min": 1}
+MAX_AGE = "history.expire.max-snapshot-age-ms"
+MIN_COUNT = "history.expire.min-snapshots-to-keep"
+HOUR_MS = 60 * 60 * 1000
+EXPIRE_ALL = {MAX_AGE: "0", MIN_COUNT: "1"}
+
+
+def later(monkeypatch: pytest.MonkeyPatch, hours: float) -> None:
+    """Look after tables as if that much time had passed."""
+    real, passed_ns = time.time_ns, int(hours * HOUR_MS) * 1_000_000
+    monkeypatch.setattr(expiry, "time", SimpleNamespace(time_ns=lambda: real() + passed_ns))
 
 
 @pytest.fixture
@@ -110,7 +123,8 @@ def test_a_compaction_that_dies_before_its_snapshot_leaves_the_table_as_it_was(s
     # Its files go once they are old enough, and not while it might still be at work.
     assert sweep(table).files == 0
     assert files_of(table) > before
-    sweep(table, orphans_older_than_ms=-1000)
+    later(monkeypatch, 73)
+    sweep(table, is_expiring=False)
     assert files_of(table) == before
     assert compact(spark, table).files_after == 2
 
@@ -122,9 +136,11 @@ def test_a_compaction_that_would_lose_rows_is_refused(spark, table, monkeypatch)
     assert offsets_in(table.read(spark)) == list(range(30))
 
 
-def test_old_snapshots_go_with_the_files_that_only_they_need(spark, table):
+def test_old_snapshots_go_with_the_files_that_only_they_need(spark, table, monkeypatch):
     compact(spark, table)
-    swept = sweep(table, **NOW)
+    table.set_properties(EXPIRE_ALL)
+    later(monkeypatch, 0.001)
+    swept = sweep(table)
     assert swept.snapshots == 4
     assert swept.files > 6
     assert offsets_in(table.read(spark)) == list(range(30))
@@ -133,11 +149,78 @@ def test_old_snapshots_go_with_the_files_that_only_they_need(spark, table):
     assert not table.append(rows(spark, [0]), Marker("q", 2)).is_new
 
 
-def test_where_there_are_many_snapshots_they_go_earlier(spark, table):
-    assert sweep(table, snapshots_min=1, snapshots_max=2).snapshots == 0
-    assert sweep(table, snapshots_min=1, snapshots_max=2, grace_ms=-1000).snapshots == 1
+def add_snapshots(spark: SparkSession, table: SparkTable, count: int) -> None:
+    """Many small commits, of copies of one file: Spark need not write each of them."""
+    first = table.stage(rows(spark, [1000]))
+    for number in range(count):
+        copy = first.paths[0].replace("part-", f"part-{number}-")
+        shutil.copy(local_path(first.paths[0]) or "", local_path(copy) or "")
+        table.commit(replace(first, attempt=str(number), paths=[copy]), Marker("q", 10 + number))
+
+
+def test_snapshots_stay_as_long_as_the_table_says(spark, table, monkeypatch):
+    table.set_properties({MAX_AGE: str(48 * HOUR_MS), MIN_COUNT: "2"})
+    add_snapshots(spark, table, 4)
+    before = files_of(table)
+    later(monkeypatch, 47)
+    swept = sweep(table)
+    assert (swept.snapshots, swept.files) == (0, 0)
+    assert files_of(table) == before
+    later(monkeypatch, 49)
+    assert sweep(table).snapshots == 5
     assert len(table.latest().snapshots()) == 2
-    assert offsets_in(table.read(spark)) == list(range(30))
+
+
+def test_a_table_without_garbage_collection_keeps_everything(spark, table, monkeypatch):
+    table.set_properties({**EXPIRE_ALL, "gc.enabled": "false"})
+    add_snapshots(spark, table, 4)
+    table.stage(rows(spark, [99]))
+    before = files_of(table)
+    later(monkeypatch, 24 * 365)
+    swept = sweep(table)
+    assert (swept.snapshots, swept.files) == (0, 0)
+    assert files_of(table) == before and len(table.latest().snapshots()) == 7
+
+
+def test_upkeep_is_switched_off_in_parts(spark, table, monkeypatch):
+    table.set_properties(EXPIRE_ALL)
+    add_snapshots(spark, table, 2)
+    strays = table.stage(rows(spark, [99])).paths
+    later(monkeypatch, 24 * 365)
+    before = files_of(table)
+    maintain(spark, table, NO_UPKEEP)
+    assert files_of(table) == before and len(table.latest().snapshots()) == 5
+    maintain(spark, table, UpkeepPolicy(is_compacting=False, orphan_age_ms=None))
+    assert len(table.latest().snapshots()) == 1
+    assert {local_path(path) for path in strays} < files_of(table)
+    maintain(spark, table, UpkeepPolicy(is_compacting=False, is_expiring=False))
+    assert not {local_path(path) for path in strays} & files_of(table)
+
+
+def test_branches_and_tags_keep_what_they_name(spark, table, monkeypatch):
+    table.set_properties(EXPIRE_ALL)
+    first, second, third = (snapshot.snapshot_id for snapshot in table.latest().snapshots())
+    manage = table.latest().manage_snapshots()
+    manage.create_tag(first, "day-1").create_branch(second, "audit", min_snapshots_to_keep=2).commit()
+    add_snapshots(spark, table, 2)
+    later(monkeypatch, 1)
+    assert sweep(table).snapshots == 2, "the third, and the first of the two that were added"
+    kept = {snapshot.snapshot_id for snapshot in table.latest().snapshots()}
+    assert {first, second} < kept and third not in kept
+    assert len(offsets_in(table.read(spark))) == 32
+
+
+def test_a_property_that_is_no_number_is_reported(table):
+    table.set_properties({MAX_AGE: "5 days"})
+    with pytest.raises(TableError, match=rf"{MAX_AGE}='5 days', which is not a whole number"):
+        sweep(table)
+
+
+def test_a_new_table_shows_how_long_its_snapshots_stay(table):
+    properties = table.properties()
+    assert (properties[MAX_AGE], properties[MIN_COUNT]) == (str(HOUR_MS), "20")
+    table.ensure_properties({MAX_AGE: "1"})
+    assert table.properties()[MAX_AGE] == "1"
 
 
 def test_young_snapshots_and_young_strays_stay(spark, table):
@@ -156,15 +239,13 @@ def test_strays_of_dead_attempts_go_when_they_are_old(spark, table):
     assert offsets_in(table.read(spark)) == list(range(30))
 
 
-def test_many_commits_leave_few_manifests_and_metadata_files(spark, table):
-    first = table.stage(rows(spark, [1000]))
-    for number in range(25):
-        copy = first.paths[0].replace("part-", f"part-{number}-")
-        shutil.copy(local_path(first.paths[0]) or "", local_path(copy) or "")
-        table.commit(replace(first, attempt=str(number), paths=[copy]), Marker("q", 10 + number))
+def test_many_commits_leave_few_manifests_and_metadata_files(spark, table, monkeypatch):
+    add_snapshots(spark, table, 25)
     latest = table.latest()
     assert len(latest.current_snapshot().manifests(latest.io)) < 25
     metadata = Path(local_path(latest.location()) or "", "metadata")
     assert len(list(metadata.glob("*.metadata.json"))) <= 21
-    sweep(table, **NOW, orphans_older_than_ms=-1000)
+    table.set_properties(EXPIRE_ALL)
+    later(monkeypatch, 73)
+    sweep(table)
     assert len(offsets_in(table.read(spark))) == 55

@@ -23,14 +23,15 @@ from runnel.pipelines.archive.starting import behind, checkpointed_offsets, star
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import held_checkpoint
 from runnel.pipelines.errors import BadCheckpoint, BadOption
+from runnel.pipelines.locations import check_location
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.queries import run_queries
 from runnel.pipelines.restore.groups import committed_by
 from runnel.pipelines.source.options import SourceOptions, read_options
 from runnel.pipelines.source.resolving import Topics, connected, subscribed
 from runnel.pipelines.tables import open_catalog
-from runnel.pipelines.tables.compaction import compact
-from runnel.pipelines.tables.expiry import sweep
+from runnel.pipelines.tables.upkeep import maintain
+from runnel.pipelines.upkeep import FULL_UPKEEP, UpkeepPolicy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,6 +60,9 @@ class ArchiveOptions:
     value_format: str = "bytes"
     value_schema: str | None = None
     retention_days: int | None = None
+    upkeep: UpkeepPolicy = FULL_UPKEEP
+    table_properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties of Iceberg tables, set on those that exist as well."""
     is_compacting: bool = False
     """Merge all small files at the end, not only where there are many."""
     is_loss_accepted: bool = False
@@ -76,6 +80,7 @@ class ArchiveOutcome:
 
 def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) -> ArchiveOutcome:
     """Archive what there is, or go on until stopped."""
+    check_location(session, options.warehouse)
     source = _source(options)
     with (
         open_catalog(options.warehouse, options.catalog) as catalog,
@@ -261,6 +266,7 @@ class _Upkeep:
             if self._options.retention_days is not None:
                 oldest = datetime.now(UTC).date() - timedelta(days=self._options.retention_days)
                 outcome.rows_removed += remove_before(table, oldest)
-            merged = compact(self._session, table, files_min=files_min)
-            outcome.files_merged += merged.files_before
-            outcome.files_removed += sweep(table).files
+            table.ensure_properties(self._options.table_properties)
+            done = maintain(self._session, table, self._options.upkeep, small_files_min=files_min)
+            outcome.files_merged += done.files_merged
+            outcome.files_removed += done.files_removed

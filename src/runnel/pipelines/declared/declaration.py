@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from runnel.pipelines.declared.findings import Place
 from runnel.pipelines.declared.tree import Scalar
+from runnel.pipelines.upkeep import UpkeepPolicy
 
 FORMATS = ("json", "avro", "string", "bytes")
 METADATA = ("key", "topic", "partition", "offset", "timestamp", "headers")
@@ -113,6 +114,8 @@ class TopicTarget:
     partition: str | None
     timestamp: str | None
     delivery: str
+    transaction_timeout_ms: int | None
+    """How long a batch may take; None is the sink's default."""
     partitions: int | None
 
 
@@ -125,6 +128,9 @@ class TableTarget:
     catalog: Mapping[str, str]
     """Properties of an Iceberg catalog; none for a SQLite file in the warehouse."""
     partition_by: tuple[str, ...]
+    properties: Mapping[str, str]
+    """Properties of the table that the pipeline sets, whether it creates the table or finds it."""
+    upkeep: UpkeepPolicy
 
 
 @dataclass(frozen=True, slots=True)

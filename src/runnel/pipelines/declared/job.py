@@ -26,11 +26,12 @@ from runnel.pipelines.declared.graph import dead_letter_query, known_names, need
 from runnel.pipelines.declared.made_topics import dead_letter_sources, make_topics
 from runnel.pipelines.declared.patterns import DEAD_LETTERS
 from runnel.pipelines.declared.reading import TRIGGER_MS
-from runnel.pipelines.declared.sink_queries import start_query, started, topic_writer
+from runnel.pipelines.declared.sink_queries import check_timeouts, start_query, started, topic_writer
 from runnel.pipelines.declared.spark_words import said
 from runnel.pipelines.declared.starts import Starts, pinned_starts
 from runnel.pipelines.declared.topic_frames import dead_letter_frame, read_options_of, topic_frame
 from runnel.pipelines.errors import PipelineError
+from runnel.pipelines.locations import check_location
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.queries import run_queries
 
@@ -61,10 +62,13 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
     checkpoint = options.checkpoint or declaration.checkpoint
     own = own_session(session, declaration.settings)
     counting = Counting(progress, declaration)
+    for location in _locations(declaration):
+        check_location(session, location)
     with ExitStack() as held:
         with BrokerView(declaration.broker, client_id=f"runnel-{declaration.name}") as broker:
             # Before anything is made or noted: what belongs to others, or to another cluster, stays as it is.
             folders = _held_folders(declaration, checkpoint, broker.cluster_id(), held)
+            check_timeouts(declaration, broker)
             make_topics(declaration, broker)
             starts = pinned_starts(declaration, broker, checkpoint)
         trigger = _trigger(declaration, options.once)
@@ -78,6 +82,13 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
                 raise
             raise PipelineError(told) from error
     return counting.outcome
+
+
+def _locations(declaration: Declaration) -> list[str]:
+    """Where sinks put files."""
+    targets = [sink.target for sink in declaration.sinks.values()]
+    tables = [target.warehouse for target in targets if isinstance(target, TableTarget)]
+    return tables + [target.path for target in targets if isinstance(target, ParquetTarget)]
 
 
 def _run_to_the_end(starting: "_Starting", progress: Progress) -> bool:

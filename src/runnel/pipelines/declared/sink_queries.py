@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, assert_never
 
+from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.declared.declaration import (
     ConsoleTarget,
     Declaration,
@@ -12,6 +13,8 @@ from runnel.pipelines.declared.declaration import (
     TopicTarget,
     Trigger,
 )
+from runnel.pipelines.errors import BadOption
+from runnel.pipelines.sink.timeouts import timeout_max_ms, too_long
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,6 +39,8 @@ def start_query(
         case TopicTarget() as target:
             rows = record_frame(frame, target)
             more = {"inDoubt": in_doubt}
+            if target.transaction_timeout_ms is not None:
+                more["transactionTimeoutMs"] = str(target.transaction_timeout_ms)
             writer = topic_writer(rows, declaration.broker, target.delivery, sink.mode, target.topic, more)
         case TableTarget() as target:
             writer = frame.writeStream.foreachBatch(table_batches(frame, target))
@@ -59,6 +64,21 @@ def started(writer: "DataStreamWriter", name: str, trigger: Trigger, checkpoint:
 
 
 # Topics.
+
+
+def check_timeouts(declaration: Declaration, broker: BrokerView) -> None:
+    """BadOption if a sink has a transaction timeout that the broker does not allow."""
+    chosen = {
+        sink.name: sink.target.transaction_timeout_ms
+        for sink in declaration.sinks.values()
+        if isinstance(sink.target, TopicTarget) and sink.target.transaction_timeout_ms is not None
+    }
+    allowed_ms = broker.run(timeout_max_ms) if chosen else None
+    for name, timeout_ms in chosen.items():
+        if allowed_ms is not None and timeout_ms > allowed_ms:
+            raise BadOption(
+                too_long(f"the transaction-timeout of sink {name!r} in ms", timeout_ms, allowed_ms)
+            )
 
 
 def topic_writer(
@@ -134,11 +154,17 @@ def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFra
     from pyspark.sql import functions as F
 
     from runnel.pipelines.tables import ensure_table, marker_of, open_catalog
-    from runnel.pipelines.tables.compaction import compact
-    from runnel.pipelines.tables.expiry import sweep
+    from runnel.pipelines.tables.upkeep import maintain
 
     catalog = open_catalog(target.warehouse, target.catalog)
-    table = ensure_table(catalog, target.table, frame.schema, partition_by=target.partition_by)
+    table = ensure_table(
+        catalog,
+        target.table,
+        frame.schema,
+        partition_by=target.partition_by,
+        properties=target.properties,
+    )
+    table.ensure_properties(target.properties)
 
     def write(batch: "DataFrame", batch_id: int) -> None:
         marker = marker_of(batch, batch_id)
@@ -154,8 +180,7 @@ def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFra
             # While windows are open there is nothing to write, batch after batch.
             table.discard(staged)
         if batch_id % BATCHES_PER_UPKEEP == BATCHES_PER_UPKEEP - 1:
-            compact(batch.sparkSession, table)
-            sweep(table)
+            maintain(batch.sparkSession, table, target.upkeep)
 
     return write
 

@@ -19,6 +19,8 @@ from runnel.pipelines.declared.findings import Findings, Place, listed
 from runnel.pipelines.declared.sections import TOPIC_NAME
 from runnel.pipelines.declared.tree import Mapping, Node, Scalar
 from runnel.pipelines.declared.values import NO_TEXTS, Key, Section, Texts
+from runnel.pipelines.sink.options import TRANSACTION_TIMEOUT_MIN_MS
+from runnel.pipelines.upkeep import FULL_UPKEEP, NO_UPKEEP, ORPHAN_AGE_MIN_MS, ORPHAN_AGE_MS, UpkeepPolicy
 
 WAREHOUSE = ".runnel/warehouse"
 CONSOLE_ROWS = 20
@@ -41,8 +43,36 @@ TOPIC_KEYS = {
     "partition": Key(_COLUMN),
     "timestamp": Key(_COLUMN),
     "delivery": Key(values.choice(*DELIVERIES)),
+    "transaction-timeout": Key(values.duration("how long a batch may take")),
     "partitions": Key(values.count("how many partitions the topic gets if it is made", most=_INT_MAX)),
 }
+UPKEEP_KEYS = {
+    "compact": Key(values.flag("merge small files")),
+    "expire-snapshots": Key(values.flag("expire snapshots, by the table's history.expire properties")),
+    "orphan-age": Key(values.duration("when files that no snapshot names are removed", "never")),
+}
+
+
+def _upkeep(node: Node, findings: Findings) -> UpkeepPolicy | None:
+    if isinstance(node, Scalar) and node.text == "none":
+        return NO_UPKEEP
+    section = values.read_section(node, UPKEEP_KEYS, "upkeep", findings)
+    if section is None or not section.is_whole:
+        return None
+    orphan_age_ms = section.get("orphan-age", ORPHAN_AGE_MS)
+    if orphan_age_ms != "never" and orphan_age_ms < ORPHAN_AGE_MIN_MS:
+        findings.error(
+            section.place_of("orphan-age"),
+            "files younger than a day may belong to a writer at work: orphan-age is at least 1 day",
+        )
+        return None
+    return UpkeepPolicy(
+        is_compacting=section.get("compact", True),
+        is_expiring=section.get("expire-snapshots", True),
+        orphan_age_ms=None if orphan_age_ms == "never" else orphan_age_ms,
+    )
+
+
 TABLE_KEYS = {
     **_COMMON,
     "table": Key(
@@ -50,6 +80,10 @@ TABLE_KEYS = {
     ),
     "warehouse": Key(values.text("a folder")),
     "catalog": Key(values.settings("properties of an Iceberg catalog, as type and uri")),
+    "properties": Key(
+        values.settings("properties of an Iceberg table, as history.expire.max-snapshot-age-ms")
+    ),
+    "upkeep": Key(_upkeep),
     "partition-by": Key(values.texts("names of columns")),
 }
 PARQUET_KEYS = {
@@ -107,11 +141,30 @@ def read_sink(name: str, place: Place, node: Node, folder: Path, findings: Findi
     if kind == "console" and not section.get("console"):
         findings.error(section.place_of("console"), f"{what} goes nowhere with console: false: remove it")
         return None
+    if kind == "topic" and not _check_timeout(section, findings):
+        return None
     source = section.get("from")
     columns = _columns(section)
     return Sink(
         name, place, Reference(source.text, source.place), _target(kind, section, folder), mode, columns
     )
+
+
+def _check_timeout(section: Section, findings: Findings) -> bool:
+    """Can the transaction timeout be used? Whether the broker allows it is known once it is asked."""
+    timeout_ms = section.get("transaction-timeout")
+    if timeout_ms is None:
+        return True
+    place = section.place_of("transaction-timeout")
+    if section.get("delivery") == "at-least-once":
+        findings.error(place, "delivery: at-least-once has no transactions: leave transaction-timeout out")
+        return False
+    if not TRANSACTION_TIMEOUT_MIN_MS <= timeout_ms <= _INT_MAX:
+        findings.error(
+            place, f"a transaction timeout is from {TRANSACTION_TIMEOUT_MIN_MS // 1000} seconds to 24 days"
+        )
+        return False
+    return True
 
 
 def _columns(section: Section) -> tuple[Reference, ...]:
@@ -135,6 +188,8 @@ def _target(kind: str, section: Section, folder: Path) -> Target:
                 warehouse=located(section.get("warehouse", WAREHOUSE), folder),
                 catalog=section.get("catalog", {}),
                 partition_by=partition_by,
+                properties=section.get("properties", {}),
+                upkeep=section.get("upkeep", FULL_UPKEEP),
             )
         case "parquet":
             return ParquetTarget(located(section.get("parquet"), folder), partition_by)
@@ -159,6 +214,7 @@ def _topic(section: Section) -> TopicTarget:
         partition=column("partition"),
         timestamp=column("timestamp"),
         delivery=section.get("delivery", "exactly-once"),
+        transaction_timeout_ms=section.get("transaction-timeout"),
         partitions=section.get("partitions"),
     )
 

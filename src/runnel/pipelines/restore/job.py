@@ -22,6 +22,7 @@ from runnel.pipelines.archive.layout import (
 )
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, NoSuchTable, PipelineError, UnknownTopic
+from runnel.pipelines.locations import check_location
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.restore.data_folder import DataFolder, FoundGroups, held_data_folder
 from runnel.pipelines.restore.groups import GroupMove, committed_by, move_group, read_on
@@ -168,6 +169,7 @@ def _source(session: "SparkSession", options: RestoreOptions, progress: Progress
                 scans = folder.scan(session, options.topic)
             yield _from_folder(session, options, folder, scans)
         return
+    check_location(session, str(options.warehouse))
     with open_catalog(str(options.warehouse), options.catalog) as catalog:
         try:
             table = open_archive(catalog, options.namespace, options.topic)

@@ -27,6 +27,7 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.sink.decision import Fate, Note, Part
 from runnel.pipelines.sink.names import id_pattern
 from runnel.pipelines.sink.notes import note_from, note_texts, piece_count
+from runnel.pipelines.sink.timeouts import init_producer_id_at_most
 
 NOTES_TOPIC = "__consumer_offsets"
 DECISION_TIMEOUT_MS = 60_000
@@ -56,7 +57,7 @@ class BrokerLedger:
         self._transactions = Transactions(cluster)
 
     async def claim(self) -> ProducerIdentity:
-        return await self._transactions.init_producer_id(self._name, timeout_ms=DECISION_TIMEOUT_MS)
+        return await init_producer_id_at_most(self._cluster, self._name, DECISION_TIMEOUT_MS)
 
     async def read(self) -> Note | None:
         try:

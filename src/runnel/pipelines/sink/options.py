@@ -31,7 +31,8 @@ WRITE_OPTIONS = (
     "kafka.security.protocol",
 )
 TRANSACTION_TIMEOUT_MS = 900_000
-"""The longest that brokers allow unless told otherwise: a batch must be decided by then."""
+"""The default of brokers' transaction.max.timeout.ms: a batch must be committed by then."""
+TRANSACTION_TIMEOUT_MIN_MS = 10_000
 BATCH_BYTES = 512 * 1024
 """Far below the megabyte that brokers take at most, and large enough that the cost of a batch is small."""
 DELIVERY_TIMEOUT_MS = 120_000
@@ -48,7 +49,8 @@ class SinkOptions:
     is_exactly_once: bool
     in_doubt: str
     """What to do with a batch of which nobody knows whether it was written: `fail`, `write` or `skip`."""
-    transaction_timeout_ms: int
+    transaction_timeout_ms: int | None
+    """How long a batch may take; None is TRANSACTION_TIMEOUT_MS, or less if the broker allows less."""
     prefix: str
     application: str | None
     """The name under which a program numbers its batch writes, as streaming queries do by themselves."""
@@ -77,7 +79,7 @@ def write_options(given: Mapping[str, str]) -> SinkOptions:
         topic=options.get("topic") or None,
         is_exactly_once=_one_of(options, "delivery", (EXACTLY_ONCE, AT_LEAST_ONCE)) == EXACTLY_ONCE,
         in_doubt=_one_of(options, "inDoubt", (FAIL, WRITE, SKIP)),
-        transaction_timeout_ms=_number(options, "transactionTimeoutMs", TRANSACTION_TIMEOUT_MS, least=10_000),
+        transaction_timeout_ms=_timeout(options),
         prefix=_name(options, "transactionalIdPrefix", PREFIX) or PREFIX,
         application=application,
         version=version,
@@ -87,6 +89,12 @@ def write_options(given: Mapping[str, str]) -> SinkOptions:
         delivery_timeout_s=_number(options, "kafka.delivery.timeout.ms", DELIVERY_TIMEOUT_MS, least=1) / 1000,
         client_id=options.get("kafka.client.id") or "runnel-spark",
     )
+
+
+def _timeout(options: Mapping[str, str]) -> int | None:
+    if "transactiontimeoutms" not in options:
+        return None
+    return _number(options, "transactionTimeoutMs", 0, least=TRANSACTION_TIMEOUT_MIN_MS)
 
 
 def _numbering(options: Mapping[str, str]) -> tuple[str | None, int, int | None]:

@@ -10,21 +10,19 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from runnel.client.accumulator import ProducerIdentity
 from runnel.client.cluster import Cluster
-from runnel.client.errors import BrokerError, ClientError, check
-from runnel.client.transactions import Transactions
+from runnel.client.errors import ClientError, check
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from runnel.model.errors import ErrorCode
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.errors import BadOption
 from runnel.pipelines.sink.columns import Columns
 from runnel.pipelines.sink.decision import Part, Verdict, Written, abort_parts, judge
 from runnel.pipelines.sink.ledger import BrokerLedger
 from runnel.pipelines.sink.names import own_pool
-from runnel.pipelines.sink.options import SinkOptions
+from runnel.pipelines.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
 from runnel.pipelines.sink.packing import Packer
 from runnel.pipelines.sink.partitioning import Turns, choose_partitions, grouped, topics_of
 from runnel.pipelines.sink.rows import pieces, rows_of
 from runnel.pipelines.sink.sending import Courier
+from runnel.pipelines.sink.timeouts import init_producer_id, init_producer_id_at_most
 
 ABORT_TIMEOUT_S = 5.0
 
@@ -148,7 +146,11 @@ class TaskWriter:
         else:
             # There is no later batch under this name that could use it again.
             name = own_pool().new(target.name)
-        identity = await _take_over(cluster, name, self._options.transaction_timeout_ms)
+        timeout_ms = self._options.transaction_timeout_ms
+        if timeout_ms is None:
+            identity = await init_producer_id_at_most(cluster, name, TRANSACTION_TIMEOUT_MS)
+        else:
+            identity = await init_producer_id(cluster, name, timeout_ms)
         self._part = Part(name, identity.producer_id, identity.producer_epoch)
         return identity, name
 
@@ -168,17 +170,6 @@ class TaskWriter:
                     await abort_parts(BrokerLedger(cluster, self._target.name), [self._part])
             except (ClientError, TimeoutError):
                 pass
-
-
-async def _take_over(cluster: Cluster, name: str, timeout_ms: int) -> ProducerIdentity:
-    try:
-        return await Transactions(cluster).init_producer_id(name, timeout_ms=timeout_ms)
-    except BrokerError as refused:
-        if refused.error is not ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-            raise
-        raise BadOption(
-            f"transactionTimeoutMs={timeout_ms} is more than the broker's transaction.max.timeout.ms allows"
-        ) from refused
 
 
 async def _new_identity(cluster: Cluster) -> ProducerIdentity:

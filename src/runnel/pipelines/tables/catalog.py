@@ -19,8 +19,8 @@ BUSY_TIMEOUT_S = 60
 def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) -> Catalog:
     """The catalog of a warehouse folder; `properties` are Iceberg's, and choose any other kind of catalog.
 
-    The folder may be a path of this machine or an address such as s3://bucket/folder; a SQLite file can only
-    stand in the former.
+    The folder may be a path of this machine, or any address that Iceberg and Spark reach (`check_location`),
+    with a catalog of its own: a SQLite file needs a path.
     """
     chosen = {"warehouse": _address(warehouse), **(properties or {})}
     name = chosen.pop("name", NAME)

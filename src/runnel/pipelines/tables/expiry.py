@@ -1,14 +1,24 @@
-"""Forgetting old snapshots, and removing the files that no snapshot needs."""
+"""Expiring snapshots by the table's own properties, and removing the files that no snapshot needs.
+
+| property of the table, as in Iceberg | default | what it does |
+|---|---|---|
+| history.expire.max-snapshot-age-ms | 5 days | older snapshots of a branch expire |
+| history.expire.min-snapshots-to-keep | 1 | but never the newest ones of a branch |
+| gc.enabled | true | false: nothing is expired, and no file removed |
+
+A branch may have its own values for the first two. Branches and tags themselves never expire here.
+"""
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import OperationalError
 
@@ -17,13 +27,9 @@ from runnel.pipelines.tables.commit import tries
 from runnel.pipelines.tables.durable import local_path
 from runnel.pipelines.tables.staging import DATA_FOLDER, Listed, list_files
 from runnel.pipelines.tables.table import SparkTable
+from runnel.pipelines.upkeep import ORPHAN_AGE_MS
 
-DAY_MS = 24 * 60 * 60 * 1000
-SNAPSHOTS_MIN = 5
-SNAPSHOTS_MAX = 100
-"""A commit writes down all snapshots that there are: with hundreds of them it takes a second and more."""
-GRACE_MS = 30 * 60 * 1000
-"""Snapshots beyond that number go after this time, which readers of them have to finish."""
+GC_ENABLED = "gc.enabled"
 METADATA_FOLDER = "metadata"
 
 
@@ -36,29 +42,21 @@ class Swept:
     size_bytes: int = 0
 
 
-def sweep(
-    table: SparkTable,
-    *,
-    snapshots_older_than_ms: int = DAY_MS,
-    snapshots_min: int = SNAPSHOTS_MIN,
-    snapshots_max: int = SNAPSHOTS_MAX,
-    grace_ms: int = GRACE_MS,
-    orphans_older_than_ms: int = DAY_MS,
-) -> Swept:
-    """Expire snapshots of this age but for the newest ones, and remove files that none of the rest needs.
+def sweep(table: SparkTable, *, is_expiring: bool = True, orphan_age_ms: int | None = ORPHAN_AGE_MS) -> Swept:
+    """Expire snapshots as the table's properties say, and remove the files that only those needed.
 
-    Where there are more than `snapshots_max`, the older ones go earlier, but for those within `grace_ms`.
-
-    Files that no snapshot names may be those of a writer at work: they stay for `orphans_older_than_ms`.
-    A reader of a snapshot that goes may miss its files: choose the ages longer than any query takes.
+    Files that no snapshot ever named are orphans, or belong to a writer at work: they are removed at the age
+    of `orphan_age_ms`, or never if that is None. A reader of an expired snapshot may miss its files: the ages
+    must be longer than any query takes.
     """
-    now_ms = time.time_ns() // 1_000_000
-    limits = _Limits(
-        now_ms - snapshots_older_than_ms, max(1, snapshots_min), now_ms - grace_ms, snapshots_max
-    )
-    expired = _expire(table, limits)
-    # In this order: what is committed after the list was made is not in it.
     latest = table.latest()
+    if not _is_collected(latest):
+        return Swept()
+    now_ms = time.time_ns() // 1_000_000
+    expired = _expire(table, now_ms) if is_expiring else _Expired([], set())
+    if orphan_age_ms is None and not expired.snapshots:
+        return Swept()
+    # In this order: what is committed after the list was made is not in it.
     listed = [
         file
         for folder in (DATA_FOLDER, METADATA_FOLDER)
@@ -66,25 +64,31 @@ def sweep(
     ]
     latest = table.latest()
     needed = _needed(latest, listed)
+    orphaned_before_ms = -1 if orphan_age_ms is None else now_ms - orphan_age_ms
     unneeded = [
         file
         for file in listed
         if _owner(file.location) not in needed
-        and (file.location in expired or file.modified_ms < now_ms - orphans_older_than_ms)
+        and (file.location in expired or file.modified_ms < orphaned_before_ms)
     ]
     for file in unneeded:
         _remove(latest.io, file.location)
     return Swept(len(expired.snapshots), len(unneeded), sum(file.size_bytes for file in unneeded))
 
 
-@dataclass(slots=True)
-class _Limits:
-    """Which snapshots may go."""
+def _is_collected(table: Table) -> bool:
+    """Do the table's files belong to it alone, so that it may delete them?"""
+    return table.properties.get(GC_ENABLED, "true").strip().lower() != "false"
 
-    old_before_ms: int
-    count_min: int
-    grace_before_ms: int
-    count_max: int
+
+def _number(table: Table, name: str, default: int) -> int:
+    text = table.properties.get(name, str(default))
+    try:
+        return int(text)
+    except ValueError:
+        raise TableError(
+            f"table {'.'.join(table.name())} has the property {name}={text!r}, which is not a whole number"
+        ) from None
 
 
 @dataclass(slots=True)
@@ -98,10 +102,10 @@ class _Expired:
         return _owner(location) in self.keys
 
 
-def _expire(table: SparkTable, limits: _Limits) -> _Expired:
+def _expire(table: SparkTable, now_ms: int) -> _Expired:
     for _ in tries():
         latest = table.latest()
-        old = _expirable(latest, limits)
+        old = _expirable(latest, now_ms)
         if not old:
             return _Expired([], set())
         keys = _named_by(latest.io, old)
@@ -109,23 +113,51 @@ def _expire(table: SparkTable, limits: _Limits) -> _Expired:
         try:
             latest.maintenance.expire_snapshots().by_ids(numbers).commit()
         except (CommitFailedException, CommitStateUnknownException, OperationalError):
-            # If it was done all the same, the files go when they are as old as those of no snapshot.
+            # If it was committed all the same, the files are removed later, as orphans.
             continue
         return _Expired(numbers, keys)
-    raise CommitConflict(f"table {table.name} is written to by too many others: its snapshots stay")
+    raise CommitConflict(f"table {table.name} is written to by too many others: its snapshots are kept")
 
 
-def _expirable(table: Table, limits: _Limits) -> list[Snapshot]:
-    kept = {reference.snapshot_id for reference in table.refs().values()}
-    newest_first = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms, reverse=True)
+def _expirable(table: Table, now_ms: int) -> list[Snapshot]:
+    """The snapshots that no branch or tag keeps, by its own rules or by those of the table."""
+    age_ms = _number(table, TableProperties.MAX_SNAPSHOT_AGE_MS, TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT)
+    least = _number(
+        table, TableProperties.MIN_SNAPSHOTS_TO_KEEP, TableProperties.MIN_SNAPSHOTS_TO_KEEP_DEFAULT
+    )
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
+    kept: set[int] = set()
+    of_branches: set[int] = set()
+    for reference in table.refs().values():
+        kept.add(reference.snapshot_id)
+        if reference.snapshot_ref_type is SnapshotRefType.BRANCH:
+            own_age_ms = age_ms if reference.max_snapshot_age_ms is None else reference.max_snapshot_age_ms
+            own_least = least if reference.min_snapshots_to_keep is None else reference.min_snapshots_to_keep
+            branch = _branch(snapshots, reference.snapshot_id)
+            of_branches.update(snapshot.snapshot_id for snapshot in branch)
+            kept.update(_kept(branch, now_ms - own_age_ms, max(own_least, 1)))
     return [
         snapshot
-        for rank, snapshot in enumerate(newest_first)
-        if snapshot.snapshot_id not in kept
-        and rank >= limits.count_min
-        and snapshot.timestamp_ms
-        < (limits.old_before_ms if rank < limits.count_max else limits.grace_before_ms)
+        for number, snapshot in snapshots.items()
+        if number not in kept and (number in of_branches or snapshot.timestamp_ms < now_ms - age_ms)
     ]
+
+
+def _branch(snapshots: Mapping[int, Snapshot], head: int) -> list[Snapshot]:
+    """The snapshots of a branch, the newest first."""
+    found: list[Snapshot] = []
+    following: int | None = head
+    while following is not None and (snapshot := snapshots.get(following)) is not None:
+        found.append(snapshot)
+        following = snapshot.parent_snapshot_id
+    return found
+
+
+def _kept(branch: Sequence[Snapshot], old_before_ms: int, least: int) -> Iterator[int]:
+    for rank, snapshot in enumerate(branch):
+        if rank >= least and snapshot.timestamp_ms < old_before_ms:
+            return
+        yield snapshot.snapshot_id
 
 
 def _needed(table: Table, listed: Iterable[Listed]) -> set[str]:

@@ -43,6 +43,10 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
+    # A stream adds a snapshot with each batch, and a commit writes all of them: keep an hour of history, and
+    # for tables that change seldom the last twenty.
+    TableProperties.MAX_SNAPSHOT_AGE_MS: "3600000",
+    TableProperties.MIN_SNAPSHOTS_TO_KEEP: "20",
 }
 
 
@@ -148,6 +152,13 @@ class SparkTable:
         if isinstance(error, CommitFailedException):
             raise CommitConflict(f"table {self.name} is written to by too many others: {error}") from error
         raise CatalogBusy(f"table {self.name} could not be written to: {error}") from error
+
+    def ensure_properties(self, wanted: Mapping[str, str]) -> None:
+        """Set those of these properties that have another value."""
+        present = self.properties()
+        changed = {name: value for name, value in wanted.items() if present.get(name) != value}
+        if changed:
+            self.set_properties(changed)
 
     def remove(
         self, where: Where, noting: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda properties: {}

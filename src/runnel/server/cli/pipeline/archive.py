@@ -45,6 +45,25 @@ Compact = Annotated[
     bool,
     typer.Option("--compact", help="Compact all small files at the end, not only where there are many."),
 ]
+Properties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="KEY=VALUE",
+        help="Iceberg table property, such as history.expire.max-snapshot-age-ms=604800000. Repeatable.",
+    ),
+]
+WithUpkeep = Annotated[
+    bool,
+    typer.Option(
+        "--upkeep/--no-upkeep",
+        help="Compact small files, expire snapshots as the table's properties say, remove orphaned files.",
+    ),
+]
+OrphanDays = Annotated[
+    int,
+    typer.Option("--orphan-days", min=1, metavar="DAYS", help="Age at which orphaned files are removed."),
+]
 ValueFormat = Annotated[
     str, typer.Option("--value-format", metavar="FORMAT", help="bytes, string, json or avro.")
 ]
@@ -80,6 +99,9 @@ def archive(
     catalog: CatalogSettings = None,
     retention: Retention = None,
     compact: Compact = False,
+    upkeep: WithUpkeep = True,
+    orphan_days: OrphanDays = 3,
+    properties: Properties = None,
     value_format: ValueFormat = "bytes",
     value_schema: ValueSchema = None,
     every: Every = 60.0,
@@ -97,8 +119,11 @@ def archive(
     Example: runnel pipeline run archive orders --value-format json --value-schema 'id BIGINT, item STRING'
     """
     from runnel.pipelines.archive.job import ArchiveOptions, run
+    from runnel.pipelines.upkeep import DAY_MS, NO_UPKEEP, UpkeepPolicy
     from runnel.server.cli.pipeline.running import run_job
 
+    if compact and not upkeep:
+        raise typer.BadParameter("--compact is part of the upkeep that --no-upkeep switches off")
     if bool(topics) == (pattern is not None):
         raise typer.BadParameter("specify the topics to archive: either names or --pattern")
     chosen = ArchiveOptions(
@@ -115,6 +140,8 @@ def archive(
         value_format=value_format,
         value_schema=_text_of(value_schema),
         retention_days=retention,
+        upkeep=UpkeepPolicy(orphan_age_ms=orphan_days * DAY_MS) if upkeep else NO_UPKEEP,
+        table_properties=parse_settings(properties),
         is_compacting=compact,
         is_loss_accepted=accept_loss,
     )
