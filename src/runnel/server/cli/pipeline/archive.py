@@ -11,6 +11,7 @@ from runnel.server.cli.pipeline.options import JobOptions, job
 
 if TYPE_CHECKING:
     from runnel.pipelines.archive.job import ArchiveOutcome
+    from runnel.pipelines.upkeep import UpkeepPolicy
 
 Warehouse = Annotated[
     str,
@@ -112,24 +113,17 @@ def archive(
 
     A later run resumes from the checkpoint, or from the tables if the checkpoint is lost.
 
-    Example: runnel pipeline run archive orders payments --warehouse /srv/archive
-
     Example: runnel pipeline run archive --pattern 'shop[.].*' --continuous --retention 365
 
     Example: runnel pipeline run archive orders --value-format json --value-schema 'id BIGINT, item STRING'
     """
     from runnel.pipelines.archive.job import ArchiveOptions, run
-    from runnel.pipelines.upkeep import DAY_MS, NO_UPKEEP, UpkeepPolicy
     from runnel.server.cli.pipeline.running import run_job
 
-    if compact and not upkeep:
-        raise typer.BadParameter("--compact is part of the upkeep that --no-upkeep switches off")
-    if bool(topics) == (pattern is not None):
-        raise typer.BadParameter("specify the topics to archive: either names or --pattern")
     chosen = ArchiveOptions(
         bootstrap=options.bootstrap,
         warehouse=warehouse,
-        checkpoint=options.checkpoint(_name(namespace, ",".join(topics or [str(pattern)]))),
+        checkpoint=options.checkpoint(_name(namespace, topics, pattern)),
         topics=tuple(topics or ()),
         pattern=pattern,
         namespace=namespace,
@@ -140,7 +134,7 @@ def archive(
         value_format=value_format,
         value_schema=_text_of(value_schema),
         retention_days=retention,
-        upkeep=UpkeepPolicy(orphan_age_ms=orphan_days * DAY_MS) if upkeep else NO_UPKEEP,
+        upkeep=_policy(upkeep, orphan_days, compact),
         table_properties=parse_settings(properties),
         is_compacting=compact,
         is_loss_accepted=accept_loss,
@@ -148,8 +142,19 @@ def archive(
     run_job("archive", options, lambda session, progress: run(session, chosen, progress), show=_show)
 
 
-def _name(namespace: str, subject: str) -> str:
+def _policy(upkeep: bool, orphan_days: int, compact: bool) -> "UpkeepPolicy":
+    from runnel.pipelines.upkeep import DAY_MS, NO_UPKEEP, UpkeepPolicy
+
+    if compact and not upkeep:
+        raise typer.BadParameter("--compact is part of the upkeep that --no-upkeep switches off")
+    return UpkeepPolicy(orphan_age_ms=orphan_days * DAY_MS) if upkeep else NO_UPKEEP
+
+
+def _name(namespace: str, topics: list[str] | None, pattern: str | None) -> str:
     """A distinct name per archive: several may run with default checkpoint directories."""
+    if bool(topics) == (pattern is not None):
+        raise typer.BadParameter("specify the topics to archive: either names or --pattern")
+    subject = ",".join(topics or [str(pattern)])
     return f"{namespace}-{sha256(subject.encode()).hexdigest()[:8]}"
 
 
