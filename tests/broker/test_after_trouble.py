@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.turn import Turn
 from runnel.controller.image import BadMetadata
 from runnel.disk import os_files
@@ -199,7 +199,7 @@ def test_a_bug_in_one_partition_leaves_no_other_with_borrowed_memory() -> None:
     turn = Turn(cast("Timers", None))
     turn.is_open = True
     for partition in (Sound(), Broken(), Sound()):
-        turn.touch(cast("Partition", partition))
+        turn.touch(cast("ReplicatedLog", partition))
     with pytest.raises(IndexError):
         turn.finish()
     assert written == ["sound", "sound"]

@@ -123,6 +123,8 @@ def test_the_short_way_knows_transactions_too(tmp_path: Path, version: int) -> N
         assert twins.short_way(produce(who, 3)) is not None
         assert world.broker.partition("t", 0).log.end_offset == 4
         for is_commit in (True, False):
+            # From now on no read waits for the disk.
+            await client.ask(fetch_from("t", (0, 0), isolation=1), 11)
             expected = twins.long_way(fetch(0))
             twins.short_way(fetch(0))
             if is_commit:

@@ -210,7 +210,7 @@ def test_requests_behind_a_long_poll_wait_for_it(tell):
 def test_the_readers_idea_of_the_epoch_is_checked(tell):
     async def scenario(world) -> None:
         client = await filled(world)
-        leader = world.broker.partitions[TopicPartition("events", 0)].leader
+        leader = world.broker.partitions[TopicPartition("events", 0)].replica
         leader.epoch = 5
         for epoch, error in ((4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)):
             response = await client.ask(fetch_from("events", (0, 0), current_epoch=epoch), 12)
@@ -227,8 +227,8 @@ def test_a_history_that_parts_from_ours_is_told_where(tell):
     async def scenario(world) -> None:
         client = await filled(world, batches=3)
         partition = world.broker.partitions[TopicPartition("events", 0)]
-        first_epoch = partition.leader.epoch
-        partition.leader.epoch = first_epoch + 2
+        first_epoch = partition.replica.epoch
+        partition.replica.epoch = first_epoch + 2
         partition.log.begin_epoch(first_epoch + 2)
         await client.ask(produce_to("events", (0, batch(b"later"))), 9)
         request = fetch_from("events", (0, 7), last_fetched_epoch=first_epoch, wait_ms=60_000)

@@ -69,7 +69,7 @@ def test_refusals_are_per_partition(tell):
         client = await filled(world)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
         assert (await found(client, asking(LATEST, index=1), 7))[0] == unknown
-        world.broker.partitions[TopicPartition("events", 0)].leader.epoch = 3
+        world.broker.partitions[TopicPartition("events", 0)].replica.epoch = 3
         assert (await found(client, asking(LATEST, epoch=2), 7))[0] == ErrorCode.FENCED_LEADER_EPOCH.code
         assert (await found(client, asking(LATEST, epoch=4), 7))[0] == ErrorCode.UNKNOWN_LEADER_EPOCH.code
         assert await found(client, asking(LATEST, epoch=3, isolation=1), 7) == (0, 6, -1)

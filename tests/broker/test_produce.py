@@ -170,7 +170,7 @@ def test_the_stored_batch_carries_offset_and_epoch(tell):
         await client.ask(produce_to("events", (0, batch(b"a", b"b"))), 9)
         await client.ask(produce_to("events", (0, batch(b"c"))), 9)
         header = read_header(only(await client.ask(fetch_from("events", (0, 2)), 12)).records)
-        epoch = world.broker.partitions[TopicPartition("events", 0)].leader.epoch
+        epoch = world.broker.partitions[TopicPartition("events", 0)].replica.epoch
         assert (header.base_offset, header.leader_epoch) == (2, epoch)
 
     tell(scenario)

@@ -149,18 +149,21 @@ def test_a_shard_hears_when_all_it_knows_is_committed(
         assert driver.shard.told == [("a", 0, -1, -1), ("then", None)]
         stored.set_result(1)
         await asyncio.sleep(0)
+        world.broker.turn.finish()
         assert driver.shard.told[2:] == [("committed", "token"), ("b", 1, -1, -1), ("committed", "other")]
 
     play(tmp_path, scenario, flush_policy="commit")
 
 
-def test_a_shard_hears_at_once_where_nothing_waits_for_the_disk(tmp_path: Path) -> None:
+def test_a_shard_hears_at_the_end_of_the_turn_where_nothing_waits_for_the_disk(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld) -> None:
         driver = driven(world)
         driver.loaded()
         decision = CoordinatorResult[None](records=[line("a")])
         decision.when_committed("token")
         driver.run(decision)
+        assert driver.shard.told == [("a", 0, -1, -1)]
+        world.broker.turn.finish()
         assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
 
     play(tmp_path, scenario)

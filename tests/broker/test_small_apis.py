@@ -25,9 +25,9 @@ def test_where_an_epoch_ended(tell, version):
         await world.create("events")
         client = await world.connect()
         partition = world.broker.partitions[TopicPartition("events", 0)]
-        first = partition.leader.epoch
+        first = partition.replica.epoch
         await client.ask(produce_to("events", (0, batch(b"a", b"b"))), 9)
-        partition.leader.epoch = first + 2
+        partition.replica.epoch = first + 2
         partition.log.begin_epoch(first + 2)
         await client.ask(produce_to("events", (0, batch(b"c"))), 9)
 

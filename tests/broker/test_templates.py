@@ -102,6 +102,8 @@ def test_fetch(tmp_path, version):
         client = await world.connect()
         for number in range(20):
             await client.ask(produce_to("events", (1, batch(b"%d" % number * 7000))), 9)
+        # From now on no read waits for the disk.
+        await client.ask(fetch_from("events", (1, 0), isolation=1), 11)
         twins = Twins(world)
         topic = world.topic_id("events") if version >= 13 else "events"
         for limit in (1, 30_000, 1_000_000):

@@ -1,10 +1,11 @@
-"""The leader core: what counts as committed, and whose epoch is taken."""
+"""The cores of leader and follower: what counts as committed."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.replica.follower import FollowerReplica
 from runnel.replica.leader import LeaderReplica
 
 
@@ -21,17 +22,56 @@ def test_the_high_watermark_is_the_most_that_was_ever_stored(stored):
         assert moved == (offset > max([0, *stored[:index]]))
 
 
-@pytest.mark.parametrize(
-    ("epoch", "error"),
-    [(-1, None), (5, None), (4, ErrorCode.FENCED_LEADER_EPOCH), (6, ErrorCode.UNKNOWN_LEADER_EPOCH)],
+NODES = st.sampled_from([2, 3, 4])
+SETS = st.frozensets(st.sampled_from([1, 2, 3, 4])).map(lambda members: members | {1})
+EVENTS = st.one_of(
+    st.tuples(st.just("stored"), st.integers(0, 50)),
+    st.tuples(st.just("fetched"), NODES, st.integers(0, 50)),
+    st.tuples(st.just("isr"), SETS, st.none() | SETS),
 )
-def test_older_and_newer_epochs_are_refused(epoch, error):
-    if error is None:
-        leader().check_epoch(epoch)
-        return
-    with pytest.raises(ApiError) as api_error:
-        leader().check_epoch(epoch)
-    assert api_error.value.error is error
+
+
+@given(st.lists(EVENTS, max_size=40))
+def test_the_high_watermark_is_what_every_member_of_the_maximal_isr_holds(events):
+    core = LeaderReplica(1, 5, frozenset({1, 2, 3, 4}), frozenset({1, 2}))
+    ends = dict.fromkeys((1, 2, 3, 4), 0)
+    expected = 0
+    for event in events:
+        before = core.high_watermark
+        match event:
+            case ("stored", offset):
+                moved = core.stored(offset)
+                ends[1] = max(ends[1], offset)
+            case ("fetched", node, offset):
+                moved = core.fetched(node, offset)
+                ends[node] = offset
+            case ("isr", isr, proposed):
+                moved = core.isr_changed(isr, proposed)
+        maximal = core.isr | (core.proposed_isr or frozenset())
+        expected = max(expected, min(ends[node] for node in maximal))
+        assert core.high_watermark == expected
+        assert moved == (expected > before)
+
+
+def test_only_replicas_are_followers():
+    with pytest.raises(ApiError):
+        leader().fetched(9, 3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50))))
+def test_a_follower_believes_its_leader_as_far_as_its_own_log_goes(reports):
+    core = FollowerReplica(2, 5, leader=1)
+    expected = 0
+    for leader_high_watermark, end_offset in reports:
+        moved = core.committed(leader_high_watermark, end_offset)
+        assert moved == (min(leader_high_watermark, end_offset) > expected)
+        expected = max(expected, min(leader_high_watermark, end_offset))
+        assert core.high_watermark == expected
+        assert core.stored(end_offset + 100) is False
+    core.check_truncation(expected)
+    if expected:
+        with pytest.raises(ApiError):
+            core.check_truncation(expected - 1)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig, TimestampTy
 FLUSH_INTERVAL_MS = 1000
 """The flush interval of `flush.policy=interval` if flush.ms is not set."""
 
-_FIELDS = {field.name: field.name.replace("_", ".") for field in fields(LogConfig)}
+_FIELDS = {field.name: field.name.replace("_", ".") for field in fields(LogConfig) if field.init}
 _PLAIN_FIELDS = {name: config for name, config in _FIELDS.items() if config in TOPIC_CONFIGS}
 _FIELD_OF_CONFIG = {config: name for name, config in _PLAIN_FIELDS.items()}
 

@@ -1,6 +1,6 @@
 """The log configs of a topic, resolved from topic, broker and default values."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 HOUR_MS = 60 * 60 * 1000
@@ -55,7 +55,9 @@ class LogConfig:
     min_insync_replicas: int = 1
     producer_id_expiration_ms: int = DAY_MS
 
-    @property
-    def acks_wait_for_disk(self) -> bool:
-        """Whether acknowledgements wait for an fsync, so that the records survive a power failure."""
-        return self.flush_policy is FlushPolicy.COMMIT or self.flush_messages == 1
+    acks_wait_for_disk: bool = field(init=False, repr=False, compare=False)
+    """Whether acknowledgements wait for an fsync. Computed once, because every write asks for it."""
+
+    def __post_init__(self) -> None:
+        is_synced = self.flush_policy is FlushPolicy.COMMIT or self.flush_messages == 1
+        object.__setattr__(self, "acks_wait_for_disk", is_synced)

@@ -1,6 +1,12 @@
-"""One partition as its leader sees it: the epoch it leads in, and how far records are committed."""
+"""One partition as its leader sees it: its epoch, who is in sync, and how far records are committed.
 
-from dataclasses import dataclass
+    high watermark = the smallest end offset among the leader and the maximal ISR
+
+The maximal ISR is the ISR together with one that was proposed to the controller and is not decided yet: the
+controller may settle on either, so a record counts as committed only when both would hold it.
+"""
+
+from dataclasses import dataclass, field
 
 from runnel.model.errors import ApiError, ErrorCode
 
@@ -16,35 +22,50 @@ class LeaderReplica:
     end_offset: int = 0
     """Own log end that counts as stored, by whatever the topic's flush policy calls stored."""
     high_watermark: int = 0
+    proposed_isr: frozenset[int] | None = None
+    followers: dict[int, int] = field(default_factory=dict)
+    """The end offset of each follower, as its last fetch in this epoch proved it."""
 
     def stored(self, end_offset: int) -> bool:
         """The own log holds everything below `end_offset`; True if that moved the high watermark."""
         if end_offset > self.end_offset:
             self.end_offset = end_offset
+        if len(self.isr) > 1 or self.proposed_isr is not None:
+            return self._commit()
+        # Alone in sync: what the leader stored is committed.
+        if self.end_offset <= self.high_watermark:
+            return False
+        self.high_watermark = self.end_offset
+        return True
+
+    def fetched(self, node: int, offset: int) -> bool:
+        """A follower asked for `offset`, so it holds all below; True if that moved the high watermark."""
+        if node not in self.replicas:
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{node} is not a replica")
+        self.followers[node] = offset
         return self._commit()
 
-    def lost(self, end_offset: int) -> None:
-        """The own disk lost committed records, and nobody else has them: what follows begins here."""
+    def isr_changed(self, isr: frozenset[int], proposed: frozenset[int] | None = None) -> bool:
+        """The in-sync set is another one, or another is proposed; True if that moved the high watermark."""
+        self.isr, self.proposed_isr = isr, proposed
+        return self._commit()
+
+    def truncated(self, end_offset: int) -> None:
+        """The own disk lost committed records that no other replica has: the log continues from here."""
         self.end_offset = self.high_watermark = end_offset
 
-    def check_epoch(self, epoch: int) -> None:
-        """Refuse a client whose idea of the leader's epoch is older or newer than ours; -1 is no idea."""
-        if epoch in (-1, self.epoch):
-            return
-        is_older = epoch < self.epoch
-        error = ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
-        raise ApiError(error, f"the request speaks of epoch {epoch}, the leader is at {self.epoch}")
-
     def check_in_sync(self, replicas_min: int) -> None:
-        """Refuse a write that too few replicas would hold; no topic needs more than it has (KIP-966)."""
+        """Reject a write that too few replicas would hold; no topic needs more than it has (KIP-966)."""
         if len(self.isr) < min(replicas_min, len(self.replicas)):
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {replicas_min} must be"
             )
 
     def _commit(self) -> bool:
-        # The only member of the in-sync set is the leader itself, so what it stored is committed.
-        committed = self.end_offset
+        members = self.isr | (self.proposed_isr or self.isr)
+        # A member that has not fetched in this epoch may hold no more than was committed before.
+        others = (self.followers.get(node, self.high_watermark) for node in members if node != self.node)
+        committed = min((self.end_offset, *others))
         if committed <= self.high_watermark:
             return False
         self.high_watermark = committed

@@ -4,8 +4,8 @@ from functools import partial
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import MaybePromise, Promise, gather
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.controller.values import INTERNAL_TOPICS
 from runnel.messages.delete_records import (
     DeleteRecordsPartition,
@@ -65,7 +65,7 @@ def _delete(
     return deleted
 
 
-def _check(topic: str, partition: Partition) -> None:
+def _check(topic: str, partition: ReplicatedLog) -> None:
     if topic in INTERNAL_TOPICS:
         raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
     config = partition.log.config

@@ -1,13 +1,14 @@
 """Fetch: read from every wanted partition within a budget; wait while there is too little."""
 
+import asyncio
 from typing import Any
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.fetch_sessions import FetchPlan, Result, Wanted
-from runnel.broker.runtime.partition import Partition
-from runnel.broker.runtime.promise import MaybePromise
+from runnel.broker.runtime.promise import MaybePromise, Promise, settled
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.waiting import LongPoll
 from runnel.messages.fetch import (
     AbortedTransaction,
@@ -21,7 +22,8 @@ from runnel.messages.fetch import (
     PartitionData,
 )
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.ports.disk import Slice
+from runnel.ports.disk import NotResident, Slice
+from runnel.ports.service import Session
 
 READ_COMMITTED = 1
 _TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
@@ -40,33 +42,39 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     plan.denied_topics = ctx.denied_topics
-    reading = Reading(broker, request, plan)
+    reading = Reading(broker, request, plan, ctx.session)
     response = reading.attempt(request.max_wait_ms <= 0)
-    if response is not None:
-        return response
-    poll = LongPoll(broker.waiting, ctx.session, reading.attempt_again)
-    poll.start(reading.partitions(), request.max_wait_ms)
-    return poll
+    return reading.wait() if response is None else response
 
 
 class Reading:
-    """One fetch that is read now, and perhaps again when more has come."""
+    """One fetch that is read now, and perhaps again when more has come or was loaded from the disk."""
 
     __slots__ = (
         "_appended_bytes",
         "_broker",
         "_budget",
+        "_deadline_ms",
         "_found_bytes",
         "_is_committed_only",
         "_is_cut_short",
+        "_loads",
+        "_may_block",
         "_plan",
         "_request",
+        "_session",
     )
 
-    def __init__(self, broker: Broker, request: FetchRequest, plan: FetchPlan) -> None:
+    def __init__(self, broker: Broker, request: FetchRequest, plan: FetchPlan, session: Session) -> None:
         self._broker = broker
         self._request = request
         self._plan = plan
+        self._session = session
+        self._deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
+        self._loads: list[Promise[None]] = []
+        """What the last attempt would have had to wait for the disk for."""
+        self._may_block = False
+        """Everything was loaded a moment ago: if it is evicted already, this attempt waits for the disk."""
         self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         """The end of a transaction may bring to light much more than was written since the last look."""
@@ -76,12 +84,18 @@ class Reading:
         self._appended_bytes = 0
         """What all wanted partitions together had been given when we last looked."""
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[ReplicatedLog]:
         """The partitions to watch."""
         found = (_find(self._broker, wanted) for wanted in self._plan.wanted)
         return [partition for partition in found if partition is not None]
 
-    def attempt_again(self, is_last_chance: bool) -> FetchResponse | None:
+    def wait(self) -> MaybePromise[FetchResponse]:
+        """Wait for what is missing, until the request's time is over."""
+        poll = LongPoll(self._broker.waiting, self._session, self.attempt_again)
+        poll.start(self.partitions(), max(0, self._deadline_ms - self._broker.clock.monotonic_ms()))
+        return poll
+
+    def attempt_again(self, is_last_chance: bool) -> MaybePromise[FetchResponse] | None:
         """A watched partition moved: read again if there can be enough by now."""
         if not is_last_chance and self._request.min_bytes > 1 and not self._is_committed_only:
             grown_bytes = self._count_appended_bytes() - self._appended_bytes
@@ -89,8 +103,8 @@ class Reading:
                 return None
         return self.attempt(is_last_chance)
 
-    def attempt(self, is_last_chance: bool) -> FetchResponse | None:
-        """The response, or None when there is too little to say yet."""
+    def attempt(self, is_last_chance: bool) -> MaybePromise[FetchResponse] | None:
+        """The response; a promise where the disk has to be read; None while there is too little to answer."""
         budget = self._budget
         results: list[Result] = []
         size_bytes = 0
@@ -104,6 +118,8 @@ class Reading:
             if data.error_code or data.diverging_epoch is not None:
                 is_urgent = True
             results.append((wanted, data))
+        if self._loads:
+            return self._broker.run(self._load(is_last_chance))
         is_urgent = is_urgent or self._is_cut_short
         if not is_urgent and size_bytes < min(self._request.min_bytes, budget):
             self._found_bytes = size_bytes
@@ -111,21 +127,30 @@ class Reading:
             return None
         return self._respond(results)
 
+    async def _load(self, is_last_chance: bool) -> FetchResponse:
+        """Let threads read what is not in the page cache, all partitions at once, and attempt again."""
+        loads, self._loads = self._loads, []
+        # A disk that fails is reported by the attempt, as an error of its partition.
+        await asyncio.gather(*map(settled, loads), return_exceptions=True)
+        self._may_block = True
+        response = self.attempt(is_last_chance)
+        self._may_block = False
+        return await settled(self.wait() if response is None else response)
+
     def _look_at(self, wanted: Wanted, budget: int, is_first: bool) -> tuple[PartitionData | None, int]:
         """One partition's part of the answer and its bytes of records; no part when a session has no news."""
         asked = wanted.asked
         try:
             partition = self._partition(wanted)
-            leader = partition.leader
             if asked.current_leader_epoch != -1:
-                leader.check_epoch(asked.current_leader_epoch)
+                partition.check_leader_epoch(asked.current_leader_epoch)
             diverging = _diverging(partition, asked) if asked.last_fetched_epoch >= 0 else None
             stable_offset = partition.last_stable_offset
             records: Any = b""
             size_bytes = 0
             aborted: list[AbortedTransaction] | None = [] if self._is_committed_only else None
             if diverging is None:
-                end_offset = stable_offset if self._is_committed_only else leader.high_watermark
+                end_offset = stable_offset if self._is_committed_only else partition.high_watermark
                 found = self._read(partition, asked, budget, end_offset, is_first)
                 size_bytes = found.size_bytes
                 if size_bytes and found.end_offset < end_offset:
@@ -135,10 +160,15 @@ class Reading:
                 elif found.parts:
                     records = found
                 if aborted is not None and size_bytes:
-                    aborted = aborted_within(partition, asked.fetch_offset, found.end_offset)
+                    aborted = aborted_within(
+                        partition, asked.fetch_offset, found.end_offset, may_block=self._may_block
+                    )
+        except NotResident as cold:
+            self._loads.append(partition.load(cold.load))
+            return None, 0
         except ApiError as error:
             return self._refused(wanted, error), 0
-        high_watermark, log_start_offset = leader.high_watermark, partition.log.log_start_offset
+        high_watermark, log_start_offset = partition.high_watermark, partition.log.log_start_offset
         is_quiet = not size_bytes and diverging is None and self._plan.is_incremental
         if is_quiet and wanted.was_told(high_watermark, log_start_offset):
             return None, 0
@@ -157,7 +187,7 @@ class Reading:
         )
         return data, size_bytes
 
-    def _partition(self, wanted: Wanted) -> Partition:
+    def _partition(self, wanted: Wanted) -> ReplicatedLog:
         """The partition to read. Raises ApiError."""
         if self._plan.denied_topics:
             name = wanted.topic or self._broker.topic_name(wanted.topic_id)
@@ -167,14 +197,16 @@ class Reading:
         return _unusual_partition(self._broker, wanted) if partition is None else partition
 
     def _read(
-        self, partition: Partition, asked: FetchPartition, budget: int, end_offset: int, is_first: bool
+        self, partition: ReplicatedLog, asked: FetchPartition, budget: int, end_offset: int, is_first: bool
     ) -> Slice:
         log = partition.log
         if asked.fetch_offset == end_offset and end_offset >= log.log_start_offset:
             # A reader that has everything: nothing to look for.
             return Slice([], 0)
         max_bytes = max(min(asked.partition_max_bytes, budget), 0)
-        return log.read(asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first)
+        return partition.read(
+            asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first, may_block=self._may_block
+        )
 
     def _refused(self, wanted: Wanted, error: ApiError) -> PartitionData:
         index = wanted.asked.partition
@@ -182,7 +214,7 @@ class Reading:
         if error.error in _TELLS_LEADER:
             partition = _find(self._broker, wanted)
             if partition is not None:
-                data.current_leader = LeaderIdAndEpoch(partition.leader.node, partition.leader.epoch)
+                data.current_leader = LeaderIdAndEpoch(self._broker.node_id, partition.epoch)
         return data
 
     def _count_appended_bytes(self) -> int:
@@ -209,20 +241,22 @@ class Reading:
         return response
 
 
-def aborted_within(partition: Partition, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+def aborted_within(
+    partition: ReplicatedLog, first_offset: int, end_offset: int, *, may_block: bool
+) -> list[AbortedTransaction]:
     """What a reader of committed records must skip in these offsets."""
-    found = partition.log.aborted_transactions(first_offset, end_offset)
+    found = partition.log.aborted_transactions(first_offset, end_offset, may_block=may_block)
     return [AbortedTransaction(producer_id, offset) for producer_id, offset in found]
 
 
-def _find(broker: Broker, wanted: Wanted) -> Partition | None:
+def _find(broker: Broker, wanted: Wanted) -> ReplicatedLog | None:
     try:
         return _unusual_partition(broker, wanted)
     except ApiError:
         return None
 
 
-def _unusual_partition(broker: Broker, wanted: Wanted) -> Partition:
+def _unusual_partition(broker: Broker, wanted: Wanted) -> ReplicatedLog:
     """A partition that is named by its topic's id, or that is not here."""
     name = wanted.topic
     if not name:
@@ -233,7 +267,7 @@ def _unusual_partition(broker: Broker, wanted: Wanted) -> Partition:
     return broker.partition(name, wanted.asked.partition)
 
 
-def _diverging(partition: Partition, asked: FetchPartition) -> EpochEndOffset | None:
+def _diverging(partition: ReplicatedLog, asked: FetchPartition) -> EpochEndOffset | None:
     """Where the reader's history parts from ours (KIP-595), if it does."""
     epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch)
     if epoch < 0:

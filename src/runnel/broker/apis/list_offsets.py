@@ -4,7 +4,8 @@ from collections import Counter
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.promise import MaybePromise, Promise, gather
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -13,6 +14,7 @@ from runnel.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.ports.disk import TimestampedOffset
 
 READ_COMMITTED = 1
 
@@ -34,35 +36,46 @@ _NEEDS_VERSION = {
 
 
 @handles(ListOffsetsRequest)
-def list_offsets(request: ListOffsetsRequest, ctx: Context) -> ListOffsetsResponse:
-    """Find offsets.
+def list_offsets(request: ListOffsetsRequest, ctx: Context) -> MaybePromise[ListOffsetsResponse]:
+    """Find offsets. Those by timestamp are looked up in the files, by a thread.
 
     v2 isolation level · v4 leader epoch · v6 flexible · v7 max timestamp · v8 earliest local ·
     v9 latest tiered · v10 timeout · v11 earliest pending upload
     """
     response = ListOffsetsResponse()
+    lookups: list[Promise[None]] = []
     named = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
     )
     for topic in request.topics:
-        results = []
+        results: list[ListOffsetsPartitionResponse] = []
         for asked in topic.partitions:
+            result = ListOffsetsPartitionResponse(asked.partition_index)
+            results.append(result)
             try:
                 if named[topic.name, asked.partition_index] > 1:
                     raise ApiError(ErrorCode.INVALID_REQUEST, "a partition may be named once only")
                 partition = ctx.broker.partition(topic.name, asked.partition_index)
-                partition.leader.check_epoch(asked.current_leader_epoch)
-                result = _find(partition, asked, request.isolation_level, ctx.api_version)
+                partition.check_leader_epoch(asked.current_leader_epoch)
+                lookup = _find(partition, asked, request.isolation_level, ctx.api_version, result)
             except ApiError as error:
-                result = ListOffsetsPartitionResponse(asked.partition_index, error.code)
-            results.append(result)
+                result.error_code = error.code
+            else:
+                if lookup is not None:
+                    lookups.append(lookup)
         response.topics.append(ListOffsetsTopicResponse(topic.name, results))
-    return response
+    parts: list[MaybePromise[None]] = [*lookups]
+    return gather(parts, lambda _: response)
 
 
 def _find(
-    partition: Partition, asked: ListOffsetsPartition, isolation_level: int, api_version: int
-) -> ListOffsetsPartitionResponse:
+    partition: ReplicatedLog,
+    asked: ListOffsetsPartition,
+    isolation_level: int,
+    api_version: int,
+    result: ListOffsetsPartitionResponse,
+) -> Promise[None] | None:
+    """Fill in the result; a promise if a thread has to find it."""
     log = partition.log
     end_offset = partition.high_watermark
     if isolation_level == READ_COMMITTED:
@@ -70,22 +83,33 @@ def _find(
     timestamp = asked.timestamp
     if timestamp < 0 and _NEEDS_VERSION.get(timestamp, api_version + 1) > api_version:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {api_version} has no timestamp {timestamp}")
-    result = ListOffsetsPartitionResponse(asked.partition_index)
     if timestamp == LATEST:
         result.offset = end_offset
-        result.leader_epoch = partition.leader.epoch
+        result.leader_epoch = partition.epoch
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         result.offset = log.log_start_offset
         result.leader_epoch = log.epoch_of(log.log_start_offset)
+    elif timestamp == MAX_TIMESTAMP:
+        return _fill(result, partition.find_max_timestamp(end_offset))
     elif timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        by_time = timestamp != MAX_TIMESTAMP
-        found = (
-            log.offset_for_timestamp(timestamp, end_offset)
-            if by_time
-            else log.offset_of_max_timestamp(end_offset)
-        )
-        if found is not None:
-            result.offset = found.offset
-            result.timestamp = found.timestamp_ms
-            result.leader_epoch = found.leader_epoch
-    return result
+        return _fill(result, partition.find_timestamp(timestamp, end_offset))
+    return None
+
+
+def _fill(result: ListOffsetsPartitionResponse, lookup: Promise[TimestampedOffset | None]) -> Promise[None]:
+    filled: Promise[None] = Promise()
+
+    def found(outcome: TimestampedOffset | Exception | None) -> None:
+        if isinstance(outcome, ApiError):
+            result.error_code = outcome.code
+        elif isinstance(outcome, Exception):
+            filled.fail(outcome)
+            return
+        elif outcome is not None:
+            result.offset = outcome.offset
+            result.timestamp = outcome.timestamp_ms
+            result.leader_epoch = outcome.leader_epoch
+        filled.resolve(None)
+
+    lookup.on_settled(found)
+    return filled

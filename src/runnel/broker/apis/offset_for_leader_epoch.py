@@ -30,7 +30,7 @@ def offset_for_leader_epoch(
 def _end_of(topic: str, asked: OffsetForLeaderPartition, ctx: Context) -> EpochEndOffset:
     try:
         partition = ctx.broker.partition(topic, asked.partition)
-        partition.leader.check_epoch(asked.current_leader_epoch)
+        partition.check_leader_epoch(asked.current_leader_epoch)
     except ApiError as error:
         return EpochEndOffset(error.code, asked.partition)
     epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)

@@ -8,8 +8,8 @@ from runnel.broker.apis.produce_transactional import (
     is_verified,
 )
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import Promise, forward
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -50,7 +50,7 @@ class ProduceAnswer(Promise[ProduceResponse]):
         if not self.outstanding:
             self.resolve(self.response)
 
-    def wait_for(self, partition: Partition, staged: Staged, result: PartitionProduceResponse) -> None:
+    def wait_for(self, partition: ReplicatedLog, staged: Staged, result: PartitionProduceResponse) -> None:
         """A batch is staged: its part of the answer stands, and counts once it is committed."""
         self.outstanding += 1
         tell_place(result, staged)
@@ -136,7 +136,7 @@ def _held(answer: ProduceAnswer, verification: Verification) -> Promise[ProduceR
     return held
 
 
-def _may_go_on(records: memoryview, partition: Partition, request: ProduceRequest, ctx: Context) -> bool:
+def _may_go_on(records: memoryview, partition: ReplicatedLog, request: ProduceRequest, ctx: Context) -> bool:
     """May a transactional batch be written without asking the coordinator? Raises ApiError."""
     if request.transactional_id is None:
         why = "a batch of a transaction needs a transactional id"
@@ -154,7 +154,7 @@ def _verification(request: ProduceRequest, ctx: Context, answer: ProduceAnswer) 
     return Verification(ctx.broker, request.transactional_id, ctx.api_version, answer.verified)
 
 
-def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> Partition:
+def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> ReplicatedLog:
     """A partition that is named by its topic's id, that is the broker's own, or that is not here."""
     name = topic.name
     if not name:
@@ -169,11 +169,11 @@ def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> Par
 
 
 def checked_records(
-    records: memoryview | None, partition: Partition, acks: int, api_version: int
+    records: memoryview | None, partition: ReplicatedLog, acks: int, api_version: int
 ) -> memoryview:
     """The records, if nothing that only the request can tell speaks against them; the log judges the rest."""
     if acks == ACKS_ALL:
-        partition.leader.check_in_sync(partition.log.config.min_insync_replicas)
+        partition.check_in_sync(partition.log.config.min_insync_replicas)
     elif not 0 <= acks <= 1:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if records is None:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from struct import Struct as Layout
 from typing import TYPE_CHECKING
 
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import Promise
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.log.producers import Guard
 from runnel.messages.produce import PartitionProduceResponse
 from runnel.model.errors import ApiError, ErrorCode
@@ -57,7 +57,7 @@ _CLIENT_ERRORS = {
 class Unverified:
     """A batch whose transaction is being verified."""
 
-    partition: Partition
+    partition: ReplicatedLog
     result: PartitionProduceResponse
     records: memoryview
     """A copy: the request's buffer is released at the end of the turn."""
@@ -67,7 +67,7 @@ class Unverified:
     guard: Guard
 
 
-def is_verified(records: memoryview, partition: Partition) -> bool:
+def is_verified(records: memoryview, partition: ReplicatedLog) -> bool:
     """True if a transactional batch needs no verification. Malformed batches are left to log validation."""
     if len(records) < HEADER_BYTES or records[_MAGIC_POSITION] != _MAGIC:
         return True
@@ -95,7 +95,7 @@ class Verification:
         self._batches: list[Unverified] = []
         self._deadline_ms = broker.clock.monotonic_ms() + RETRY_MAX_MS
 
-    def add(self, records: memoryview, partition: Partition, result: PartitionProduceResponse) -> None:
+    def add(self, records: memoryview, partition: ReplicatedLog, result: PartitionProduceResponse) -> None:
         """Add a batch to verify. Raises ApiError."""
         producer_id, epoch, sequence = _PRODUCER(records, _PRODUCER_POSITION)
         if self._batches and (producer_id, epoch) != (self._batches[0].producer_id, self._batches[0].epoch):

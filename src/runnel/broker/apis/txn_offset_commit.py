@@ -3,8 +3,8 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.coordinators import GroupDriver
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import MaybePromise, chain
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.controller.image import MetadataImage
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.log.producers import Guard
@@ -82,7 +82,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePro
     return chain(errors, verified)
 
 
-def _check_guard(partition: Partition, identity: tuple[int, int], guard: Guard | None) -> None:
+def _check_guard(partition: ReplicatedLog, identity: tuple[int, int], guard: Guard | None) -> None:
     """Reject a batch whose transaction completed during verification: it would start a hanging one."""
     if guard is not None and not partition.log.has_open_transaction(*identity):
         partition.log.check_guard(guard, _NO_SEQUENCE, needs_start=False)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from runnel.broker.runtime.fetch_sessions import FetchSessions
 from runnel.broker.runtime.gates import Gates
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.producer_ids import ProducerIds
 from runnel.broker.runtime.promise import Promise, in_task
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.topic_metadata import TopicMetadataCache
 from runnel.broker.runtime.turn import Turn
 from runnel.broker.runtime.waiting import Waiting
@@ -47,8 +47,8 @@ class Broker:
     """Every broker setting by Kafka's name, resolved and typed: settings["num.partitions"] is an int."""
     rack: str | None = None
     listener: str = "PLAINTEXT"
-    partitions: dict[TopicPartition, Partition] = field(default_factory=dict)
-    partition_at: Mapping[tuple[str, int], Partition] = field(init=False)
+    partitions: dict[TopicPartition, ReplicatedLog] = field(default_factory=dict)
+    partition_at: Mapping[tuple[str, int], ReplicatedLog] = field(init=False)
     """`partitions` again, for lookups that need not build their key's type."""
     turn: Turn = field(init=False)
     waiting: Waiting = field(init=False)
@@ -67,7 +67,7 @@ class Broker:
     _tasks: set[Task[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.partition_at = cast("Mapping[tuple[str, int], Partition]", self.partitions)
+        self.partition_at = cast("Mapping[tuple[str, int], ReplicatedLog]", self.partitions)
         self.turn = Turn(self.timers)
         self.waiting = Waiting(self.timers)
         self.producer_ids = ProducerIds(self)
@@ -80,14 +80,12 @@ class Broker:
 
     def open_partition(
         self, name: TopicPartition, topic_id: bytes, leader_epoch: int, config: LogConfig
-    ) -> Partition:
+    ) -> ReplicatedLog:
         """Begin to lead a partition: open its log and let its committed records be read."""
         log = self.disk.open_log(name, topic_id, config)
-        if log.leader_epoch < leader_epoch:
-            log.begin_epoch(leader_epoch)
         alone = frozenset({self.node_id})
         leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, replicas=alone, isr=alone)
-        partition = Partition(name, topic_id, log, leader, self.turn, self.disk, self.clock)
+        partition = ReplicatedLog(name, topic_id, log, leader, self.turn, self.disk, self.clock)
         self.partitions[name] = partition
         return partition
 
@@ -102,7 +100,7 @@ class Broker:
         topic = self.metadata.image.topics_by_id.get(topic_id)
         return None if topic is None else topic.name
 
-    def partition(self, topic: str, index: int) -> Partition:
+    def partition(self, topic: str, index: int) -> ReplicatedLog:
         """The partition of that name; raises ApiError if it is not here."""
         partition = self.partition_at.get((topic, index))
         if partition is None:

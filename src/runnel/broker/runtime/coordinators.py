@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from runnel.broker.runtime.group_cluster import GroupCluster
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import MaybePromise
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import Refuse, ShardDriver, T
 from runnel.broker.runtime.shards import Shards
 from runnel.controller.settings import Settings
@@ -88,7 +88,7 @@ class Coordinators(Shards[GroupShard]):
         if driver is not None and self._is_current(driver):
             driver.transaction_ended(producer_id, producer_epoch, is_commit)
 
-    def _make(self, partition: Partition) -> GroupDriver:
+    def _make(self, partition: ReplicatedLog) -> GroupDriver:
         settings = self._broker.settings
         return ShardDriver(
             GroupShard(self._settings, self._cluster),

@@ -17,8 +17,8 @@ from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.fetch_sessions import NO_SESSION
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import Promise
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.waiting import LongPoll
 from runnel.messages.fetch import (
     AbortedTransaction,
@@ -85,7 +85,7 @@ class FetchTemplate:
         "version",
     )
 
-    def __init__(self, request: FetchRequest, partition: Partition, call: Call, asked: "Asked") -> None:
+    def __init__(self, request: FetchRequest, partition: ReplicatedLog, call: Call, asked: "Asked") -> None:
         broker, version = call.broker, call.api_version
         topic = request.topics[0]
         wanted = topic.partitions[0]
@@ -127,7 +127,7 @@ class FetchTemplate:
     def _length(self, size_bytes: int) -> bytes:
         return varint(size_bytes + 1) if self._is_flexible else _SIZE(size_bytes)
 
-    def is_of(self, partition: Partition) -> bool:
+    def is_of(self, partition: ReplicatedLog) -> bool:
         """Whether this is still the same topic, not another of the same name."""
         return partition.topic_id == self._topic_id
 
@@ -184,12 +184,12 @@ class FetchTemplate:
         run.add_to(replies, session, self)
         return position
 
-    def _partition(self) -> Partition | None:
+    def _partition(self) -> ReplicatedLog | None:
         """The partition to read, unless the request must be decoded to be refused."""
         partition = self._broker.partition_at.get((self._topic, self._index))
         if partition is None or partition.topic_id != self._topic_id:
             return None
-        return partition if self._epoch in (-1, partition.leader.epoch) else None
+        return partition if self._epoch in (-1, partition.epoch) else None
 
     def _match(self, buffer: memoryview, start: int) -> tuple[int, int] | None:
         """(correlation id, offset) if the request at `start` repeats the template."""
@@ -202,7 +202,7 @@ class FetchTemplate:
         is_current = self._broker.fetch_sessions.is_current(self._session_id, epoch)
         return (correlation_id, offset) if is_current else None
 
-    def _advance_session(self, partition: Partition, offset: int) -> None:
+    def _advance_session(self, partition: ReplicatedLog, offset: int) -> None:
         self._broker.fetch_sessions.fetched(
             self._session_id, offset, partition.high_watermark, partition.log.log_start_offset
         )
@@ -212,7 +212,7 @@ class FetchTemplate:
         accounting = self._broker.gates.accounting
         accounting.account(session, API_KEY, self.version, count, count * self._size, response_bytes)
 
-    def _read(self, partition: Partition, offset: int) -> Slice | None:
+    def _read(self, partition: ReplicatedLog, offset: int) -> Slice | None:
         """What is there to read; None if the request must be decoded to be answered."""
         log = partition.log
         end_offset = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
@@ -230,7 +230,7 @@ class FetchTemplate:
             return None
         return found
 
-    def _head(self, correlation_id: int, partition: Partition, found: Slice) -> bytes:
+    def _head(self, correlation_id: int, partition: ReplicatedLog, found: Slice) -> bytes:
         """The response frame up to the records."""
         size_bytes = found.size_bytes
         length = self._length(size_bytes)
@@ -246,7 +246,7 @@ class FetchTemplate:
         return head + length
 
     def _wait(
-        self, frame: memoryview, session: Session, correlation_id: int, partition: Partition, offset: int
+        self, frame: memoryview, session: Session, correlation_id: int, partition: ReplicatedLog, offset: int
     ) -> Reply:
         """Nothing to read yet: answer when there is, or when the time is up."""
         reply = Reply()
@@ -271,7 +271,7 @@ class FetchTemplate:
             poll.give_up()
         return reply
 
-    def _attempt(self, partition: Partition, offset: int, is_last: bool) -> "Encoded | Undecided | None":
+    def _attempt(self, partition: ReplicatedLog, offset: int, is_last: bool) -> "Encoded | Undecided | None":
         """A response, None to keep waiting, or that the request must be decoded after all."""
         if self._partition() is not partition:
             return UNDECIDED

@@ -20,7 +20,7 @@ from runnel.broker.apis.produce import (
 from runnel.broker.apis.produce_transactional import is_verified
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call
-from runnel.broker.runtime.partition import Partition
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -178,7 +178,7 @@ class ProduceTemplate:
         run.begin(self._stage(partition, batches))
         return position
 
-    def _partition(self, index: int) -> Partition | None:
+    def _partition(self, index: int) -> ReplicatedLog | None:
         partition = self._broker.partition_at.get((self._topic, index))
         if partition is None or partition.is_internal:
             return None
@@ -186,13 +186,13 @@ class ProduceTemplate:
             return None
         return partition
 
-    def _is_unverified(self, records: memoryview, partition: Partition) -> bool:
+    def _is_unverified(self, records: memoryview, partition: ReplicatedLog) -> bool:
         """Whether the transaction coordinator must be asked about a batch before it is written."""
         if len(records) <= ATTRIBUTES or not records[ATTRIBUTES] & TRANSACTIONAL:
             return False
         return not (self._has_transactional_id and is_verified(records, partition))
 
-    def _stage(self, partition: Partition, batches: list[memoryview]) -> list[Staged | ApiError]:
+    def _stage(self, partition: ReplicatedLog, batches: list[memoryview]) -> list[Staged | ApiError]:
         """What becomes of each batch; one that is refused says nothing about the others."""
         now_ms = self._broker.clock.now_ms()
         acks, version = self._acks, self.version
@@ -248,7 +248,7 @@ class Run:
         self,
         template: ProduceTemplate,
         session: Session,
-        partition: Partition,
+        partition: ReplicatedLog,
         index: int,
         correlation_ids: list[int],
         request_bytes: int,

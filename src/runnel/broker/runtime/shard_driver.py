@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 from runnel.batch.build import build_batch
 from runnel.batch.header import NO_PRODUCER
 from runnel.batch.records import Record
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import MaybePromise, Promise
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.coordinator.contract import (
     CancelTimer,
     CoordinatorResult,
@@ -115,7 +115,7 @@ class ShardDriver(Generic[AnyShard]):
     def __init__(
         self,
         shard: AnyShard,
-        partition: Partition,
+        partition: ReplicatedLog,
         clock: Clock,
         timers: Timers,
         commit_timeout_ms: int,
@@ -296,7 +296,7 @@ class ShardDriver(Generic[AnyShard]):
     def _await_again(self, token: Any) -> None:
         if self.is_loaded:
             self._await(token)
-            self.partition.commit_again()
+            self.partition.commit_stored()
 
     def _committed(self, token: Any) -> None:
         if self.is_loaded:

@@ -2,23 +2,27 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import NO_PRODUCER, BatchHeader, crc_is_valid, read_header
 from runnel.batch.records import iterate_records
+from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.shard_driver import ShardDriver
 from runnel.coordinator.contract import ReplayContext
-from runnel.model.errors import ApiError
 from runnel.ports.clock import TimerHandle, Timers
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
 from runnel.wire import MalformedMessage
 
 _RECORDS_PER_SLICE = 500
 """About five milliseconds."""
+
+_READ_BYTES = 1 << 20
+"""How much of a log is read at once, and held until it is replayed."""
 
 _RETRY_MS = 1000
 """How long until a disk that would not give the log is asked again."""
@@ -35,20 +39,29 @@ class _Load:
     driver: ShardDriver[Any]
     loaded: Callable[[], None]
     offset: int
+    batches: deque[memoryview] = field(default_factory=deque)
+    """Read, but not replayed yet."""
 
-    def go_on(self) -> bool:
-        """Replay one slice; whether that was the last. Raises what the disk says if it will not give it."""
-        stored = self.driver.partition.log
-        # Asked for anew each time, since between two slices the log may be compacted under our feet.
+    def read(self) -> Promise[Sequence[memoryview]]:
+        """The next batches, read by a thread; between two reads the log may be compacted."""
+        partition = self.driver.partition
+        return partition.read_batches(max(self.offset, partition.log.log_start_offset), _READ_BYTES)
+
+    def replay_slice(self) -> None:
+        """Replay some of the batches that were read. Raises CorruptBatch."""
         count = 0
-        for batch in stored.batches(max(self.offset, stored.log_start_offset), stored.end_offset):
+        while self.batches and count < _RECORDS_PER_SLICE:
+            batch = self.batches.popleft()
             header = read_header(batch)
+            if header.next_offset <= self.offset:
+                continue
             _replay(self.driver, header, batch)
             self.offset = header.next_offset
             count += header.record_count
-            if count >= _RECORDS_PER_SLICE:
-                return False
-        return True
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.offset >= self.driver.partition.log.written_offset
 
 
 class ShardLoading:
@@ -58,6 +71,7 @@ class ShardLoading:
         self._timers = timers
         self._queue: deque[_Load] = deque()
         self._next: TimerHandle | None = None
+        self._is_reading = False
 
     def load(self, driver: AnyDriver, loaded: Callable[[AnyDriver], None]) -> None:
         """Load a shard, then call `loaded`: at once if its log is empty, from the background otherwise."""
@@ -66,11 +80,10 @@ class ShardLoading:
             loaded(driver)
             return
         self._queue.append(_Load(driver, lambda: loaded(driver), stored.log_start_offset))
-        if self._next is None:
-            self._next = self._timers.call_later(0, self._go_on)
+        self._schedule(0)
 
     def forget(self, driver: ShardDriver[Any]) -> None:
-        """The shard's partition is gone: do not go on with it."""
+        """The shard's partition is gone: stop loading it."""
         self._queue = deque(load for load in self._queue if load.driver is not driver)
 
     def stop(self) -> None:
@@ -80,22 +93,52 @@ class ShardLoading:
             self._next.cancel()
             self._next = None
 
-    def _go_on(self) -> None:
+    def _schedule(self, delay_ms: int) -> None:
+        if self._queue and self._next is None and not self._is_reading:
+            self._next = self._timers.call_later(delay_ms, self._continue)
+
+    def _continue(self) -> None:
         self._next = None
         if not self._queue:
             return
-        load, delay_ms = self._queue[0], 0
+        load = self._queue[0]
         try:
-            if load.go_on():
-                self._queue.popleft()
-                load.loaded()
-        except (ApiError, OSError, CorruptBatch) as failure:
-            # One half would answer as if the other had never been: better that none answers.
-            log.error("%s: the coordinator cannot load it: %s", load.driver.partition.name, failure)
-            self._queue.rotate(-1)
-            delay_ms = _RETRY_MS
-        if self._queue:
-            self._next = self._timers.call_later(delay_ms, self._go_on)
+            load.replay_slice()
+        except CorruptBatch as failure:
+            self._failed(load, failure)
+            return
+        if load.batches:
+            self._schedule(0)
+        elif load.is_at_end:
+            self._finish(load)
+        else:
+            self._is_reading = True
+            load.read().on_settled(partial(self._was_read, load))
+
+    def _was_read(self, load: _Load, outcome: Sequence[memoryview] | Exception) -> None:
+        self._is_reading = False
+        if not self._queue or self._queue[0] is not load:
+            # Forgotten while a thread read its log.
+            self._schedule(0)
+        elif isinstance(outcome, Exception):
+            self._failed(load, outcome)
+        elif outcome:
+            load.batches.extend(outcome)
+            self._schedule(0)
+        else:
+            self._finish(load)
+
+    def _finish(self, load: _Load) -> None:
+        self._queue.popleft()
+        load.loaded()
+        self._schedule(0)
+
+    def _failed(self, load: _Load, failure: Exception) -> None:
+        # One half would answer as if the other had never been: better that none answers.
+        log.error("%s: the coordinator cannot load it: %s", load.driver.partition.name, failure)
+        load.batches.clear()
+        self._queue.rotate(-1)
+        self._schedule(_RETRY_MS)
 
 
 def _replay(driver: ShardDriver[Any], header: BatchHeader, batch: memoryview) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic
 
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import MaybePromise
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver, T
 from runnel.broker.runtime.shard_loading import ShardLoading
 from runnel.coordinator.contract import CoordinatorResult
@@ -98,7 +98,7 @@ class Shards(ABC, Generic[AnyShard]):
         return drivers
 
     @abstractmethod
-    def _make(self, partition: Partition) -> ShardDriver[AnyShard]:
+    def _make(self, partition: ReplicatedLog) -> ShardDriver[AnyShard]:
         """A shard that knows nothing yet, and its driver."""
 
     def _loaded(self, driver: ShardDriver[AnyShard]) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from runnel.broker.runtime.partition import Partition
 from runnel.broker.runtime.promise import MaybePromise, settled
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import Refuse, ShardDriver, T
 from runnel.broker.runtime.shards import Shards
 from runnel.broker.runtime.txn_markers import Marker, send_markers
@@ -170,7 +170,7 @@ class Transactions(Shards[TransactionShard]):
             return refuse(ErrorCode.INVALID_REQUEST)
         return self.ask(transactional_id, decide, refuse)
 
-    def _make(self, partition: Partition) -> TransactionDriver:
+    def _make(self, partition: ReplicatedLog) -> TransactionDriver:
         driver: TransactionDriver = ShardDriver(
             TransactionShard(self._settings),
             partition,
@@ -197,7 +197,7 @@ class Transactions(Shards[TransactionShard]):
         marker = Marker(
             ended.producer_id,
             ended.epoch,
-            driver.partition.leader.epoch,
+            driver.partition.epoch,
             order.is_commit,
             order.transaction_version,
         )

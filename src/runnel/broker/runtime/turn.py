@@ -1,8 +1,9 @@
 """One turn: everything that a bout of requests staged is written together, then acknowledged together.
 
-    serve, serve … → finish: write each touched log once → high watermarks → acknowledgements → long polls
+    serve, serve … → finish: write each touched log once → acknowledge what that committed → long polls
 
-A turn that no network event will finish (a coordinator appended from a task) schedules its own finish.
+A turn that no network event will finish (a coordinator appended from a task, a sync completed) schedules its
+own finish.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -11,31 +12,33 @@ from runnel.ports.clock import Timers
 from runnel.ports.service import Loan
 
 if TYPE_CHECKING:
-    from runnel.broker.runtime.partition import Partition
+    from runnel.broker.runtime.replicated_log import ReplicatedLog
 
 
 class Watcher(Protocol):
-    """Somebody who wants to look again when a partition has more to read."""
+    """A request that attempts again when a log has more to read."""
 
     def look(self) -> None: ...
 
 
 class Turn:
-    """The logs to write and the watchers to wake before the event loop goes on."""
+    """The logs to write, those with acknowledgements to call, and the watchers to wake."""
 
-    __slots__ = ("_is_scheduled", "_timers", "is_open", "touched", "woken")
+    __slots__ = ("_is_scheduled", "_timers", "is_open", "settled", "touched", "woken")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._is_scheduled = False
         self.is_open = False
         """A network event is being served, and will call `finish` by itself."""
-        self.touched: list[Partition] = []
+        self.touched: list[ReplicatedLog] = []
+        self.settled: list[ReplicatedLog] = []
+        """Logs with waiters whose outcome is known; they enter themselves."""
         self.woken: dict[Watcher, None] = {}
 
-    def touch(self, partition: "Partition") -> None:
-        """This partition has staged records that the end of the turn must write."""
-        self.touched.append(partition)
+    def touch(self, log: "ReplicatedLog") -> None:
+        """This log has staged records that the end of the turn must write."""
+        self.touched.append(log)
         if not self.is_open:
             self.schedule()
 
@@ -52,21 +55,24 @@ class Turn:
             self._timers.call_later(0, self._scheduled)
 
     def finish(self, loan: Loan | None = None) -> None:
-        """Write, commit, acknowledge, wake. What is staged lies in the loan's memory, if there is one."""
+        """Write, acknowledge, wake. What is staged is in the loan's memory, if there is one."""
         # Open while it runs: what an acknowledgement stages or wakes is taken up by these same loops.
         self.is_open = True
         bug: Exception | None = None
         try:
-            while self.touched or self.woken:
-                while self.touched:
+            touched, settled, woken = self.touched, self.settled, self.woken
+            while touched or settled or woken:
+                while touched:
                     # Whatever happens to one, all are written: what they staged is borrowed until we return.
                     try:
-                        self.touched.pop().write(loan)
+                        touched.pop().write(loan)
                     except Exception as error:  # noqa: BLE001 - raised below
                         bug = bug or error
-                while self.woken:
-                    watcher = next(iter(self.woken))
-                    del self.woken[watcher]
+                while settled:
+                    settled.pop().acknowledge()
+                while woken:
+                    watcher = next(iter(woken))
+                    del woken[watcher]
                     watcher.look()
         finally:
             self.is_open = False

@@ -6,14 +6,14 @@ Nobody polls: a partition whose high watermark moves wakes its watchers at the e
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from runnel.broker.runtime.partition import Partition
-from runnel.broker.runtime.promise import Promise
+from runnel.broker.runtime.promise import Promise, forward
+from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.ports.clock import TimerHandle, Timers
 from runnel.ports.service import Session
 
 T = TypeVar("T")
-Attempt = Callable[[bool], T | None]
-"""Try to answer: given whether this is the last chance, the response, or None to keep waiting."""
+Attempt = Callable[[bool], T | Promise[T] | None]
+"""Given whether this is the last chance: the response, its promise, or None to keep waiting."""
 
 
 class LongPoll(Promise[T]):
@@ -26,10 +26,10 @@ class LongPoll(Promise[T]):
         self._waiting = waiting
         self._session = session
         self._attempt = attempt
-        self._partitions: list[Partition] = []
+        self._partitions: list[ReplicatedLog] = []
         self._timer: TimerHandle | None = None
 
-    def start(self, partitions: Iterable[Partition], wait_ms: int) -> None:
+    def start(self, partitions: Iterable[ReplicatedLog], wait_ms: int) -> None:
         """Watch these partitions, for so long."""
         for partition in partitions:
             partition.watchers[self] = None
@@ -67,7 +67,7 @@ class LongPoll(Promise[T]):
             return
         if response is not None:
             self.leave()
-            self.resolve(response)
+            forward(response, self)
 
 
 class Waiting:
