@@ -1,4 +1,4 @@
-"""Stories of the broker: a coroutine that gets a running broker and runs to its end."""
+"""Fixtures for scenarios: coroutines that run against a broker."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.broker.world import BrokerWorld
 
 @pytest.fixture
 def tell(tmp_path):
-    """Run a scenario with a broker of its own; `settings` are the broker's static ones."""
+    """Run a scenario against a new broker with the given static settings."""
 
     def teller(scenario, settings=None, limits=None) -> None:
         async def run() -> None:

@@ -1,4 +1,4 @@
-"""What a group member says, in any version."""
+"""Requests of a group member, in any version."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -32,7 +32,7 @@ Scenario = Callable[[BrokerWorld, Client], Awaitable[None]]
 
 
 def play(folder: Path, scenario: Scenario, **settings: str) -> None:
-    """Run a scenario against a broker of its own; the broker is stopped in an orderly way."""
+    """Run a scenario against a new broker, which is shut down cleanly."""
 
     async def run() -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -66,7 +66,7 @@ def join_request(member_id: str = "", instance_id: str | None = None, group: str
 
 
 async def join(client: Client, version: int = 9, member_id: str = "", instance_id: str | None = None) -> Any:
-    """Join, with a second request if the first one only gave an id."""
+    """Join, with a second request after MEMBER_ID_REQUIRED."""
     reply = await client.ask(join_request(member_id, instance_id), version)
     if reply.error_code == REQUIRED:
         reply = await client.ask(join_request(reply.member_id, instance_id), version)
@@ -114,7 +114,7 @@ def codes(reply: Any) -> list[int]:
 
 
 async def fetch(client: Client, *partitions: int, group: str = "g", topic: str = "t") -> dict[int, int]:
-    """A group's offsets in a topic; those of all partitions if none are named."""
+    """Committed offsets of a group in a topic; of all partitions if none are given."""
     topics = [OffsetFetchRequestTopics(topic, partition_indexes=list(partitions))] if partitions else None
     asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group, topics=topics)])
     reply = await client.ask(asked, 9)

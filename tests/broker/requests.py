@@ -1,4 +1,4 @@
-"""Short ways to say what the stories say often."""
+"""Builders of common requests."""
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record, iterate_records

@@ -1,4 +1,4 @@
-"""The admin APIs over the wire, in the versions that clients speak."""
+"""The admin APIs in the versions used by clients."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_created_topic_can_be_used_at_once(tell, version: int) -> None:
+def test_created_topic_is_available_at_once(tell, version: int) -> None:
     async def scenario(world: BrokerWorld) -> None:
         wish = CreatableTopic("t", 3, 1, configs=[CreatableTopicConfig("retention.ms", "5000")])
         (result,) = (await (await world.connect()).ask(CreateTopicsRequest([wish]), version)).topics
@@ -49,7 +49,7 @@ def test_a_created_topic_can_be_used_at_once(tell, version: int) -> None:
     tell(scenario, {"num.partitions": "9"})
 
 
-def test_defaults_are_the_brokers(tell) -> None:
+def test_broker_defaults(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         request = CreateTopicsRequest([CreatableTopic("t", -1, -1)])
         (result,) = (await (await world.connect()).ask(request, 7)).topics
@@ -76,7 +76,7 @@ def test_topics_are_deleted_by_name_and_by_id(tell, version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(1, "INVALID_REQUEST"), (5, "TOPIC_DELETION_DISABLED")])
-def test_deletion_can_be_forbidden(tell, version: int, error: str) -> None:
+def test_topic_deletion_disabled(tell, version: int, error: str) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         (result,) = (
@@ -129,7 +129,7 @@ def test_settings_are_replaced(tell, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_cluster_is_one_broker(tell, version: int) -> None:
+def test_describe_cluster(tell, version: int) -> None:
     async def scenario(world: BrokerWorld) -> None:
         request = DescribeClusterRequest(True, include_fenced_brokers=version >= 2)
         answer = await (await world.connect()).ask(request, version)
@@ -144,7 +144,7 @@ def test_the_cluster_is_one_broker(tell, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_sizes_and_room_are_told(tell, version: int) -> None:
+def test_describe_log_dirs(tell, version: int) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("t", 2)
         await world.create("u")
@@ -163,7 +163,7 @@ def test_sizes_and_room_are_told(tell, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_quorum_is_one_voter(tell, version: int) -> None:
+def test_describe_quorum_has_one_voter(tell, version: int) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         request = DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])])
@@ -187,7 +187,7 @@ def test_the_quorum_is_one_voter(tell, version: int) -> None:
     ],
 )
 @pytest.mark.parametrize("version", range(1, 4))
-def test_there_is_no_security_to_rule(tell, request_of: Callable[[], Request], version: int) -> None:
+def test_acls_are_disabled(tell, request_of: Callable[[], Request], version: int) -> None:
     async def scenario(world: BrokerWorld) -> None:
         answer = await (await world.connect()).ask(request_of(), version)
         results = getattr(answer, "results", None) or getattr(answer, "filter_results", None) or [answer]
@@ -197,7 +197,7 @@ def test_there_is_no_security_to_rule(tell, request_of: Callable[[], Request], v
     tell(scenario)
 
 
-def test_what_has_settings_is_listed(tell) -> None:
+def test_list_config_resources(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         client = await world.connect()
@@ -225,7 +225,7 @@ def test_what_has_settings_is_listed(tell) -> None:
     tell(scenario)
 
 
-def test_a_live_broker_stays_registered(tell) -> None:
+def test_unregister_of_a_live_broker_fails(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         client = await world.connect()
         own = await client.ask(UnregisterBrokerRequest(1), 0)
@@ -237,7 +237,7 @@ def test_a_live_broker_stays_registered(tell) -> None:
     tell(scenario)
 
 
-def test_topics_are_described_page_by_page(tell) -> None:
+def test_describe_topic_partitions_is_paginated(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("b", 3)
         await world.create("a", 2)
@@ -261,7 +261,7 @@ def test_topics_are_described_page_by_page(tell) -> None:
     tell(scenario, {"max.request.partition.size.limit": "2"})
 
 
-def test_nothing_is_on_the_move(tell) -> None:
+def test_no_reassignments_in_progress(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("t", 2)
         answer = await (await world.connect()).ask(moves.ListPartitionReassignmentsRequest(), 0)
@@ -276,7 +276,7 @@ def broken_sync(_: object) -> "asyncio.Future[int]":
     return future
 
 
-def test_a_broken_metadata_log_refuses_changes_and_still_answers(tell) -> None:
+def test_failed_metadata_log_rejects_changes_and_serves_reads(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("t")
         client = await world.connect()

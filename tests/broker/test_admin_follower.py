@@ -1,4 +1,4 @@
-"""The node follows its metadata: partitions open, are reconfigured and go; settings take effect at once."""
+"""The broker applies its metadata: partitions are opened, reconfigured and deleted; settings take effect."""
 
 import asyncio
 import shutil
@@ -37,7 +37,7 @@ def log_configs(world: BrokerWorld, topic: str) -> list[LogConfig]:
     return [partition.log.config for name, partition in partitions.items() if name.topic == topic]
 
 
-def test_settings_reach_the_logs_of_their_topic_at_once(tell) -> None:
+def test_topic_settings_are_applied_to_logs(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("one", 2, retention_ms="5000")
         await world.create("two")
@@ -57,7 +57,7 @@ def test_settings_reach_the_logs_of_their_topic_at_once(tell) -> None:
     tell(scenario)
 
 
-def test_a_restart_brings_back_partitions_and_settings(tell) -> None:
+def test_restart_restores_partitions_and_settings(tell) -> None:
     known: dict[str, Any] = {}
 
     async def write(world: BrokerWorld) -> None:
@@ -72,7 +72,7 @@ def test_a_restart_brings_back_partitions_and_settings(tell) -> None:
         assert len(log_configs(world, "kept")) == 3
         assert all(config.cleanup_compact for config in log_configs(world, "kept"))
         assert all(config.retention_ms == 9000 for config in log_configs(world, "kept"))
-        # Only the port is new.
+        # Only the port has changed.
         assert world.broker.metadata.log.end_offset == known["end_offset"] + 1
         assert world.broker.metadata.image.brokers[1].endpoints[0].port == world.broker.port
 
@@ -80,7 +80,7 @@ def test_a_restart_brings_back_partitions_and_settings(tell) -> None:
     tell(read)
 
 
-def test_new_partitions_open_and_deleted_topics_leave_nothing(tell) -> None:
+def test_new_partitions_are_opened_and_deleted_topics_are_removed(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("t", 1)
         client = await world.connect()
@@ -98,7 +98,7 @@ def test_new_partitions_open_and_deleted_topics_leave_nothing(tell) -> None:
     tell(scenario)
 
 
-def test_a_log_that_cannot_be_opened_is_tried_again(tell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_open_of_a_log_is_retried(tell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_follower, "RETRY_DELAY_MS", 10)
 
     async def scenario(world: BrokerWorld) -> None:
@@ -122,11 +122,11 @@ def test_a_log_that_cannot_be_opened_is_tried_again(tell, monkeypatch: pytest.Mo
     tell(scenario)
 
 
-def test_a_topic_that_was_removed_before_a_crash_is_gone_after_it(tell) -> None:
+def test_deleted_topic_stays_deleted_after_a_crash(tell) -> None:
     async def lose_files_late(world: BrokerWorld) -> None:
         await world.create("doomed", 2)
         await world.create("kept", 1)
-        # The removal is durable, but the process ends before the files are gone.
+        # The deletion is durable, but the process ends before the files are removed.
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(world.disk, "remove_log", lambda _: None)
             await (await world.connect()).ask(DeleteTopicsRequest(topic_names=["doomed"]), 5)
@@ -139,7 +139,7 @@ def test_a_topic_that_was_removed_before_a_crash_is_gone_after_it(tell) -> None:
 
 
 def refused_start(folder: Path, node_id: int) -> str:
-    """Why a broker does not start on this folder."""
+    """The error of a broker that does not start on this directory."""
 
     async def start() -> str:
         world = BrokerWorld(folder)
@@ -160,7 +160,7 @@ async def one_topic(world: BrokerWorld) -> None:
     await world.create("t")
 
 
-def test_a_folder_of_another_node_is_left_alone(tell, tmp_path: Path) -> None:
+def test_data_directory_of_another_node_is_rejected(tell, tmp_path: Path) -> None:
     tell(one_topic)
     reason = refused_start(tmp_path, node_id=7)
     assert f"{tmp_path} belongs to node 1, and this is node 7: start it with node.id=1" in reason
@@ -171,7 +171,7 @@ async def one_topic_is_there(world: BrokerWorld) -> None:
     assert "t" in world.broker.metadata.image.topics
 
 
-def test_data_without_metadata_is_not_taken_for_rubbish(tell, tmp_path: Path) -> None:
+def test_partitions_without_metadata_prevent_the_start(tell, tmp_path: Path) -> None:
     tell(one_topic)
     shutil.rmtree(tmp_path / "__cluster_metadata-0")
     assert "holds 1 partitions but no metadata" in refused_start(tmp_path, node_id=1)

@@ -1,4 +1,4 @@
-"""The metadata log loses nothing that it answered for, whatever happens to the disk and whenever."""
+"""Acknowledged changes of the metadata log survive crashes and disk faults at any point."""
 
 import asyncio
 import errno
@@ -41,19 +41,19 @@ Result = TypeVar("Result")
 
 
 def play(files: SimFiles, scenario: Callable[["Opened"], Awaitable[Result]], seed: int = 1) -> Result:
-    """One life of a metadata log; the scenario's end is a kill, not a clean stop."""
+    """One run of a metadata log, which ends with a crash."""
     loop = VirtualLoop()
-    # A power cut in a callback reaches nobody else.
+    # A power failure in a callback must not reach other handlers.
     loop.set_exception_handler(lambda loop, _: loop.stop())
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_told(files, loop, scenario, seed))
+        return loop.run_until_complete(_run_to_end(files, loop, scenario, seed))
     except RuntimeError:
         if files.operations < files.power_failure_at or files.power_failure_at < 0:
             raise
         raise PowerFailure from None
     finally:
-        # What the dead had in hand goes with them.
+        # Pending tasks are dropped.
         for task in asyncio.all_tasks(loop):
             task.cancel()
         loop.run_until_complete(asyncio.sleep(0))
@@ -61,7 +61,7 @@ def play(files: SimFiles, scenario: Callable[["Opened"], Awaitable[Result]], see
         loop.close()
 
 
-async def _told(
+async def _run_to_end(
     files: SimFiles, loop: VirtualLoop, scenario: Callable[["Opened"], Awaitable[Result]], seed: int
 ) -> Result:
     return await scenario(Opened(files, loop, Random(seed)))
@@ -90,7 +90,7 @@ class Opened:
 
 
 def change_number(number: int) -> list[MetadataRecord]:
-    """The changes of all stories here: topics come, are changed, and some go."""
+    """The n-th change: topics are created, altered, and some deleted."""
     topic_id = number.to_bytes(16, "big")
     if number % 5 == 4:
         return [RemoveTopicRecord((number - 3).to_bytes(16, "big"))]
@@ -115,13 +115,13 @@ async def submit_all(opened: Opened, first: int, last: int, acknowledged: list[i
 
 
 def changes_in(image: MetadataImage, most: int) -> int:
-    """How many changes an image holds; it must hold them in order and whole."""
+    """How many changes an image contains; it must contain a complete prefix."""
     matching = [changes for changes in range(most + 1) if same(image, image_after(changes))]
-    assert matching, "the image is none that the changes lead to"
+    assert matching, "the image is not a prefix of the changes"
     return matching[0]
 
 
-def test_a_restart_finds_everything() -> None:
+def test_restart_restores_all_changes() -> None:
     files, acknowledged = SimFiles(), list[int]()
     play(files, lambda opened: submit_all(opened, 0, 12, acknowledged))
     assert acknowledged == list(range(12))
@@ -136,8 +136,10 @@ def test_a_restart_finds_everything() -> None:
     play(files, look)
 
 
-def test_nothing_acknowledged_is_lost_wherever_the_power_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Snapshots every few changes, so that every step of theirs is among the places where the power goes.
+def test_acknowledged_changes_survive_a_power_failure_at_any_operation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Frequent snapshots, so that power also fails at every step of a snapshot.
     monkeypatch.setattr(metadata_log, "SNAPSHOT_RECORDS_MIN", 10)
     whole = SimFiles()
     play(whole, lambda opened: submit_all(opened, 0, 14, []))
@@ -157,7 +159,7 @@ def test_nothing_acknowledged_is_lost_wherever_the_power_is_cut(monkeypatch: pyt
             return opened.metadata.log.log_start_offset
 
         snapshots += play(files, look) > 0
-        # And once more, after a clean kill, from what the second life wrote.
+        # Again after a crash of the second run.
         assert play(files, _image_of).topics == image_after(14).topics
     assert snapshots > 10
 
@@ -201,7 +203,7 @@ def test_changes_wait_while_a_snapshot_is_written(monkeypatch: pytest.MonkeyPatc
     assert len(play(files, _image_of).configs) == 100
 
 
-def test_a_full_disk_refuses_and_changes_nothing() -> None:
+def test_full_disk_rejects_changes() -> None:
     files = SimFiles()
 
     async def fill(opened: Opened) -> None:
@@ -219,7 +221,7 @@ def test_a_full_disk_refuses_and_changes_nothing() -> None:
     assert same(play(files, _image_of), image_after(6))
 
 
-def test_after_a_failed_sync_nothing_more_is_written_until_a_restart() -> None:
+def test_failed_sync_rejects_writes_until_a_restart() -> None:
     files = SimFiles()
 
     def broken(operation: str, path: str) -> None:
@@ -236,7 +238,7 @@ def test_after_a_failed_sync_nothing_more_is_written_until_a_restart() -> None:
         for outcome in [*outcomes, await _outcome(opened.metadata.submit(change_number(6)))]:
             assert isinstance(outcome, ApiError)
             assert outcome.error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert same(opened.metadata.image, image_after(3)), "what may be lost is not shown"
+        assert same(opened.metadata.image, image_after(3)), "changes that may be lost are not visible"
 
     play(files, fail)
     files.lose_power(Random(5))
@@ -279,7 +281,7 @@ def creation(name: str) -> Callable[[MetadataImage], ControllerResult[CreateTopi
     return lambda image: decide_create_topics(image, Settings(), request, chance)
 
 
-def test_of_two_who_create_a_topic_one_is_told_that_it_exists_when_it_does() -> None:
+def test_concurrent_creation_reports_already_exists_after_commit() -> None:
     async def race(opened: Opened) -> None:
         await opened.metadata.submit([RegisterBrokerRecord(1, fenced=False, log_dirs=[b"d" * 16])])
         told: list[int] = []
@@ -291,7 +293,7 @@ def test_of_two_who_create_a_topic_one_is_told_that_it_exists_when_it_does() -> 
 
         tasks = [asyncio.ensure_future(create()) for _ in range(3)]
         await asyncio.sleep(0)
-        assert "t" not in opened.metadata.image.topics, "not durable, so not there"
+        assert "t" not in opened.metadata.image.topics, "visible before it is durable"
         assert told == []
         await asyncio.gather(*tasks)
         assert sorted(told) == [0, ErrorCode.TOPIC_ALREADY_EXISTS.code, ErrorCode.TOPIC_ALREADY_EXISTS.code]
@@ -299,7 +301,7 @@ def test_of_two_who_create_a_topic_one_is_told_that_it_exists_when_it_does() -> 
     play(SimFiles(), race)
 
 
-def test_who_asked_may_go_away() -> None:
+def test_cancelled_request_does_not_affect_the_log() -> None:
     async def leave(opened: Opened) -> None:
         task = asyncio.ensure_future(opened.metadata.submit(change_number(0)))
         await asyncio.sleep(0)
@@ -310,11 +312,11 @@ def test_who_asked_may_go_away() -> None:
     play(SimFiles(), leave)
 
 
-def test_a_log_of_a_newer_release_is_not_guessed_at() -> None:
+def test_log_of_a_newer_release_is_rejected() -> None:
     files = SimFiles()
 
     async def write(opened: Opened) -> None:
-        # Frame version 1, a kind of record that does not exist, version 0.
+        # Frame version 1, an unknown record type, version 0.
         batch = build_batch([Record(0, 0, None, b"\x01\xf0\x7f\x00")])
         opened.metadata.log.stage(memoryview(batch), 1, 0, Origin.COORDINATOR)
         opened.metadata.log.write_staged()
@@ -324,7 +326,7 @@ def test_a_log_of_a_newer_release_is_not_guessed_at() -> None:
         play(files, _image_of)
 
 
-def test_the_log_is_made_for_metadata_alone() -> None:
+def test_log_settings_of_the_metadata_log() -> None:
     async def look(opened: Opened) -> LogConfig:
         log = opened.disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, opened.metadata.log.config)
         return log.config

@@ -1,4 +1,4 @@
-"""What readers of committed records see, and when, over the wire."""
+"""Fetch and ListOffsets with read_committed."""
 
 import asyncio
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from runnel.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from runnel.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.broker.requests import batch, fetch_from, only, produce_to, values
-from tests.broker.test_templates import Twins, frame_of, long_way_forbidden
+from tests.broker.test_templates import PathPair, frame_of, full_path_forbidden
 from tests.broker.txn_calls import NONE, begin, end, play, write
 from tests.broker.world import BrokerWorld, Client
 
@@ -21,7 +21,7 @@ async def latest(client: Client, isolation: int) -> int:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_an_open_transaction_holds_readers_back_until_it_ends(tmp_path: Path, is_commit: bool) -> None:
+def test_open_transaction_blocks_read_committed(tmp_path: Path, is_commit: bool) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await client.ask(produce_to("t", (0, batch(b"before"))), 9)
         who = await begin(client)
@@ -35,7 +35,7 @@ def test_an_open_transaction_holds_readers_back_until_it_ends(tmp_path: Path, is
         assert values(everything.records) == [b"before", b"inside", b"after"]
         assert (everything.aborted_transactions, everything.last_stable_offset) == (None, 1)
         assert (await latest(client, 1), await latest(client, 0)) == (1, 3)
-        # More than the marker alone would bring: what waits for it counts, too.
+        # The bytes held back by the transaction count, not only the marker.
         reader.send(fetch_from("t", (0, 1), isolation=1, wait_ms=20_000, min_bytes=100), 11)
         await asyncio.sleep(0.01)
         assert (await end(client, "x", who, is_commit=is_commit)).error_code == NONE
@@ -51,7 +51,7 @@ def test_an_open_transaction_holds_readers_back_until_it_ends(tmp_path: Path, is
     play(tmp_path, scenario)
 
 
-def test_what_was_aborted_is_told_again_after_a_restart_and_only_where_it_is_met(tmp_path: Path) -> None:
+def test_aborted_transactions_are_listed_after_a_restart_where_they_overlap(tmp_path: Path) -> None:
     async def first(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         for is_commit in (False, True, False):
@@ -59,7 +59,7 @@ def test_what_was_aborted_is_told_again_after_a_restart_and_only_where_it_is_met
             reply = await end(client, "x", who, is_commit=is_commit)
             who = reply.producer_id, reply.producer_epoch
         while await latest(client, 1) < 6:
-            # The last end is promised, and written some time later.
+            # The last marker is written asynchronously.
             await asyncio.sleep(0.01)
 
     async def second(world: BrokerWorld, client: Client) -> None:
@@ -68,7 +68,7 @@ def test_what_was_aborted_is_told_again_after_a_restart_and_only_where_it_is_met
             for offset in range(6)
             for reply in [await client.ask(fetch_from("t", (0, offset), isolation=1), 12)]
         ]
-        # The first record is so old that its segment ends with it, and so does the first answer.
+        # The first record is so old that its segment ends with it, and so does the first response.
         assert told == [[0], [0, 4], [4], [4], [4], [4]]
         little = only(await client.ask(fetch_from("t", (0, 1), isolation=1, partition_max_bytes=1), 12))
         assert [entry.first_offset for entry in little.aborted_transactions] == [0]
@@ -96,9 +96,9 @@ def test_describe_shows_an_open_transaction(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [11, 12, 13])
-def test_the_short_way_knows_transactions_too(tmp_path: Path, version: int) -> None:
+def test_template_path_with_transactions(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
-        twins = Twins(world)
+        paths = PathPair(world)
         topic = world.topic_id("t") if version >= 13 else "t"
 
         def produce(who: tuple[int, int], sequence: int) -> bytes:
@@ -112,30 +112,30 @@ def test_the_short_way_knows_transactions_too(tmp_path: Path, version: int) -> N
 
         who = await begin(client)
         assert await write(client, "x", who, b"first") == NONE
-        assert twins.short_way(produce(who, 1)) is not None
-        with long_way_forbidden(twins):
-            assert twins.short_way(produce(who, 2)) is not None
+        assert paths.template_path(produce(who, 1)) is not None
+        with full_path_forbidden(paths):
+            assert paths.template_path(produce(who, 2)) is not None
         assert world.broker.partition("t", 0).log.end_offset == 3
         assert (await end(client, "x", who)).error_code == NONE
         while await latest(client, 1) < 4:
             await asyncio.sleep(0.01)
-        # A delayed batch of the transaction that has ended neither begins one nor is taken.
-        assert twins.short_way(produce(who, 3)) is not None
+        # A delayed batch of a completed transaction neither starts one nor is appended.
+        assert paths.template_path(produce(who, 3)) is not None
         assert world.broker.partition("t", 0).log.end_offset == 4
         for is_commit in (True, False):
             # From now on no read waits for the disk.
             await client.ask(fetch_from("t", (0, 0), isolation=1), 11)
-            expected = twins.long_way(fetch(0))
-            twins.short_way(fetch(0))
+            expected = paths.full_path(fetch(0))
+            paths.template_path(fetch(0))
             if is_commit:
-                with long_way_forbidden(twins):
-                    assert twins.short_way(fetch(0)) == expected
+                with full_path_forbidden(paths):
+                    assert paths.template_path(fetch(0)) == expected
                 who = who[0], who[1] + 1
                 assert await write(client, "x", who, b"void") == NONE
                 assert (await end(client, "x", who, is_commit=False)).error_code == NONE
                 while await latest(client, 1) < 6:
                     await asyncio.sleep(0.01)
             else:
-                assert twins.short_way(fetch(0)) == expected
+                assert paths.template_path(fetch(0)) == expected
 
     play(tmp_path, scenario)

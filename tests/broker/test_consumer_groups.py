@@ -1,4 +1,4 @@
-"""Consumer groups through the broker's door: versions, features, settings, patterns, racks, restarts."""
+"""Consumer groups (KIP-848) over the wire: versions, features, settings, patterns, racks, restarts."""
 
 from typing import Any
 
@@ -20,19 +20,19 @@ from tests.broker.group_calls import codes, commit_request, play
 from tests.broker.world import BrokerWorld, Client
 
 _GROUP = 32
-"""Kafka's number for groups among the owners of settings."""
+"""Kafka's resource type of groups."""
 
 
-def joining(member_id: str = "m", group: str = "g", **said: Any) -> ConsumerGroupHeartbeatRequest:
-    if "subscribed_topic_regex" not in said:
-        said.setdefault("subscribed_topic_names", ["t"])
+def joining(member_id: str = "m", group: str = "g", **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    if "subscribed_topic_regex" not in fields:
+        fields.setdefault("subscribed_topic_names", ["t"])
     return ConsumerGroupHeartbeatRequest(
-        group_id=group, member_id=member_id, rebalance_timeout_ms=60_000, topic_partitions=[], **said
+        group_id=group, member_id=member_id, rebalance_timeout_ms=60_000, topic_partitions=[], **fields
     )
 
 
-def beating(member_id: str, epoch: int, group: str = "g", **said: Any) -> ConsumerGroupHeartbeatRequest:
-    return ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **said)
+def beating(member_id: str, epoch: int, group: str = "g", **fields: Any) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=epoch, **fields)
 
 
 def numbers(reply: Any) -> list[int]:
@@ -46,7 +46,7 @@ async def described(client: Client, group: str = "g") -> Any:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_members_join_live_and_leave_in_every_version(tmp_path, version) -> None:
+def test_join_heartbeat_and_leave_in_every_version(tmp_path, version) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         joined = await client.ask(joining("" if version == 0 else "m"), version)
         assert numbers(joined) == [0, 1]
@@ -67,7 +67,7 @@ def test_members_join_live_and_leave_in_every_version(tmp_path, version) -> None
     play(tmp_path, scenario)
 
 
-def test_only_the_newer_version_insists_on_an_id(tmp_path) -> None:
+def test_member_id_is_required_from_version_1(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         reply = await client.ask(joining(""), 1)
         assert reply.error_code == ErrorCode.INVALID_REQUEST.code
@@ -76,7 +76,7 @@ def test_only_the_newer_version_insists_on_an_id(tmp_path) -> None:
     play(tmp_path, scenario)
 
 
-def test_the_cluster_may_do_without_the_protocol(tmp_path) -> None:
+def test_group_version_disabled(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         lower = UpdateFeaturesRequest(
             feature_updates=[FeatureUpdateKey("group.version", 0, upgrade_type=2)], timeout_ms=1000
@@ -88,7 +88,7 @@ def test_the_cluster_may_do_without_the_protocol(tmp_path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_group_outlives_the_broker(tmp_path) -> None:
+def test_group_survives_a_restart(tmp_path) -> None:
     async def before(world: BrokerWorld, client: Client) -> None:
         assert numbers(await client.ask(joining("a"), 1)) == [0, 1]
         await client.ask(joining("b"), 1)
@@ -112,10 +112,10 @@ def test_a_group_outlives_the_broker(tmp_path) -> None:
     play(tmp_path, after, group_consumer_assignment_interval_ms="0")
 
 
-def test_patterns_are_strangers_and_cost_no_more_than_their_length(tmp_path) -> None:
+def test_patterns_are_untrusted_and_matched_in_linear_time(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await world.create("a" * 200, partitions=1)
-        # A matcher that tries all ways would not end in this universe.
+        # Exponential for a backtracking matcher.
         hopeless = joining("x", "h", subscribed_topic_regex="(a|aa|a*)+b", subscribed_topic_names=None)
         assert numbers(await client.ask(hopeless, 1)) == []
         found = joining("y", "k", subscribed_topic_regex="a{200}|t", subscribed_topic_names=None)
@@ -126,7 +126,7 @@ def test_patterns_are_strangers_and_cost_no_more_than_their_length(tmp_path) -> 
         refused = await client.ask(joining("z", "m", subscribed_topic_regex="(?=a)"), 1)
         assert refused.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION.code
         assert "(?=a)" in refused.error_message
-        # A topic that comes later is found with the next heartbeat.
+        # A topic created later is matched at the next heartbeat.
         await world.create("t2", partitions=1)
         wide = joining("w", "w", subscribed_topic_regex="t.*", subscribed_topic_names=None)
         assert len(numbers(await client.ask(wide, 1))) == 3
@@ -136,7 +136,7 @@ def test_patterns_are_strangers_and_cost_no_more_than_their_length(tmp_path) -> 
     play(tmp_path, scenario, group_consumer_assignment_interval_ms="0")
 
 
-def test_a_group_may_have_settings_of_its_own(tmp_path) -> None:
+def test_group_settings(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         slower = AlterableConfig("consumer.heartbeat.interval.ms", 0, "9000")
         resource = AlterConfigsResource(_GROUP, "g", [slower])
@@ -148,7 +148,7 @@ def test_a_group_may_have_settings_of_its_own(tmp_path) -> None:
     play(tmp_path, scenario)
 
 
-def test_lists_tell_the_kinds_of_groups_apart(tmp_path) -> None:
+def test_list_groups_by_type(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await client.ask(joining(), 1)
         await client.ask(commit_request({0: 1}, group="simple"), 8)
@@ -168,7 +168,7 @@ def test_lists_tell_the_kinds_of_groups_apart(tmp_path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_classic_heartbeat_of_a_stranger_is_refused_in_a_consumer_group(tmp_path) -> None:
+def test_classic_heartbeat_of_an_unknown_member_in_a_consumer_group(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await client.ask(joining(), 1)
         reply = await client.ask(HeartbeatRequest("g", 2, "m"), 4)

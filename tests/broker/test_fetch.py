@@ -1,4 +1,4 @@
-"""Fetch over the wire: offsets, budgets, long polls, epochs."""
+"""Fetch over the wire: offsets, size limits, long polls, epochs."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from tests.broker.requests import batch, fetch_from, only, produce_to, values
 
 
 async def filled(world, name="events", partitions=1, batches=5, size=10):
-    """A topic with so many batches of two records per partition, and a client."""
+    """A topic with this many batches of two records per partition, and a client."""
     await world.create(name, partitions)
     client = await world.connect()
     for index in range(partitions):
@@ -31,7 +31,7 @@ def test_each_version_reads_whole_batches(tell, version):
         found = only(response)
         assert (found.error_code, found.high_watermark, found.last_stable_offset) == (0, 10, 10)
         assert values(found.records)[::2] == [b"0:0", b"0:2", b"0:4", b"0:6", b"0:8"]
-        # In the middle of a batch: all of that batch comes.
+        # An offset inside a batch returns the whole batch.
         assert values(only(await client.ask(fetch_from(topic, (0, 7)), version)).records)[::2] == [
             b"0:6",
             b"0:8",
@@ -65,34 +65,34 @@ def test_unknown_topics_partitions_and_ids(tell):
     tell(scenario)
 
 
-def test_nobody_waits_at_the_end_of_a_segment_that_others_follow(tell):
+def test_no_wait_at_the_end_of_a_segment_before_the_last(tell):
     async def scenario(world) -> None:
         client = await filled(world, size=5000)
         world.broker.partition_at["events", 0].log.roll_now()
         records = batch(b"next", b"x")
         assert only(await client.ask(produce_to("events", (0, records)), 9)).error_code == 0
-        # Its own deadline would outlast the test.
+        # Its deadline exceeds the duration of the test.
         request = fetch_from("events", (0, 8), wait_ms=600_000, min_bytes=1_000_000)
         assert values(only(await client.ask(request, 12)).records)[0] == b"0:8"
 
     tell(scenario)
 
 
-def test_the_first_batch_comes_even_if_it_is_too_large(tell):
+def test_first_batch_is_returned_even_if_it_exceeds_the_limit(tell):
     async def scenario(world) -> None:
         client = await filled(world, partitions=2, size=5000)
         response = await client.ask(fetch_from("events", (0, 0), (1, 0), max_bytes=100), 12)
         first, second = response.responses[0].partitions
         assert values(first.records)[0] == b"0:0" and len(values(first.records)) == 2
         assert bytes(second.records) == b"" and second.high_watermark == 10
-        # A partition's own limit is no reason to return nothing either.
+        # The same holds for the limit of the partition.
         response = await client.ask(fetch_from("events", (0, 0), partition_max_bytes=0), 12)
         assert len(values(only(response).records)) == 2
 
     tell(scenario)
 
 
-def test_the_budget_is_shared_by_partitions(tell):
+def test_max_bytes_is_shared_by_partitions(tell):
     async def scenario(world) -> None:
         client = await filled(world, partitions=3, batches=4, size=1000)
         response = await client.ask(
@@ -104,7 +104,7 @@ def test_the_budget_is_shared_by_partitions(tell):
     tell(scenario)
 
 
-def test_large_reads_travel_as_files_and_arrive_whole(tell):
+def test_large_reads_are_sent_as_file_slices(tell):
     async def scenario(world) -> None:
         client = await filled(world, partitions=2, batches=6, size=200_000)
         response = await client.ask(fetch_from("events", (0, 0), (1, 0), partition_max_bytes=10_000_000), 12)
@@ -117,7 +117,7 @@ def test_large_reads_travel_as_files_and_arrive_whole(tell):
     tell(scenario)
 
 
-def test_a_long_poll_ends_when_records_come(tell):
+def test_long_poll_completes_on_new_records(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         reader = await world.connect()
@@ -132,7 +132,7 @@ def test_a_long_poll_ends_when_records_come(tell):
     tell(scenario)
 
 
-def test_a_long_poll_ends_when_its_time_is_up(tell):
+def test_long_poll_times_out(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         response = await client.ask(fetch_from("events", (0, 10), wait_ms=50), 12)
@@ -143,7 +143,7 @@ def test_a_long_poll_ends_when_its_time_is_up(tell):
     tell(scenario)
 
 
-def test_a_long_poll_waits_for_enough_bytes(tell):
+def test_long_poll_waits_for_min_bytes(tell):
     async def scenario(world) -> None:
         client = await filled(world, partitions=2)
         reader = await world.connect()
@@ -158,11 +158,11 @@ def test_a_long_poll_waits_for_enough_bytes(tell):
     tell(scenario)
 
 
-def test_what_is_there_is_not_waited_for(tell):
+def test_available_data_is_returned_at_once(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         assert values(only(await client.ask(fetch_from("events", (0, 8), wait_ms=60_000), 12)).records)
-        # An error is news too.
+        # An error completes the request, too.
         failed = only(await client.ask(fetch_from("events", (0, 99), wait_ms=60_000), 12))
         assert failed.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code
         assert (await client.ask(FetchRequest(max_wait_ms=60_000, min_bytes=1), 12)).responses == []
@@ -170,7 +170,7 @@ def test_what_is_there_is_not_waited_for(tell):
     tell(scenario)
 
 
-def test_a_long_poll_ends_when_its_topic_is_deleted(tell):
+def test_long_poll_completes_when_its_topic_is_deleted(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         client.send(fetch_from("events", (0, 10), wait_ms=20_000), 12)
@@ -182,7 +182,7 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(tell):
     tell(scenario)
 
 
-def test_a_long_poll_is_forgotten_with_its_connection(tell):
+def test_long_poll_is_dropped_with_its_connection(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         client.send(fetch_from("events", (0, 10), wait_ms=60_000), 12)
@@ -196,7 +196,7 @@ def test_a_long_poll_is_forgotten_with_its_connection(tell):
     tell(scenario)
 
 
-def test_requests_behind_a_long_poll_wait_for_it(tell):
+def test_requests_after_a_long_poll_wait(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         client.send(fetch_from("events", (0, 10), wait_ms=100), 12)
@@ -207,7 +207,7 @@ def test_requests_behind_a_long_poll_wait_for_it(tell):
     tell(scenario)
 
 
-def test_the_readers_idea_of_the_epoch_is_checked(tell):
+def test_current_leader_epoch_is_validated(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         leader = world.broker.partitions[TopicPartition("events", 0)].replica
@@ -223,7 +223,7 @@ def test_the_readers_idea_of_the_epoch_is_checked(tell):
     tell(scenario)
 
 
-def test_a_history_that_parts_from_ours_is_told_where(tell):
+def test_diverging_epoch_is_returned(tell):
     async def scenario(world) -> None:
         client = await filled(world, batches=3)
         partition = world.broker.partitions[TopicPartition("events", 0)]

@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227), over the wire and against their bound."""
+"""Incremental fetch sessions (KIP-227) and their limit."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def partitions_of(response) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [7, 12, 13, 18])
-def test_only_news_is_told(tell, version):
+def test_only_changes_are_returned(tell, version):
     async def scenario(world) -> None:
         await world.create("events", 3)
         client = await world.connect()
@@ -27,14 +27,14 @@ def test_only_news_is_told(tell, version):
         await client.ask(produce_to("events", (1, batch(b"a"))), 9)
         news = await client.ask(fetch_from(topic, session_epoch=2, **session), version)
         assert partitions_of(news) == [1] and values(only(news).records) == [b"a"]
-        # The reader moves on by naming only what changed.
+        # A request contains only changed partitions.
         moved = await client.ask(fetch_from(topic, (1, 1), session_epoch=3, **session), version)
         assert moved.responses == []
 
     tell(scenario)
 
 
-def test_partitions_can_be_added_and_forgotten(tell):
+def test_partitions_can_be_added_and_removed(tell):
     async def scenario(world) -> None:
         await world.create("events", 3)
         client = await world.connect()
@@ -45,7 +45,7 @@ def test_partitions_can_be_added_and_forgotten(tell):
         await client.ask(produce_to("events", (0, batch(b"a")), (2, batch(b"b"))), 9)
         forgot = await client.ask(fetch_from("events", session_epoch=2, forget=[0], **session), 12)
         assert partitions_of(forgot) == [2]
-        # Forgetting the last one ends the session.
+        # Removing the last partition ends the session.
         ended = await client.ask(fetch_from("events", session_epoch=3, forget=[2], **session), 12)
         assert (ended.error_code, ended.session_id, ended.responses) == (0, 0, [])
         assert len(world.broker.fetch_sessions) == 0
@@ -69,7 +69,7 @@ def test_wrong_epochs_and_unknown_sessions(tell):
             )
             response = await client.ask(request, version)
             assert (response.error_code, response.responses) == (error.code, [])
-        # A full fetch that names the session ends it.
+        # A full fetch with the session id ends it.
         await client.ask(fetch_from("events", (0, 0), session_id=known, session_epoch=-1), 12)
         gone = await client.ask(fetch_from("events", session_id=known, session_epoch=1), 12)
         assert gone.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code
@@ -77,7 +77,7 @@ def test_wrong_epochs_and_unknown_sessions(tell):
     tell(scenario)
 
 
-def test_an_error_is_told_until_it_is_gone(tell):
+def test_error_is_returned_until_it_is_resolved(tell):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -94,7 +94,7 @@ def test_an_error_is_told_until_it_is_gone(tell):
     tell(scenario)
 
 
-def test_whoever_had_records_goes_to_the_end_of_the_line(tell):
+def test_partitions_that_returned_records_move_to_the_end(tell):
     async def scenario(world) -> None:
         await world.create("events", 2)
         client = await world.connect()
@@ -128,7 +128,7 @@ def _use(sessions: FetchSessions, session_id: int, epoch: int) -> None:
     sessions.plan(FetchRequest(session_id=session_id, session_epoch=epoch), 12)
 
 
-def test_only_sessions_that_rest_make_room():
+def test_only_idle_sessions_are_evicted():
     clock = _Clock()
     sessions = FetchSessions(2, clock, SystemEntropy())
     first, second = _open(sessions), _open(sessions)

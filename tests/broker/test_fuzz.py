@@ -1,4 +1,4 @@
-"""Frames that nobody should send: each is answered or closes its connection, and nothing else happens."""
+"""Malformed frames get a response or close their connection, without other effects."""
 
 import asyncio
 import logging
@@ -19,8 +19,8 @@ SETTINGS = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions"
 FRAMES = 1500
 
 
-def test_mutated_requests_meet_no_bug(tmp_path, caplog):
-    """Requests of every API in every version, broken in one to three places, straight into pipeline."""
+def test_mutated_requests_raise_no_unexpected_exception(tmp_path, caplog):
+    """Requests of every API in every version, with one to three mutations, passed to the pipeline."""
     chance = random.Random()
     seed = chance.randrange(2**32)
     chance.seed(seed)
@@ -45,7 +45,7 @@ def test_mutated_requests_meet_no_bug(tmp_path, caplog):
                 finally:
                     pipeline.finish_turn()
                     pipeline.closed(session)
-                # Nobody may still look at the frame: the next one will be received over it.
+                # The receive buffer is reused: no reference to the frame may remain.
                 frame[:] = bytes(len(frame))
                 if number % 50 == 0:
                     await asyncio.sleep(0)
@@ -59,7 +59,7 @@ def test_mutated_requests_meet_no_bug(tmp_path, caplog):
 
 @settings(max_examples=30)
 @given(st.lists(st.binary(min_size=1, max_size=400), min_size=1, max_size=5))
-def test_any_bytes_in_any_pieces_cost_one_connection_at_most(tmp_path_factory, pieces):
+def test_random_bytes_close_at_most_their_connection(tmp_path_factory, pieces):
     async def scenario() -> None:
         async with BrokerWorld(tmp_path_factory.mktemp("fuzz"), SETTINGS) as world:
             stranger, friend = await world.connect(), await world.connect()

@@ -144,14 +144,14 @@ class Gated:
 
 @pytest.fixture
 def gated(tell, monkeypatch):
-    """Run a story with a pipeline behind recording gates."""
+    """Run a scenario with a pipeline behind recording gates."""
 
-    def run(story, **options) -> Recorder:
+    def run(scenario, **options) -> Recorder:
         recorder = Recorder(**options)
 
         async def wrapped(world) -> None:
             await world.create("events", 3)
-            result = story(Gated(world, monkeypatch, recorder), world)
+            result = scenario(Gated(world, monkeypatch, recorder), world)
             if result is not None:
                 await result
             world.broker.gates = Gates()
@@ -193,7 +193,7 @@ def test_every_api_has_a_row():
 
 
 def test_every_request_meets_every_gate_in_order(gated):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         for api_key, version in EVERY:
             gates.replace(api_key)
             gates.session.template = None
@@ -204,12 +204,12 @@ def test_every_request_meets_every_gate_in_order(gated):
             assert gates.session.throttle_ms == 70
             gates.session.throttle_ms = 0
 
-    recorder = gated(story, throttle_ms=70)
+    recorder = gated(scenario, throttle_ms=70)
     assert [account[:3] for account in recorder.accounts] == [(*each, 1) for each in EVERY]
 
 
 def test_a_response_states_for_how_long_its_client_is_throttled(gated):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         for api_key, version in EVERY:
             gates.replace(api_key)
             request = full(api_key, version)
@@ -220,11 +220,11 @@ def test_a_response_states_for_how_long_its_client_is_throttled(gated):
             )
             assert getattr(response, "throttle_time_ms", 0) == (70 if has_field else 0), (api_key, version)
 
-    gated(story, throttle_ms=70)
+    gated(scenario, throttle_ms=70)
 
 
 def test_what_is_denied_is_answered_without_its_handler(gated):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         for api_key, version in EVERY:
             if api_key in OPEN | FILTERED:
                 continue
@@ -247,24 +247,24 @@ def test_what_is_denied_is_answered_without_its_handler(gated):
             else:
                 assert not top and items == {DENIED_IN_ITEMS[api_key]}, where
 
-    recorder = gated(story, denies=True)
+    recorder = gated(scenario, denies=True)
     assert all(count == 1 for _, _, count, _, _ in recorder.accounts)
 
 
 @pytest.mark.parametrize("api_key", sorted(OPEN))
 def test_apis_without_permissions_are_open(gated, api_key):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         for version in range(APIS[api_key].version_min, APIS[api_key].version_max + 1):
             gates.replace(api_key)
             gates.ask(full(api_key, version), version)
             assert gates.handled.pop()
 
-    gated(story, denies=True)
+    gated(scenario, denies=True)
 
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_shows_brokers_and_hides_topics(gated, version):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         everything = MetadataRequest(topics=[] if version == 0 else None)
         response = gates.ask(everything, version)
         assert response.brokers and not response.topics
@@ -277,7 +277,7 @@ def test_metadata_shows_brokers_and_hides_topics(gated, version):
             (TOPIC, topic.name, []) for topic in asked
         ]
 
-    gated(story, denies=True)
+    gated(scenario, denies=True)
 
 
 def test_some_topics_are_denied_and_the_others_served(gated):
@@ -285,7 +285,7 @@ def test_some_topics_are_denied_and_the_others_served(gated):
         def allows(self, session: Session, permission: Permission) -> bool:
             return permission.name == "events"
 
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         gates.recorder.__class__ = OnlyEvents
         request = produce_to("events", (0, batch(b"a")))
         request.topic_data += produce_to("secret", (0, batch(b"b")), (1, batch(b"c"))).topic_data
@@ -303,22 +303,22 @@ def test_some_topics_are_denied_and_the_others_served(gated):
             ("secret", TOPIC),
         ]
 
-    gated(story, denies=True)
+    gated(scenario, denies=True)
 
 
 def test_produce_without_acknowledgement_to_a_denied_topic_closes(gated):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         with pytest.raises(CloseConnection):
             gates.serve((produce_to("events", (0, batch(b"a")), acks=0), 9))
         assert world.broker.partition("events", 0).log.end_offset == 0
 
-    recorder = gated(story, denies=True)
+    recorder = gated(scenario, denies=True)
     assert len(recorder.accounts) == 1
 
 
 @pytest.mark.parametrize("version", [9, 13])
 def test_repeated_produce_requests_lose_their_permission(gated, version):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         topic = world.topic_id("events") if version >= 13 else "events"
         request = produce_to(topic, (0, batch(b"a")))
         gates.serve((request, version))
@@ -334,13 +334,13 @@ def test_repeated_produce_requests_lose_their_permission(gated, version):
         assert response.responses[0].partition_responses[0].error_code == TOPIC
         assert world.broker.partition("events", 0).log.end_offset == 6
 
-    recorder = gated(story)
+    recorder = gated(scenario)
     assert sum(count for _, _, count, _, _ in recorder.accounts) == 7
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_repeated_fetch_requests_lose_their_permission(gated, version):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         topic = world.topic_id("events") if version >= 13 else "events"
         gates.serve((produce_to("events", (0, batch(b"a"))), 9))
         request = fetch_from(topic, (0, 0))
@@ -356,12 +356,12 @@ def test_repeated_fetch_requests_lose_their_permission(gated, version):
         (part,) = response.responses[0].partitions
         assert part.error_code == TOPIC and not part.records
 
-    recorder = gated(story)
+    recorder = gated(scenario)
     assert sum(count for _, _, count, _, _ in recorder.accounts) == 8
 
 
 def test_a_fetch_session_does_not_keep_a_permission(gated):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         gates.serve((produce_to("events", (0, batch(b"a"))), 9))
         first = fetch_from("events", (0, 0))
         first.session_epoch = 0
@@ -375,11 +375,11 @@ def test_a_fetch_session_does_not_keep_a_permission(gated):
         response = gates.ask(again, 12)
         assert [part.error_code for part in response.responses[0].partitions] == [TOPIC]
 
-    gated(story)
+    gated(scenario)
 
 
 def test_a_connection_with_a_quota_is_charged_for_repeated_requests(gated):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         request = produce_to("events", (0, batch(b"a")))
         for _ in range(3):
             assert gates.ask(request, 9).throttle_time_ms == 30
@@ -388,7 +388,7 @@ def test_a_connection_with_a_quota_is_charged_for_repeated_requests(gated):
             assert gates.ask(fetch, 12).throttle_time_ms == 30
         assert gates.recorder.met.count("throttle") == 6
 
-    gated(story, throttle_ms=30)
+    gated(scenario, throttle_ms=30)
 
 
 def _raise(error: Exception) -> Any:
@@ -407,30 +407,30 @@ def _raise(error: Exception) -> Any:
 )
 @pytest.mark.parametrize("api_key", [0, 2, 36])
 def test_failed_requests_are_accounted_once(gated, handle, api_key):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         gates.replace(api_key, handle)
         version = APIS[api_key].version_max
         with contextlib.suppress(CloseConnection):
             gates.serve((full(api_key, version), version))
 
-    recorder = gated(story)
+    recorder = gated(scenario)
     assert len(recorder.accounts) == 1
 
 
 @pytest.mark.parametrize("frame", [b"\x00", b"\x00\x12\x00\x03", b"\x00\x12\x00\x03\x00\x00\x00\x01\x00\x09"])
 def test_malformed_requests_are_accounted_once(gated, frame):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         with pytest.raises(CloseConnection):
             gates.pipeline.serve(memoryview(frame), 0, len(frame), len(frame), gates.session, [], 1)
 
-    recorder = gated(story)
+    recorder = gated(scenario)
     assert [account[2:] for account in recorder.accounts] == [(1, len(frame), 0)]
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["answered", "disconnected"])
 @pytest.mark.parametrize("fails", [False, True])
 def test_promised_responses_are_accounted_once(gated, is_closed, fails):
-    def story(gates: Gated, world: Any) -> None:
+    def scenario(gates: Gated, world: Any) -> None:
         promise: Promise[Any] = Promise()
         gates.replace(12, lambda: promise)
         gates.serve((full(12, 4), 4))
@@ -443,14 +443,14 @@ def test_promised_responses_are_accounted_once(gated, is_closed, fails):
         else:
             promise.resolve(api(12).response())
 
-    recorder = gated(story)
+    recorder = gated(scenario)
     assert len(recorder.accounts) == 1
     assert bool(recorder.accounts[0][4]) is not is_closed
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])
 def test_long_polls_are_accounted_once(gated, is_repeated):
-    async def story(gates: Gated, world: Any) -> None:
+    async def scenario(gates: Gated, world: Any) -> None:
         if is_repeated:
             gates.serve((produce_to("events", (0, batch(b"a"))), 9))
             gates.serve((fetch_from("events", (0, 0), wait_ms=10_000), 12))
@@ -464,5 +464,5 @@ def test_long_polls_are_accounted_once(gated, is_repeated):
         while not reply.is_filled:
             await asyncio.sleep(0.01)
 
-    recorder = gated(story)
+    recorder = gated(scenario)
     assert [account[:3] for account in recorder.accounts] == [(1, 12, 1)]

@@ -1,4 +1,4 @@
-"""Groups over the wire: every version of the membership APIs, and what survives the broker."""
+"""Classic groups over the wire: every version of the membership APIs, and restarts."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.broker.world import BrokerWorld, Client
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_two_members_share_work_in_every_version(tmp_path: Path, version: int) -> None:
+def test_two_members_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, first: Client) -> None:
         sync_version, beat_version = min(version, 5), min(version, 4)
         leader = await join(first, version)
@@ -74,7 +74,7 @@ def test_members_leave_in_every_version(tmp_path: Path, version: int) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_restarted_broker_knows_its_members(tmp_path: Path) -> None:
+def test_members_survive_a_restart(tmp_path: Path) -> None:
     async def before(world: BrokerWorld, client: Client) -> None:
         member = await join(client, instance_id="one")
         await client.ask(sync_request(member, {member.member_id: b"all"}, "one"), 5)
@@ -91,7 +91,7 @@ def test_a_restarted_broker_knows_its_members(tmp_path: Path) -> None:
         assert group.authorized_operations > 0
         beat = HeartbeatRequest("g", 1, member.member_id, "one")
         assert (await client.ask(beat, 4)).error_code == NONE
-        # The same instance, started anew, slips into its former place without a rebalance.
+        # A restarted static member rejoins without a rebalance.
         again = await join(client, instance_id="one")
         assert (again.generation_id, again.skip_assignment) == (1, True)
         assert (await client.ask(beat, 4)).error_code == ErrorCode.FENCED_INSTANCE_ID.code
@@ -100,7 +100,7 @@ def test_a_restarted_broker_knows_its_members(tmp_path: Path) -> None:
     play(tmp_path, after)
 
 
-def test_a_silent_member_is_let_go(tmp_path: Path) -> None:
+def test_session_timeout_removes_a_member(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         request = join_request()
         request.session_timeout_ms = 50
@@ -111,7 +111,7 @@ def test_a_silent_member_is_let_go(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_stopping_answers_whoever_waits(tmp_path: Path) -> None:
+def test_shutdown_completes_pending_requests(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         member = await join(client)
         other = await world.connect()
@@ -126,7 +126,7 @@ def test_stopping_answers_whoever_waits(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_missing_group_is_dead(tmp_path: Path) -> None:
+def test_unknown_group_is_dead(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         for version in range(7):
             (group,) = (await client.ask(DescribeGroupsRequest(["nobody"]), version)).groups
@@ -155,10 +155,10 @@ def test_coordinators_are_found_in_every_version(tmp_path: Path) -> None:
 
 
 @given(text())
-def test_groups_live_where_kafka_would_look_for_them(name: str) -> None:
+def test_partition_of_a_group_equals_kafka(name: str) -> None:
     units = name.encode("utf-16-le")
     characters = [int.from_bytes(units[at : at + 2], "little") for at in range(0, len(units), 2)]
-    # The definition of Java's String.hashCode, and Kafka's way to lose its sign.
+    # The definition of Java's String.hashCode and of Kafka's Utils.abs.
     polynomial = sum(unit * 31**power for power, unit in enumerate(reversed(characters)))
     signed = (polynomial + 2**31) % 2**32 - 2**31
     assert java_hash(name) == (0 if signed == -(2**31) else abs(signed))

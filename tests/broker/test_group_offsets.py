@@ -1,4 +1,4 @@
-"""Committed offsets over the wire: every version, what is refused, and what the disk has to say."""
+"""Committed offsets over the wire: every version, errors, and disk faults."""
 
 import asyncio
 import errno
@@ -36,7 +36,7 @@ def test_commits_in_every_version(tmp_path: Path, version: int) -> None:
         topic_id = world.topic_id("t")
         request = commit_request({0: 5, 1: 6, 9: 7}, topic_id=topic_id, metadata="a note – ünïcode")
         assert codes(await client.ask(request, version)) == [NONE, NONE, UNKNOWN]
-        nowhere = commit_request({0: 5}, topic="nowhere", topic_id=b"nobody's topic  ")
+        nowhere = commit_request({0: 5}, topic="nowhere", topic_id=b"an unknown topic")
         expected = UNKNOWN_ID if version >= 10 else UNKNOWN
         assert codes(await client.ask(nowhere, version)) == [expected]
         reply = await client.ask(OffsetFetchRequest(group_id="g", topics=None), 7)
@@ -61,7 +61,7 @@ def test_fetches_in_every_version(tmp_path: Path, version: int) -> None:
         else:
             asked = [
                 OffsetFetchRequestTopics("t", topic_id, [0, 1]),
-                OffsetFetchRequestTopics("nowhere", b"nobody's topic  ", [0]),
+                OffsetFetchRequestTopics("nowhere", b"an unknown topic", [0]),
             ]
             groups = [OffsetFetchRequestGroup("g", topics=asked), OffsetFetchRequestGroup("h", topics=None)]
             reply = await client.ask(OffsetFetchRequest(groups=groups, require_stable=True), version)
@@ -94,7 +94,7 @@ def test_only_members_of_the_generation_commit(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_restarted_broker_knows_its_offsets(tmp_path: Path) -> None:
+def test_offsets_survive_a_restart(tmp_path: Path) -> None:
     async def before(world: BrokerWorld, client: Client) -> None:
         for offset in range(100):
             await client.ask(commit_request({0: offset}), 8)
@@ -110,7 +110,7 @@ def test_a_restarted_broker_knows_its_offsets(tmp_path: Path) -> None:
     play(tmp_path, after)
 
 
-def test_a_loading_broker_says_so(tmp_path: Path) -> None:
+def test_coordinator_load_in_progress(tmp_path: Path) -> None:
     async def before(world: BrokerWorld, client: Client) -> None:
         await client.ask(commit_request({0: 1}), 8)
 
@@ -130,7 +130,7 @@ def test_a_loading_broker_says_so(tmp_path: Path) -> None:
     play(tmp_path, after)
 
 
-def test_a_full_disk_refuses_commits_and_forgets_nothing(
+def test_full_disk_rejects_commits_and_keeps_previous_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_space(*_: object) -> int:
@@ -153,7 +153,7 @@ def test_a_full_disk_refuses_commits_and_forgets_nothing(
     play(tmp_path, after)
 
 
-def test_a_commit_that_is_too_large_is_refused_as_a_whole(tmp_path: Path) -> None:
+def test_too_large_commit_is_rejected_as_a_whole(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await world.create("wide", partitions=300)
         request = commit_request(dict.fromkeys(range(300), 1), topic="wide", metadata="x" * 4096)
@@ -163,7 +163,7 @@ def test_a_commit_that_is_too_large_is_refused_as_a_whole(tmp_path: Path) -> Non
     play(tmp_path, scenario)
 
 
-def test_answers_wait_for_the_disk_where_commits_do(tmp_path: Path) -> None:
+def test_fetch_waits_for_pending_commits(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         assert codes(await client.ask(commit_request({0: 1}), 8)) == [NONE]
         partition = world.broker.groups.driver_of("g").partition
@@ -176,9 +176,7 @@ def test_answers_wait_for_the_disk_where_commits_do(tmp_path: Path) -> None:
     play(tmp_path, scenario, log_flush_interval_messages="1")
 
 
-def test_commits_that_are_not_stored_in_time_are_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commit_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         never: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         monkeypatch.setattr(world.disk, "sync", lambda log: never)
@@ -192,7 +190,7 @@ def test_commits_that_are_not_stored_in_time_are_unknown(
     play(tmp_path, scenario, log_flush_interval_messages="1", offsets_commit_timeout_ms="50")
 
 
-def test_offsets_that_the_log_lost_are_not_told_from_memory(tmp_path: Path) -> None:
+def test_offsets_lost_by_the_log_are_not_served_from_memory(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await client.ask(commit_request({0: 1}), 8)
         await client.ask(commit_request({0: 2}), 8)
@@ -207,7 +205,7 @@ def test_offsets_that_the_log_lost_are_not_told_from_memory(tmp_path: Path) -> N
     play(tmp_path, scenario)
 
 
-def test_offsets_go_with_their_topic(tmp_path: Path) -> None:
+def test_offsets_are_deleted_with_their_topic(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await world.create("doomed")
         await client.ask(commit_request({0: 5}, topic="doomed"), 8)

@@ -1,4 +1,4 @@
-"""ListOffsets over the wire: named moments, moments in time, and what each version knows."""
+"""ListOffsets over the wire: special timestamps, timestamps, and versions."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def found(client, request, version):
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_each_version_finds_both_ends_and_moments(tell, version):
+def test_earliest_latest_and_timestamps_in_every_version(tell, version):
     async def scenario(world) -> None:
         client = await filled(world)
         assert await found(client, asking(EARLIEST), version) == (0, 0, -1)
@@ -54,7 +54,7 @@ def test_each_version_finds_both_ends_and_moments(tell, version):
         (-7, 12, None),
     ],
 )
-def test_named_moments_need_their_version(tell, timestamp, since, expected):
+def test_special_timestamps_require_their_version(tell, timestamp, since, expected):
     async def scenario(world) -> None:
         client = await filled(world)
         for version in range(max(1, since - 2), 12):
@@ -64,7 +64,7 @@ def test_named_moments_need_their_version(tell, timestamp, since, expected):
     tell(scenario)
 
 
-def test_refusals_are_per_partition(tell):
+def test_errors_are_per_partition(tell):
     async def scenario(world) -> None:
         client = await filled(world)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code

@@ -1,4 +1,4 @@
-"""Metadata over the wire: all, none, some, by id, and topics that come into being."""
+"""Metadata over the wire: all topics, none, some, by id, and auto-creation."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_topics_by_id(tell):
             None,
             unknown,
         )
-        # Somebody who names a topic twice over means the id: the name may have gone to another topic.
+        # If both are given, the id counts: the name may belong to a recreated topic.
         both = (await client.ask(MetadataRequest([MetadataRequestTopic(unknown, "other")]), 12)).topics[0]
         assert (both.error_code, both.name) == (ErrorCode.UNKNOWN_TOPIC_ID.code, None)
         assert "other" not in world.broker.metadata.image.topics
@@ -70,7 +70,7 @@ def test_topics_by_id(tell):
 
 
 @pytest.mark.parametrize("version", [0, 5, 12])
-def test_a_topic_that_is_named_often_is_described_once(tell, version):
+def test_repeated_topic_is_returned_once(tell, version):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -81,7 +81,7 @@ def test_a_topic_that_is_named_often_is_described_once(tell, version):
     tell(scenario)
 
 
-def test_a_topic_comes_into_being_by_being_asked_for(tell):
+def test_auto_creation(tell):
     async def scenario(world) -> None:
         client = await world.connect()
         (topic,) = (await client.ask(asking("fresh"), 12)).topics
@@ -92,7 +92,7 @@ def test_a_topic_comes_into_being_by_being_asked_for(tell):
     tell(scenario, {"num.partitions": "4"})
 
 
-def test_two_who_ask_at_once_get_the_same_topic(tell):
+def test_concurrent_auto_creation(tell):
     async def scenario(world) -> None:
         clients = [await world.connect() for _ in range(5)]
         for client in clients:
@@ -104,7 +104,7 @@ def test_two_who_ask_at_once_get_the_same_topic(tell):
     tell(scenario)
 
 
-def test_creation_can_be_declined_and_switched_off(tell):
+def test_auto_creation_disabled_by_request_and_by_setting(tell):
     async def scenario(world) -> None:
         client = await world.connect()
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
@@ -119,7 +119,7 @@ def test_creation_can_be_declined_and_switched_off(tell):
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "no/slash", "no space", "x" * 250])
-def test_names_that_no_topic_can_have(tell, name):
+def test_invalid_topic_names(tell, name):
     async def scenario(world) -> None:
         client = await world.connect()
         invalid, fine = (await client.ask(asking(name, "fine"), 12)).topics
@@ -129,7 +129,7 @@ def test_names_that_no_topic_can_have(tell, name):
     tell(scenario)
 
 
-def test_operations_are_told_when_asked_for(tell):
+def test_authorized_operations(tell):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -145,7 +145,7 @@ def test_operations_are_told_when_asked_for(tell):
     tell(scenario)
 
 
-def test_answers_follow_the_image(tell):
+def test_responses_follow_the_image(tell):
     async def scenario(world) -> None:
         client = await world.connect()
         await world.create("a")

@@ -1,4 +1,4 @@
-"""What the broker says to requests that are strange, broken or unknown."""
+"""Responses to unknown, malformed and failing requests."""
 
 import asyncio
 import struct
@@ -26,7 +26,7 @@ def header(api_key: int, version: int, correlation_id: int = 5) -> bytes:
 
 
 @pytest.mark.parametrize("api_key", APIS)
-def test_every_row_has_its_handler_and_versions_of_its_message(api_key):
+def test_every_api_has_a_handler_and_declared_versions(api_key):
     row = APIS[api_key]
     import_module(f"runnel.broker.apis.{row.module}")
     assert api_key in handlers._registered
@@ -51,7 +51,7 @@ def test_each_version_of_api_versions(tell, version):
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tell, version):
+def test_unknown_version_of_api_versions_returns_version_0(tell, version):
     async def scenario(world) -> None:
         client = await world.connect()
         client.writer.write(frame(header(18, version) + b"\x00whatever follows"))
@@ -60,13 +60,13 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tell, versi
         response = decode(ApiVersionsResponse, 0, answer, 4)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION.code
         assert {key.api_key for key in response.api_keys} == set(APIS)
-        # The connection is still good for a second try.
+        # The connection stays open for a retry.
         assert (await client.ask(ApiVersionsRequest(), 0)).error_code == 0
 
     tell(scenario)
 
 
-def test_a_client_must_name_its_software_decently(tell):
+def test_invalid_client_software_name(tell):
     async def scenario(world) -> None:
         client = await world.connect()
         response = await client.ask(ApiVersionsRequest("not ok!", "1"), 3)
@@ -93,7 +93,7 @@ def test_a_client_must_name_its_software_decently(tell):
     ],
     ids=lambda body: body[:24].hex(),
 )
-def test_what_cannot_be_read_closes_its_connection_only(tell, body, caplog):
+def test_malformed_request_closes_its_connection_only(tell, body, caplog):
     async def scenario(world) -> None:
         client, other = await world.connect(), await world.connect()
         client.writer.write(frame(body))
@@ -105,7 +105,7 @@ def test_what_cannot_be_read_closes_its_connection_only(tell, body, caplog):
     assert len(lines) == 1 and lines[0].levelname == "WARNING" and lines[0].exc_info is None
 
 
-def test_what_was_asked_before_is_answered_before_closing(tell):
+def test_pending_responses_are_sent_before_closing(tell):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -123,7 +123,7 @@ def _replace(monkeypatch, api_key, handler) -> None:
     monkeypatch.setitem(handlers._registered, api_key, handlers.as_handler(handler))
 
 
-def test_a_refusal_becomes_the_top_level_error(tell, monkeypatch):
+def test_api_error_becomes_the_top_level_error(tell, monkeypatch):
     def refuse(request, ctx):
         raise ApiError(ErrorCode.POLICY_VIOLATION, "not today")
 
@@ -138,7 +138,7 @@ def test_a_refusal_becomes_the_top_level_error(tell, monkeypatch):
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_bug_is_logged_and_never_shown(tell, monkeypatch, caplog, is_async):
+def test_exception_is_logged_and_not_exposed(tell, monkeypatch, caplog, is_async):
     def fail(request, ctx):
         raise ZeroDivisionError("secret detail")
 
@@ -158,7 +158,7 @@ def test_a_bug_is_logged_and_never_shown(tell, monkeypatch, caplog, is_async):
     assert "secret detail" in caplog.text
 
 
-def test_a_bug_without_a_place_in_the_response_costs_the_connection(tell, monkeypatch, caplog):
+def test_exception_without_an_error_field_closes_the_connection(tell, monkeypatch, caplog):
     def fail(request, ctx):
         raise ZeroDivisionError
 
@@ -174,7 +174,7 @@ def test_a_bug_without_a_place_in_the_response_costs_the_connection(tell, monkey
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_sasl_is_refused_clearly(tell):
+def test_sasl_is_rejected(tell):
     async def scenario(world) -> None:
         client = await world.connect()
         for version in (0, 1):
@@ -188,7 +188,7 @@ def test_sasl_is_refused_clearly(tell):
     tell(scenario)
 
 
-def test_async_answers_keep_their_order(tell, monkeypatch):
+def test_async_responses_keep_their_order(tell, monkeypatch):
     gates: list[asyncio.Event] = []
 
     async def wait(request, ctx):

@@ -1,4 +1,4 @@
-"""Produce over the wire: every version, every acks, every refusal."""
+"""Produce over the wire: every version, acks and error."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, v
 
 @pytest.mark.parametrize("version", range(3, 13))
 @pytest.mark.parametrize("acks", [1, -1])
-def test_each_version_appends_and_tells_the_offset(tell, version, acks):
+def test_append_returns_the_offset_in_every_version(tell, version, acks):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -28,7 +28,7 @@ def test_each_version_appends_and_tells_the_offset(tell, version, acks):
     tell(scenario)
 
 
-def test_topics_can_be_named_by_id(tell):
+def test_topic_ids(tell):
     async def scenario(world) -> None:
         await world.create("events", 2)
         client = await world.connect()
@@ -45,7 +45,7 @@ def test_topics_can_be_named_by_id(tell):
     tell(scenario)
 
 
-def test_one_bad_partition_does_not_spoil_the_others(tell):
+def test_error_in_one_partition_does_not_affect_others(tell):
     async def scenario(world) -> None:
         await world.create("events", 2)
         client = await world.connect()
@@ -83,26 +83,26 @@ def test_one_bad_partition_does_not_spoil_the_others(tell):
         ),
     ],
 )
-def test_refusals(tell, version, acks, records, error):
+def test_errors(tell, version, acks, records, error):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         answer = only(await client.ask(produce_to("events", (0, records), acks=acks), version))
         assert (ErrorCode.from_code(answer.error_code), answer.base_offset) == (error, -1)
-        # Nothing was stored, and the next one is taken.
+        # Nothing was appended, and the next batch is accepted.
         assert only(await client.ask(produce_to("events", (0, batch(b"fine"))), version)).base_offset == 0
 
     tell(scenario)
 
 
 @pytest.mark.parametrize("version", [7, 8, 9, 12])
-def test_the_records_to_blame_are_named(tell, version):
+def test_record_errors_are_returned(tell, version):
     async def scenario(world) -> None:
         await world.create("latest", cleanup_policy="compact")
         client = await world.connect()
         keys = [b"k", None, b"k", None]
         records = build_batch([Record(i, NOW_MS, key, b"v") for i, key in enumerate(keys)])
-        # The second time goes the short way of repeated requests.
+        # The second request takes the template path.
         for _ in range(2):
             answer = only(await client.ask(produce_to("latest", (0, bytes(records))), version))
             assert answer.error_code == ErrorCode.INVALID_RECORD.code
@@ -114,7 +114,7 @@ def test_the_records_to_blame_are_named(tell, version):
     tell(scenario)
 
 
-def test_without_acks_there_is_no_answer(tell):
+def test_acks_0_has_no_response(tell):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -127,7 +127,7 @@ def test_without_acks_there_is_no_answer(tell):
     tell(scenario)
 
 
-def test_without_acks_an_error_closes_the_connection(tell):
+def test_acks_0_error_closes_the_connection(tell):
     async def scenario(world) -> None:
         client = await world.connect()
         client.send(produce_to("nowhere", (0, batch(b"a")), acks=0), 9)
@@ -152,7 +152,7 @@ def test_pipelined_requests_share_turns_and_keep_their_order(tell):
     tell(scenario)
 
 
-def test_internal_topics_are_written_by_the_broker_only(tell):
+def test_produce_to_internal_topics_is_rejected(tell):
     async def scenario(world) -> None:
         await world.create("__consumer_offsets")
         client = await world.connect()
@@ -163,7 +163,7 @@ def test_internal_topics_are_written_by_the_broker_only(tell):
     tell(scenario)
 
 
-def test_the_stored_batch_carries_offset_and_epoch(tell):
+def test_stored_batch_has_offset_and_epoch(tell):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -176,13 +176,13 @@ def test_the_stored_batch_carries_offset_and_epoch(tell):
     tell(scenario)
 
 
-def test_a_repeated_batch_of_an_idempotent_producer_gets_its_first_offset(tell):
+def test_duplicate_batch_returns_its_original_offset(tell):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
         first = batch(b"a", b"b", producer_id=7, producer_epoch=0, base_sequence=0)
         second = batch(b"c", producer_id=7, producer_epoch=0, base_sequence=2)
-        # In one turn: the repeat must not be acknowledged before its original is written.
+        # In one turn: the duplicate must not be acknowledged before its original is written.
         for records in (first, first, second, first, second):
             client.send(produce_to("events", (0, records)), 9)
         answers = [only(await client.receive()) for _ in range(5)]
@@ -194,7 +194,7 @@ def test_a_repeated_batch_of_an_idempotent_producer_gets_its_first_offset(tell):
     tell(scenario)
 
 
-def test_acks_wait_for_the_disk_when_the_topic_says_so(tell):
+def test_flush_policy_commit_delays_acknowledgements(tell):
     async def scenario(world) -> None:
         await world.create("events", 2, flush_policy="commit")
         client = await world.connect()
@@ -212,7 +212,7 @@ def test_acks_wait_for_the_disk_when_the_topic_says_so(tell):
 
 
 @pytest.mark.parametrize("settings", [{"flush_policy": "commit"}, {"flush_messages": "1"}])
-def test_a_batch_that_waits_for_the_disk_costs_one_sync(tell, monkeypatch, settings):
+def test_one_sync_per_batch(tell, monkeypatch, settings):
     synced: list[int] = []
 
     def datasync(file: OsFile) -> None:
@@ -225,7 +225,7 @@ def test_a_batch_that_waits_for_the_disk_costs_one_sync(tell, monkeypatch, setti
     async def scenario(world) -> None:
         await world.create("events", **settings)
         client = await world.connect()
-        # The first one also makes durable that there is a partition.
+        # The first sync also makes the partition itself durable.
         assert only(await client.ask(produce_to("events", (0, batch(b"a")), acks=-1), 9)).error_code == 0
         synced.clear()
         for _ in range(3):
@@ -237,7 +237,7 @@ def test_a_batch_that_waits_for_the_disk_costs_one_sync(tell, monkeypatch, setti
     tell(scenario)
 
 
-def test_nobody_reads_what_is_not_durable_yet(tell, monkeypatch):
+def test_records_are_not_readable_before_they_are_durable(tell, monkeypatch):
     async def scenario(world) -> None:
         await world.create("events", flush_policy="commit")
         client, reader = await world.connect(), await world.connect()
@@ -256,7 +256,7 @@ def test_nobody_reads_what_is_not_durable_yet(tell, monkeypatch):
     tell(scenario)
 
 
-def test_a_disk_that_fails_to_sync_is_a_storage_error(tell, monkeypatch):
+def test_failed_sync_is_a_storage_error(tell, monkeypatch):
     async def scenario(world) -> None:
         await world.create("events", flush_policy="commit")
         client = await world.connect()
@@ -271,7 +271,7 @@ def test_a_disk_that_fails_to_sync_is_a_storage_error(tell, monkeypatch):
     tell(scenario)
 
 
-def test_a_deleted_topic_answers_whoever_waits_for_its_commit(tell, monkeypatch):
+def test_deleting_a_topic_completes_pending_acknowledgements(tell, monkeypatch):
     async def scenario(world) -> None:
         await world.create("events", flush_policy="commit")
         client = await world.connect()
@@ -287,7 +287,7 @@ def test_a_deleted_topic_answers_whoever_waits_for_its_commit(tell, monkeypatch)
     tell(scenario)
 
 
-def test_nothing_at_all_is_a_valid_request(tell):
+def test_empty_request(tell):
     async def scenario(world) -> None:
         client = await world.connect()
         assert (await client.ask(ProduceRequest(None, -1, 1000, []), 9)).responses == []

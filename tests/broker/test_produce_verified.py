@@ -1,4 +1,4 @@
-"""Batches that begin a transaction wait for the coordinator's word, and nothing overtakes or misuses it."""
+"""Verification of batches that start a transaction: order, retries and errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -20,10 +20,10 @@ WHO = (5, 0)
 
 
 class Coordinator:
-    """Answers when and what the test says; without a word prepared, the question stays open."""
+    """A coordinator scripted by the test; without a prepared result, verification stays pending."""
 
     def __init__(self) -> None:
-        self.words: list[Any] = []
+        self.results: list[Any] = []
         self.open: list[Promise[Any]] = []
         self.asked: list[tuple[str, int, int, bool]] = []
 
@@ -31,16 +31,16 @@ class Coordinator:
         self, name: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition], adds: bool
     ) -> Any:
         self.asked.append((name, producer_id, epoch, adds))
-        if not self.words:
+        if not self.results:
             self.open.append(Promise())
             return self.open[-1]
-        word = self.words.pop(0)
-        if isinstance(word, Exception):
-            raise word
-        return dict.fromkeys(partitions, word)
+        result = self.results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return dict.fromkeys(partitions, result)
 
-    def answer(self, word: ErrorCode = ErrorCode.NONE) -> None:
-        self.open.pop(0).resolve({NAME: word})
+    def answer(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.open.pop(0).resolve({NAME: error})
 
 
 Scenario = Callable[[BrokerWorld, Client, Coordinator], Awaitable[None]]
@@ -79,7 +79,7 @@ def end_offset(world: BrokerWorld) -> int:
     return world.broker.partition("t", 0).log.end_offset
 
 
-def test_the_line_waits_and_the_records_are_kept(tmp_path: Path) -> None:
+def test_connection_is_held_and_records_are_copied(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         client.send(first_batch(b"a" * 1000), 12)
         client.send(first_batch(b"b", sequence=1), 12)
@@ -87,7 +87,7 @@ def test_the_line_waits_and_the_records_are_kept(tmp_path: Path) -> None:
         await until(lambda: bool(coordinator.open))
         other = await world.connect()
         for _ in range(5):
-            # The memory that the request came in is used again.
+            # The receive buffer is reused.
             await other.ask(produce_to("t", (0, batch(b"x" * 1000))), 9)
         assert end_offset(world) == 5 and len(coordinator.asked) == 1
         coordinator.answer()
@@ -102,13 +102,13 @@ def test_the_line_waits_and_the_records_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_word_about_a_transaction_that_has_ended_begins_none(tmp_path: Path, is_commit: bool) -> None:
+def test_verification_of_a_completed_transaction_does_not_start_one(tmp_path: Path, is_commit: bool) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         client.send(first_batch(b"late"), 11)
         await until(lambda: len(coordinator.open) == 1)
         partition = world.broker.partition("t", 0)
         partition.append_marker(*WHO, 0, is_commit, 0, 1)
-        # The next transaction of this producer asks before the first answer has come.
+        # The producer's next transaction is verified before the first result arrives.
         other = await world.connect()
         other.send(first_batch(b"next"), 11)
         await until(lambda: len(coordinator.open) == 2)
@@ -123,7 +123,7 @@ def test_a_word_about_a_transaction_that_has_ended_begins_none(tmp_path: Path, i
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_a_later_batch_does_not_overtake_an_earlier_one(tmp_path: Path, version: int) -> None:
+def test_batches_keep_their_order(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         other = await world.connect()
         client.send(first_batch(b"0"), version)
@@ -135,7 +135,7 @@ def test_a_later_batch_does_not_overtake_an_earlier_one(tmp_path: Path, version:
         assert only(await other.receive()).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.code
         coordinator.answer()
         assert only(await client.receive()).base_offset == 0
-        # It has begun now, and nobody is asked any more.
+        # The transaction is open now: no further verification.
         assert only(await other.ask(first_batch(b"1", sequence=1), version)).base_offset == 1
         assert len(coordinator.asked) == 2
 
@@ -143,9 +143,9 @@ def test_a_later_batch_does_not_overtake_an_earlier_one(tmp_path: Path, version:
 
 
 @pytest.mark.parametrize(("version", "taken"), [(11, True), (12, False)])
-def test_where_nothing_is_known_of_a_producer(tmp_path: Path, version: int, taken: bool) -> None:
+def test_unknown_producer(tmp_path: Path, version: int, taken: bool) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
-        coordinator.words = [ErrorCode.NONE]
+        coordinator.results = [ErrorCode.NONE]
         reply = only(await client.ask(first_batch(sequence=7), version))
         assert reply.error_code == (0 if taken else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER.code)
 
@@ -157,7 +157,7 @@ _RETRIED = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
-SEEN = [
+CLIENT_ERRORS = [
     *((version, error, ErrorCode.NOT_ENOUGH_REPLICAS) for version in (10, 11, 12) for error in _RETRIED),
     (10, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
     (11, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
@@ -170,47 +170,47 @@ SEEN = [
 ]
 
 
-def test_refusals_as_each_version_knows_them(tmp_path: Path) -> None:
+def test_errors_by_version(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
-        for version, word, expected in SEEN:
-            coordinator.words = [word]
+        for version, result, expected in CLIENT_ERRORS:
+            coordinator.results = [result]
             reply = only(await client.ask(first_batch(), version))
-            assert reply.error_code == expected.code, (version, word)
+            assert reply.error_code == expected.code, (version, result)
         for failure, expected in (
             (ApiError(ErrorCode.NOT_COORDINATOR, "it moved"), ErrorCode.NOT_ENOUGH_REPLICAS),
             (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
         ):
-            coordinator.words = [failure]
+            coordinator.results = [failure]
             assert only(await client.ask(first_batch(), 12)).error_code == expected.code
         assert end_offset(world) == 0
 
     play(tmp_path, scenario)
 
 
-def test_the_end_of_the_last_transaction_is_waited_for(tmp_path: Path) -> None:
+def test_retry_while_the_previous_transaction_completes(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         busy = ErrorCode.CONCURRENT_TRANSACTIONS
-        coordinator.words = [busy, busy, ErrorCode.NONE]
+        coordinator.results = [busy, busy, ErrorCode.NONE]
         assert only(await client.ask(first_batch(), 12)).base_offset == 0
         assert len(coordinator.asked) == 3
-        coordinator.words = [busy] * 100
+        coordinator.results = [busy] * 100
         reply = only(await client.ask(first_batch(who=(6, 0)), 12))
         assert reply.error_code == busy.code and 1 < len(coordinator.asked) < 20
 
     play(tmp_path, scenario)
 
 
-def test_asking_can_be_switched_off_for_older_producers(tmp_path: Path) -> None:
+def test_verification_can_be_disabled_for_older_producers(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         assert only(await client.ask(first_batch(), 11)).base_offset == 0
-        coordinator.words = [ErrorCode.INVALID_TXN_STATE]
+        coordinator.results = [ErrorCode.INVALID_TXN_STATE]
         reply = only(await client.ask(first_batch(who=(6, 0)), 12))
         assert reply.error_code == ErrorCode.INVALID_TXN_STATE.code
 
     play(tmp_path, scenario, transaction_partition_verification_enable="false")
 
 
-def test_what_makes_no_sense_is_refused_without_asking(tmp_path: Path) -> None:
+def test_invalid_batches_are_rejected_without_verification(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         nameless = first_batch()
         nameless.transactional_id = None
@@ -226,7 +226,7 @@ def test_what_makes_no_sense_is_refused_without_asking(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_topic_that_goes_away_meanwhile(tmp_path: Path) -> None:
+def test_topic_deleted_during_verification(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         client.send(first_batch(), 12)
         await until(lambda: bool(coordinator.open))

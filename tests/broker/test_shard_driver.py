@@ -1,4 +1,4 @@
-"""What a driver does for a shard: batches of transactions, their ends, and the call when all is committed."""
+"""ShardDriver: transactional batches, markers, and commit callbacks."""
 
 import asyncio
 import errno
@@ -31,8 +31,8 @@ from runnel.wire import Data
 from tests.broker.world import BrokerWorld
 
 
-class Diary:
-    """A shard that writes down what it is told."""
+class RecordingShard:
+    """A shard that records its calls."""
 
     record_types = RECORD_TYPES
     can_skip_corrupt_batches = False
@@ -40,7 +40,7 @@ class Diary:
     def __init__(self) -> None:
         self.told: list[Any] = []
         self.next: CoordinatorResult[None] = CoordinatorResult()
-        """What to do when it hears that all is committed."""
+        """Called on commit."""
 
     def replay(self, key: Data, value: Data | None, place: ReplayContext) -> None:
         assert isinstance(key, GroupMetadataKey)
@@ -72,9 +72,9 @@ def line(text: str) -> NewRecord:
     return NewRecord(GroupMetadataKey(group=text), None)
 
 
-def driven(world: BrokerWorld) -> ShardDriver[Diary]:
+def driven(world: BrokerWorld) -> ShardDriver[RecordingShard]:
     partition = world.broker.partitions[TopicPartition("t", 0)]
-    return ShardDriver(Diary(), partition, world.broker.clock, world.broker.timers, 10_000, 0)
+    return ShardDriver(RecordingShard(), partition, world.broker.clock, world.broker.timers, 10_000, 0)
 
 
 def play(folder: Path, scenario: Callable[[BrokerWorld], Awaitable[None]], **configs: str) -> None:
@@ -87,7 +87,7 @@ def play(folder: Path, scenario: Callable[[BrokerWorld], Awaitable[None]], **con
     asyncio.run(run())
 
 
-def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_loading(
+def test_transactional_records_and_markers_are_replayed_live_and_when_loading(
     tmp_path: Path,
 ) -> None:
     scenario = [
@@ -118,7 +118,7 @@ def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_
 
     async def read(world: BrokerWorld) -> None:
         driver = driven(world)
-        # The log tells a shard that is not loaded yet, so nobody else may.
+        # The shard is not loaded yet: only loading replays the records.
         driver.transaction_ended(7, 3, is_commit=True)
         ready = asyncio.Event()
         loading = ShardLoading(world.broker.timers)
@@ -130,7 +130,7 @@ def test_records_of_a_transaction_are_stamped_and_its_end_is_told_live_and_when_
     play(tmp_path, read)
 
 
-def test_a_shard_hears_when_all_it_knows_is_committed(
+def test_commit_callback_after_all_known_records_are_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(world: BrokerWorld) -> None:
@@ -142,7 +142,7 @@ def test_a_shard_hears_when_all_it_knows_is_committed(
         decision.when_committed("token")
         driver.shard.next = CoordinatorResult(records=[line("b")])
         driver.run(decision)
-        # Nothing new is written, but what it rests on is not committed either.
+        # Nothing new is written, but the records it depends on are not committed.
         waiting = CoordinatorResult[None]()
         waiting.when_committed("other")
         driver.run(waiting)
@@ -155,7 +155,7 @@ def test_a_shard_hears_when_all_it_knows_is_committed(
     play(tmp_path, scenario, flush_policy="commit")
 
 
-def test_a_shard_hears_at_the_end_of_the_turn_where_nothing_waits_for_the_disk(tmp_path: Path) -> None:
+def test_commit_callback_at_the_end_of_the_turn_without_pending_syncs(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld) -> None:
         driver = driven(world)
         driver.loaded()
@@ -169,14 +169,14 @@ def test_a_shard_hears_at_the_end_of_the_turn_where_nothing_waits_for_the_disk(t
     play(tmp_path, scenario)
 
 
-def test_a_shard_hears_of_it_when_the_disk_has_recovered(
+def test_commit_callback_after_recovery_from_a_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(world: BrokerWorld) -> None:
         monkeypatch.setattr(shard_driver, "_AWAIT_AGAIN_MS", 0)
         driver = driven(world)
         driver.loaded()
-        results: list[OSError | int] = [OSError(errno.EIO, "no luck"), OSError(errno.EIO, "none yet"), 1]
+        results: list[OSError | int] = [OSError(errno.EIO, "I/O error"), OSError(errno.EIO, "none yet"), 1]
 
         def sync(log: object) -> Future[int]:
             stored: Future[int] = asyncio.get_running_loop().create_future()
@@ -200,7 +200,7 @@ def test_a_shard_hears_of_it_when_the_disk_has_recovered(
     play(tmp_path, scenario, flush_policy="commit")
 
 
-def test_a_shard_that_knows_more_than_its_log_writes_no_more(tmp_path: Path) -> None:
+def test_shard_ahead_of_its_log_stops_writing(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld) -> None:
         driver = driven(world)
         driver.loaded()
@@ -212,7 +212,7 @@ def test_a_shard_that_knows_more_than_its_log_writes_no_more(tmp_path: Path) -> 
         driver.run(CoordinatorResult(records=[line("d")], continuation="then"))
         assert driver.shard.told[3:] == [("then", ErrorCode.NOT_COORDINATOR)]
         assert driver.partition.log.end_offset == 2
-        # The end of a transaction stands where "c" stood, and does not make it come back.
+        # A marker is stored at the offset of "c" and does not restore it.
         marker = EndMarker(committed=True, coordinator_epoch=0)
         driver.partition.append_now(build_end_marker(marker, producer_id=7, producer_epoch=3, timestamp_ms=0))
         driver.transaction_ended(7, 3, is_commit=True)
@@ -221,7 +221,7 @@ def test_a_shard_that_knows_more_than_its_log_writes_no_more(tmp_path: Path) -> 
     play(tmp_path, scenario)
 
 
-def test_a_shard_hears_nothing_of_what_was_refused_or_lost(
+def test_no_commit_callback_for_rejected_or_lost_records(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_space(*_: object) -> int:
@@ -240,11 +240,11 @@ def test_a_shard_hears_nothing_of_what_was_refused_or_lost(
         decision = CoordinatorResult[None](records=[line("b")])
         decision.when_committed("not synced")
         driver.run(decision)
-        stored.set_exception(OSError(errno.EIO, "no luck"))
+        stored.set_exception(OSError(errno.EIO, "I/O error"))
         await asyncio.sleep(0)
         assert [entry[0] for entry in driver.shard.told] == ["b"]
         closed = CoordinatorResult[None](records=[line("c")])
-        closed.when_committed("another node's")
+        closed.when_committed("another leader")
         last: Future[int] = asyncio.get_running_loop().create_future()
         monkeypatch.setattr(world.disk, "sync", lambda log: last)
         driver.run(closed)

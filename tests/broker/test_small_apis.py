@@ -1,4 +1,4 @@
-"""The APIs of one partition: epochs, deletion, producers, producer ids."""
+"""OffsetForLeaderEpoch, DeleteRecords, DescribeProducers and InitProducerId."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ from tests.broker.world import BrokerWorld
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_where_an_epoch_ended(tell, version):
+def test_end_offset_of_an_epoch(tell, version):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -53,7 +53,7 @@ async def delete(client, offset: int, version: int = 2, topic: str = "events", i
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_deleted_records_are_gone(tell, version):
+def test_delete_records(tell, version):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -72,7 +72,7 @@ def test_deleted_records_are_gone(tell, version):
     tell(scenario)
 
 
-def test_what_must_not_be_deleted(tell):
+def test_delete_records_errors(tell):
     async def scenario(world) -> None:
         await world.create("compacted", cleanup_policy="compact")
         await world.create("both", cleanup_policy="compact,delete")
@@ -87,7 +87,7 @@ def test_what_must_not_be_deleted(tell):
     tell(scenario)
 
 
-def test_producers_are_described(tell):
+def test_describe_producers(tell):
     async def scenario(world) -> None:
         await world.create("events")
         client = await world.connect()
@@ -104,7 +104,7 @@ def test_producers_are_described(tell):
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_producer_ids_are_given_once(tell, version):
+def test_producer_ids_are_unique(tell, version):
     async def scenario(world) -> None:
         clients = [await world.connect() for _ in range(3)]
         for client in clients:
@@ -117,7 +117,7 @@ def test_producer_ids_are_given_once(tell, version):
     tell(scenario)
 
 
-def test_producer_ids_are_not_repeated_by_the_next_life(tmp_path):
+def test_producer_ids_are_unique_across_restarts(tmp_path):
     async def take() -> int:
         async with BrokerWorld(tmp_path) as world:
             client = await world.connect()
@@ -136,7 +136,7 @@ def test_producer_ids_are_not_repeated_by_the_next_life(tmp_path):
         InitProducerIdRequest(None, 60_000, producer_epoch=5),
     ],
 )
-def test_half_an_identity_is_none(tell, request_):
+def test_incomplete_identity_is_rejected(tell, request_):
     async def scenario(world) -> None:
         client = await world.connect()
         answer = await client.ask(request_, 4)

@@ -20,21 +20,21 @@ from tests.broker.world import BrokerWorld
 CLOSED = b"closed"
 
 
-class Twins:
-    """A connection that keeps its template, and one that is always new."""
+class PathPair:
+    """A connection with cached templates, and a new one for each request."""
 
     def __init__(self, world: BrokerWorld) -> None:
         self.pipeline = Pipeline(world.broker)
         self.remembering = Session("host", 1, "PLAINTEXT", 1)
 
-    def long_way(self, frame: bytes) -> bytes | None:
+    def full_path(self, frame: bytes) -> bytes | None:
         return self.answer(frame, Session("host", 2, "PLAINTEXT", 2))
 
-    def short_way(self, frame: bytes) -> bytes | None:
+    def template_path(self, frame: bytes) -> bytes | None:
         return self.answer(frame, self.remembering)
 
     def answer(self, frame: bytes, session: Session) -> bytes | None:
-        """The answer's bytes, None if there is none, or that the connection was closed."""
+        """The bytes of the response, None if there is none, or CLOSED."""
         replies: list[Reply] = []
         try:
             size = len(frame)
@@ -58,11 +58,11 @@ def frame_of(request: Request, version: int, correlation_id: int = 7) -> bytes:
 
 
 @contextmanager
-def long_way_forbidden(twins: Twins) -> Iterator[None]:
-    decoded = twins.pipeline.serve_frame
-    twins.pipeline.serve_frame = None  # type: ignore[assignment, method-assign]
+def full_path_forbidden(paths: PathPair) -> Iterator[None]:
+    decoded = paths.pipeline.serve_frame
+    paths.pipeline.serve_frame = None  # type: ignore[assignment, method-assign]
     yield
-    twins.pipeline.serve_frame = decoded  # type: ignore[method-assign]
+    paths.pipeline.serve_frame = decoded  # type: ignore[method-assign]
 
 
 def run(tmp_path, scenario) -> None:
@@ -78,20 +78,20 @@ def run(tmp_path, scenario) -> None:
 @pytest.mark.parametrize("size", [1, 200, 20_000, 100_000])
 def test_produce(tmp_path, version, size):
     async def scenario(world) -> None:
-        twins = Twins(world)
+        paths = PathPair(world)
         topic = world.topic_id("events") if version >= 13 else "events"
         for index in (0, 2, 1, 0):
-            # A repeat is answered like the first time, so both ways can be asked for the same.
+            # A duplicate is acknowledged like the original, so both paths can serve the same request.
             records = batch(b"x" * size, producer_id=9, producer_epoch=0, base_sequence=0)
             frame = frame_of(produce_to(topic, (index, records)), version, correlation_id=index + 1)
-            expected = twins.long_way(frame)
-            assert expected == twins.short_way(frame)
-            assert twins.remembering.template is not None
-            with long_way_forbidden(twins):
-                assert twins.short_way(frame) == expected
+            expected = paths.full_path(frame)
+            assert expected == paths.template_path(frame)
+            assert paths.remembering.template is not None
+            with full_path_forbidden(paths):
+                assert paths.template_path(frame) == expected
                 damaged = frame[:-10] + bytes([frame[-10] ^ 1]) + frame[-9:]
-                refused = twins.short_way(damaged)
-            assert refused == twins.long_way(damaged) != expected
+                refused = paths.template_path(damaged)
+            assert refused == paths.full_path(damaged) != expected
 
     run(tmp_path, scenario)
 
@@ -104,7 +104,7 @@ def test_fetch(tmp_path, version):
             await client.ask(produce_to("events", (1, batch(b"%d" % number * 7000))), 9)
         # From now on no read waits for the disk.
         await client.ask(fetch_from("events", (1, 0), isolation=1), 11)
-        twins = Twins(world)
+        paths = PathPair(world)
         topic = world.topic_id("events") if version >= 13 else "events"
         for limit in (1, 30_000, 1_000_000):
             for isolation in (0, 1):
@@ -113,16 +113,16 @@ def test_fetch(tmp_path, version):
                         topic, (1, offset), partition_max_bytes=limit, isolation=isolation, wait_ms=10_000
                     )
                     frame = frame_of(request, version, correlation_id=offset)
-                    expected = twins.long_way(frame)
-                    assert twins.short_way(frame) == expected
-                    with long_way_forbidden(twins):
-                        assert twins.short_way(frame) == expected
+                    expected = paths.full_path(frame)
+                    assert paths.template_path(frame) == expected
+                    with full_path_forbidden(paths):
+                        assert paths.template_path(frame) == expected
 
     run(tmp_path, scenario)
 
 
 def mutations(frame: bytes, source: random.Random) -> Iterator[bytes]:
-    """Single bytes changed, cut short, prolonged."""
+    """Frames with changed bytes, truncated and extended."""
     for _ in range(300):
         position = source.randrange(len(frame))
         yield frame[:position] + bytes([source.randrange(256)]) + frame[position + 1 :]
@@ -132,9 +132,9 @@ def mutations(frame: bytes, source: random.Random) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("version", [7, 9, 12, 13])
-def test_frames_that_are_nearly_the_same(tmp_path, version):
+def test_similar_frames(tmp_path, version):
     async def scenario(world) -> None:
-        twins = Twins(world)
+        paths = PathPair(world)
         topic = world.topic_id("events") if version >= 13 else "events"
         records = batch(b"hello", producer_id=9, producer_epoch=0, base_sequence=0)
         source = random.Random(version)
@@ -144,9 +144,9 @@ def test_frames_that_are_nearly_the_same(tmp_path, version):
         ):
             frame = frame_of(request, version)
             for changed in mutations(frame, source):
-                twins.short_way(frame)
-                # A fetch may wait: such an answer is not there yet, on either way.
-                assert twins.short_way(changed) == twins.long_way(changed), changed.hex()
+                paths.template_path(frame)
+                # A fetch may wait: then neither path has a response yet.
+                assert paths.template_path(changed) == paths.full_path(changed), changed.hex()
 
     run(tmp_path, scenario)
 
@@ -173,21 +173,21 @@ def test_a_frame_that_ends_within_the_length_of_its_records(tell, caplog, versio
     assert line.levelname == "WARNING" and line.exc_info is None and "malformed" in line.getMessage()
 
 
-def test_a_topic_that_was_made_anew_is_another_topic(tmp_path):
+def test_recreated_topic_invalidates_templates(tmp_path):
     async def scenario(world) -> None:
-        twins = Twins(world)
+        paths = PathPair(world)
         old = world.topic_id("events")
         by_id = frame_of(produce_to(old, (0, batch(b"a"))), 13)
         by_name = frame_of(produce_to("events", (0, batch(b"a"))), 9)
         for frame in (by_id, by_name):
-            twins.short_way(frame)
+            paths.template_path(frame)
         world.broker.metadata.image.topics_by_id.pop(old)
         for index in range(3):
             partition = world.broker.partitions.pop(("events", index))
             partition.topic_id = bytes(15) + b"\x01"
             world.broker.partitions[partition.name] = partition
         for _ in range(2):
-            refused, taken = twins.short_way(by_id), twins.short_way(by_name)
+            refused, taken = paths.template_path(by_id), paths.template_path(by_name)
             assert refused is not None and b"\x00\x64" in refused[:60], "UNKNOWN_TOPIC_ID"
             assert taken is not None and b"\x00\x64" not in taken[:60]
 

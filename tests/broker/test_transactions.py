@@ -1,4 +1,4 @@
-"""Transactions over the wire: every version, and who is refused how."""
+"""Transactions over the wire: every version and error."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ from tests.broker.world import BrokerWorld, Client
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_a_transaction_in_every_version(tmp_path: Path, version: int) -> None:
+def test_transaction_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         reply = await init(client, version=version)
         assert (reply.error_code, reply.producer_epoch) == (NONE, 0)
@@ -72,7 +72,7 @@ def test_a_transaction_in_every_version(tmp_path: Path, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_who_was_fenced_hears_of_it_as_it_can(tmp_path: Path, version: int) -> None:
+def test_fencing_error_by_version(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         assert await begin(client) == (who[0], 1)
@@ -93,7 +93,7 @@ def test_who_was_fenced_hears_of_it_as_it_can(tmp_path: Path, version: int) -> N
     play(tmp_path, scenario)
 
 
-def test_what_cannot_be_asked(tmp_path: Path) -> None:
+def test_invalid_requests(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         topics = AddPartitionsToTxnTopic("t", [0, 9]), AddPartitionsToTxnTopic("nowhere", [0])
@@ -119,7 +119,7 @@ def test_what_cannot_be_asked(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_other_brokers_ask_whether_a_partition_is_in_a_transaction(tmp_path: Path) -> None:
+def test_verify_only_requests_of_brokers(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         await client.ask(add_request("x", who, 3, AddPartitionsToTxnTopic("t", [0])), 3)
@@ -140,7 +140,7 @@ def test_other_brokers_ask_whether_a_partition_is_in_a_transaction(tmp_path: Pat
     play(tmp_path, scenario)
 
 
-def test_the_state_topic_is_made_when_it_is_first_needed(tmp_path: Path) -> None:
+def test_state_topic_is_created_on_first_use(tmp_path: Path) -> None:
     async def run() -> None:
         async with BrokerWorld(tmp_path, SETTINGS) as world:
             client = await world.connect()
@@ -152,7 +152,7 @@ def test_the_state_topic_is_made_when_it_is_first_needed(tmp_path: Path) -> None
             log = world.broker.partitions[TopicPartition(TRANSACTION_STATE, 0)].log
             assert log.config.cleanup_compact and not log.config.cleanup_delete
             who = await begin(client)
-            # So is the topic of the groups, if a transaction is the first to need it.
+            # So is __consumer_offsets, if a transaction is its first user.
             assert CONSUMER_OFFSETS not in world.broker.metadata.image.topics
             assert (await client.ask(AddOffsetsToTxnRequest("x", *who, "g"), 4)).error_code == NONE
             assert (await describe(client, "x")).topics[0].topic == CONSUMER_OFFSETS
@@ -161,7 +161,7 @@ def test_the_state_topic_is_made_when_it_is_first_needed(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_hanging_transaction_is_ended_by_hand(tmp_path: Path, version: int) -> None:
+def test_abort_of_a_hanging_transaction(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         assert await write(client, "x", who, b"hangs") == NONE
@@ -182,7 +182,7 @@ def test_a_hanging_transaction_is_ended_by_hand(tmp_path: Path, version: int) ->
     play(tmp_path, scenario)
 
 
-def test_transactions_are_listed_by_state_producer_age_and_pattern(tmp_path: Path) -> None:
+def test_list_transactions_filters(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         async def listed(version: int = 2, **filters: Any) -> list[str]:
             reply = await client.ask(ListTransactionsRequest(**filters), version)
@@ -207,7 +207,7 @@ def test_transactions_are_listed_by_state_producer_age_and_pattern(tmp_path: Pat
 
 
 def formats(world: BrokerWorld) -> set[int]:
-    """The versions of all records in the log of transactions."""
+    """The versions of all records in __transaction_state."""
     logs = [
         partition.log
         for name, partition in world.broker.partitions.items()
@@ -221,7 +221,7 @@ def formats(world: BrokerWorld) -> set[int]:
     }
 
 
-def test_the_level_of_the_protocol_can_be_lowered_and_raised(tmp_path: Path) -> None:
+def test_downgrade_and_upgrade_of_transaction_version(tmp_path: Path) -> None:
     async def level(client: Client) -> int:
         reply = await client.ask(ApiVersionsRequest("test", "1"), 4)
         return next(
@@ -234,7 +234,7 @@ def test_the_level_of_the_protocol_can_be_lowered_and_raised(tmp_path: Path) -> 
             update = FeatureUpdateKey("transaction.version", wanted, upgrade_type=kind)
             assert (await client.ask(UpdateFeaturesRequest(60_000, [update]), 2)).error_code == NONE
             assert await level(client) == wanted
-        # Who takes an id from an open transaction fences its holder all the same.
+        # InitProducerId fences the producer of an open transaction.
         who = await begin(client)
         assert formats(world) == {0}
         await client.ask(add_request("x", who, 3, AddPartitionsToTxnTopic("t", [0])), 3)

@@ -1,4 +1,4 @@
-"""Offsets in transactions over the wire: every version, what is refused, and what restarts remember."""
+"""TxnOffsetCommit over the wire: every version, errors, and restarts."""
 
 import asyncio
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from tests.broker.world import BrokerWorld, Client
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
 UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT.code
 ADD_GROUP_VERSION = 5
-"""Since this version the server adds the group to the transaction, and each end raises the epoch."""
+"""From this version on the server adds the group to the transaction, and EndTxn bumps the epoch."""
 
 TRANSACTIONS_TYPE = 1
 
@@ -47,7 +47,7 @@ class Writer:
     epoch: int = -1
 
     async def begin(self) -> None:
-        """Take an identity, fencing whoever had it."""
+        """Initialise the producer, fencing the previous one."""
         asked = FindCoordinatorRequest(key_type=TRANSACTIONS_TYPE, coordinator_keys=["x"])
         while (await self.client.ask(asked, 4)).coordinators[0].error_code:
             await asyncio.sleep(0)
@@ -86,7 +86,7 @@ class Writer:
 
 
 async def stable(client: Client, *partitions: int) -> list[tuple[int, int]]:
-    """(offset, error) of each partition, as far as no transaction can change it."""
+    """(offset, error) of each partition with require_stable."""
     topics = [OffsetFetchRequestTopics("t", partition_indexes=list(partitions))]
     groups = [OffsetFetchRequestGroup("g", topics=topics)]
     reply = await client.ask(OffsetFetchRequest(groups=groups, require_stable=True), 9)
@@ -94,7 +94,7 @@ async def stable(client: Client, *partitions: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_count_when_their_transaction_does(tmp_path: Path, version: int) -> None:
+def test_offsets_are_visible_after_commit(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         writer = Writer(client, version)
         await writer.begin()
@@ -117,7 +117,7 @@ def test_offsets_count_when_their_transaction_does(tmp_path: Path, version: int)
 
 
 @pytest.mark.parametrize("version", [7, 8])
-def test_who_does_not_ask_for_stable_offsets_gets_the_last_ones(tmp_path: Path, version: int) -> None:
+def test_fetch_without_require_stable_returns_previous_offsets(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await client.ask(commit_request({0: 1}), 8)
         writer = Writer(client, 5)
@@ -142,7 +142,7 @@ def test_who_does_not_ask_for_stable_offsets_gets_the_last_ones(tmp_path: Path, 
 
 @pytest.mark.parametrize("is_committed", [True, False])
 @pytest.mark.parametrize("version", [3, 5])
-def test_a_restarted_broker_knows_what_is_pending(tmp_path: Path, version: int, is_committed: bool) -> None:
+def test_pending_offsets_survive_a_restart(tmp_path: Path, version: int, is_committed: bool) -> None:
     writer = Writer(None, version)  # type: ignore[arg-type]
 
     async def before(world: BrokerWorld, client: Client) -> None:
@@ -169,7 +169,7 @@ def test_a_restarted_broker_knows_what_is_pending(tmp_path: Path, version: int, 
     play(tmp_path, after)
 
 
-def test_a_successor_aborts_what_its_predecessor_left_open(tmp_path: Path) -> None:
+def test_new_producer_aborts_the_open_transaction(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         zombie, heir = Writer(client, 5), Writer(client, 5)
         await zombie.begin()
@@ -185,7 +185,7 @@ def test_a_successor_aborts_what_its_predecessor_left_open(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_group_that_is_not_in_the_transaction_is_refused(tmp_path: Path, version: int) -> None:
+def test_group_outside_of_the_transaction_is_rejected(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         writer = Writer(client, version)
         await writer.begin()
@@ -196,7 +196,7 @@ def test_a_group_that_is_not_in_the_transaction_is_refused(tmp_path: Path, versi
     play(tmp_path, scenario)
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_errors(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         writer = Writer(client, 5)
         await writer.begin()
@@ -224,7 +224,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_loading_is_told_as_the_version_can_take_it(tmp_path: Path, version: int) -> None:
+def test_loading_error_by_version(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         writer = Writer(client, version)
         await writer.begin()
@@ -238,7 +238,7 @@ def test_loading_is_told_as_the_version_can_take_it(tmp_path: Path, version: int
     play(tmp_path, scenario)
 
 
-def test_a_verification_that_comes_after_the_end_begins_nothing(
+def test_verification_after_completion_does_not_start_a_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
@@ -281,7 +281,7 @@ def test_a_bug_after_the_verification_closes_the_connection(
     assert "a bug behind the verification" in caplog.text
 
 
-def test_deleted_offsets_do_not_come_back_with_the_transaction(tmp_path: Path) -> None:
+def test_deleted_offsets_are_not_restored_by_the_transaction(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         writer = Writer(client, 5)
         await writer.begin()

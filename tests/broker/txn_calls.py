@@ -1,4 +1,4 @@
-"""What a transactional producer says, and a broker to say it to."""
+"""Requests of a transactional producer, and a broker to send them to."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -28,7 +28,7 @@ Scenario = Callable[[BrokerWorld, Client], Awaitable[None]]
 
 
 def play(folder: Path, scenario: Scenario, **settings: str) -> None:
-    """Run a scenario against a broker of its own; the broker is stopped in an orderly way."""
+    """Run a scenario against a new broker, which is shut down cleanly."""
 
     async def run() -> None:
         named = {name.replace("_", "."): value for name, value in settings.items()}
@@ -51,14 +51,14 @@ async def init(client: Client, name: str = "x", version: int = 5, **fields: Any)
 
 
 async def begin(client: Client, name: str = "x") -> tuple[int, int]:
-    """Take an id; the producer and its epoch."""
+    """Initialise the producer; returns producer id and epoch."""
     reply = await init(client, name)
     assert reply.error_code == NONE
     return reply.producer_id, reply.producer_epoch
 
 
 async def write(client: Client, name: str, who: tuple[int, int], value: bytes, **options: Any) -> int:
-    """Produce one transactional record as clients of the new protocol do; the error."""
+    """Produce one transactional record with the KIP-890 protocol; returns the error code."""
     records = batch(
         value,
         producer_id=who[0],
@@ -84,7 +84,7 @@ async def describe(client: Client, name: str) -> Any:
 
 
 async def committed(client: Client, partition: int = 0) -> list[bytes]:
-    """What lies below the last stable offset, markers left out."""
+    """Values below the last stable offset, without markers."""
     found: list[bytes] = []
     offset = 0
     while True:

@@ -1,4 +1,4 @@
-"""A real broker on a real folder and a real socket, and a client that speaks messages."""
+"""A real broker with a data directory and a listener, and a client for messages."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from runnel.wire.frame import has_flexible_header, read_response_header, request
 
 
 class BrokerWorld:
-    """One broker with everything it needs, opened and closed by a test."""
+    """A broker with its dependencies, opened and closed by a test."""
 
     def __init__(
         self, folder: Path, settings: dict[str, str] | None = None, limits: ListenerLimits | None = None
@@ -83,7 +83,7 @@ class BrokerWorld:
 
 
 class Client:
-    """A connection that asks and answers in messages."""
+    """A connection for messages."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -91,13 +91,13 @@ class Client:
         self._correlation_id = 0
 
     def send(self, request: Request, version: int, client_id: str | None = "test") -> None:
-        """Ask without waiting."""
+        """Send a request without waiting."""
         self._correlation_id += 1
         self.writer.write(b"".join(request_frame(request, version, self._correlation_id, client_id)))
         self.sent.append((request, version, self._correlation_id))
 
     async def receive(self) -> Any:
-        """The answer to the oldest request that has none."""
+        """The response to the oldest pending request."""
         request, version, expected_id = self.sent.pop(0)
         response = api(request.api_key).response
         frame = memoryview(await self.receive_frame())
@@ -115,7 +115,7 @@ class Client:
         return await self.receive()
 
     async def is_closed(self) -> bool:
-        """Nothing more comes but the end."""
+        """True if the next read returns end of file."""
         try:
             async with asyncio.timeout(20):
                 return await self.reader.read(1) == b""

@@ -142,7 +142,7 @@ def test_unknown_version() -> None:
         encode(FetchRequest(), 3)
 
 
-def test_limit_of_elements_applies_to_all_arrays_together() -> None:
+def test_the_elements_of_a_request_are_counted_over_all_arrays() -> None:
     topic = TopicPartitions("t", [7] * (REQUEST_ELEMENTS_MAX - 10))
     wire = encoded(ElectLeadersRequest(topic_partitions=[topic]), 2)
     assert decode(ElectLeadersRequest, 2, wire).topic_partitions == [topic]
@@ -157,7 +157,7 @@ def unknown_tags(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("structs", [1, 4])
-def test_limit_of_tagged_fields_applies_to_all_structs_together(structs: int) -> None:
+def test_the_tagged_fields_of_a_request_are_counted_over_all_structs(structs: int) -> None:
     each = REQUEST_TAGS_MAX // structs
     topics = bytes(4) + bytes([structs]) + (b"\x02t\x01" + unknown_tags(each)) * (structs - 1)
     request = decode(ListPartitionReassignmentsRequest, 0, topics + unknown_tags(each))
@@ -166,14 +166,14 @@ def test_limit_of_tagged_fields_applies_to_all_structs_together(structs: int) ->
         decode(ListPartitionReassignmentsRequest, 0, topics + unknown_tags(each + 1))
 
 
-def test_limit_of_tagged_fields_with_declared_tags() -> None:
+def test_structs_that_declare_tagged_fields_have_the_same_limit() -> None:
     wire = encoded(FetchRequest(), 12)[:-1]
     assert decode(FetchRequest, 12, wire + unknown_tags(REQUEST_TAGS_MAX)) == FetchRequest()
     with pytest.raises(MalformedMessage, match="tagged fields"):
         decode(FetchRequest, 12, wire + unknown_tags(REQUEST_TAGS_MAX + 1))
 
 
-def test_excessive_tagged_fields_are_rejected_before_they_are_read() -> None:
+def test_too_many_tagged_fields_are_refused_before_they_are_read() -> None:
     count = unsigned_varint(2**31)
     with pytest.raises(MalformedMessage, match="tagged fields"):
         decode(ListPartitionReassignmentsRequest, 0, bytes(5) + count)

@@ -150,7 +150,7 @@ def test_decoded_records_are_a_view_of_the_frame() -> None:
     assert frame.count(0x72) == 4999
 
 
-def test_tagged_fields_of_a_request_header_are_limited() -> None:
+def test_the_tagged_fields_of_a_request_header_are_bounded() -> None:
     head = b"\x00\x01\x00\x0c\x00\x00\x00\x07\xff\xff"
     allowed = unknown_tags(REQUEST_TAGS_MAX)
     header = read_request_header(memoryview(head + allowed), FLEXIBLE_FROM)

@@ -1,4 +1,4 @@
-"""What Kafka 4.3 answered to the same questions: codes by which clients tell what went wrong."""
+"""Error codes of the admin APIs, equal to those of Kafka 4.3."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def gone(*states: delete.DeleteTopicState) -> Request:
 STATE = delete.DeleteTopicState
 
 # A topic "a" with three partitions and one "x.y" exist; so does a SCRAM credential of alice.
-QUESTIONS: list[tuple[Request, int, str]] = [
+REQUESTS: list[tuple[Request, int, str]] = [
     (new("a"), 7, "TOPIC_ALREADY_EXISTS"),
     (new("b/d"), 7, "INVALID_TOPIC_EXCEPTION"),
     (new(".."), 7, "INVALID_TOPIC_EXCEPTION"),
@@ -207,7 +207,7 @@ QUESTIONS: list[tuple[Request, int, str]] = [
 
 
 def codes(answer: Any) -> list[str]:
-    """Every error code of an answer, the outermost first."""
+    """All error codes of a response, the outermost first."""
     found: list[str] = []
     for field in fields_of(type(answer)):
         value = getattr(answer, field.name)
@@ -219,28 +219,28 @@ def codes(answer: Any) -> list[str]:
     return found
 
 
-def test_refusals_are_kafkas(tell) -> None:
+def test_error_codes_equal_kafka(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("a", 3)
         await world.create("x.y")
         client = await world.connect()
         await client.ask(users(user("alice", 1, 4096)), 0)
         version = world.broker.metadata.image.version
-        told = [" ".join(codes(await client.ask(request, number))) for request, number, _ in QUESTIONS]
+        received = [" ".join(codes(await client.ask(request, number))) for request, number, _ in REQUESTS]
         wrong = [
             f"{request!r} v{number}: {ours}, not {theirs}"
-            for ours, (request, number, theirs) in zip(told, QUESTIONS, strict=True)
+            for ours, (request, number, theirs) in zip(received, REQUESTS, strict=True)
             if ours != theirs
         ]
         assert wrong == []
-        # Of all these only one quota was to be changed.
+        # Only one of these requests changes a quota.
         assert world.broker.metadata.image.version == version + 1
 
     tell(scenario)
 
 
 @pytest.mark.parametrize("version", [2, 4, 5, 7])
-def test_a_topic_is_refused_in_every_version(tell, version: int) -> None:
+def test_invalid_topic_name_in_every_version(tell, version: int) -> None:
     async def scenario(world: BrokerWorld) -> None:
         (topic,) = (await (await world.connect()).ask(new("bad name", 1, 1), version)).topics
         assert (topic.name, topic.error_code) == ("bad name", ErrorCode.INVALID_TOPIC_EXCEPTION.code)

@@ -1,4 +1,4 @@
-"""Transactions after trouble: restarts, time limits, disks that are slow, logs that are lost or damaged."""
+"""Transactions after restarts and timeouts, with slow disks, and with lost or corrupt logs."""
 
 import asyncio
 from pathlib import Path
@@ -30,11 +30,11 @@ from tests.broker.txn_calls import (
 from tests.broker.world import BrokerWorld, Client
 
 
-def test_a_restart_finds_open_transactions_and_goes_on_with_ended_ones(tmp_path: Path, monkeypatch) -> None:
+def test_restart_restores_open_transactions_and_completes_prepared_ones(tmp_path: Path, monkeypatch) -> None:
     holders: dict[str, tuple[int, int]] = {}
 
     async def first(world: BrokerWorld, client: Client) -> None:
-        # The broker dies after the decision and before the markers.
+        # The broker crashes after the prepare record and before the markers.
         monkeypatch.setattr(transactions, "send_markers", lambda *_: None)
         for name, partition in (("open", 0), ("ended", 1)):
             holders[name] = await begin(client, name)
@@ -57,7 +57,7 @@ def test_a_restart_finds_open_transactions_and_goes_on_with_ended_ones(tmp_path:
     play(tmp_path, second)
 
 
-def test_a_deleted_topic_does_not_keep_a_transaction_from_ending(tmp_path: Path) -> None:
+def test_deleted_topic_does_not_block_completion(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await world.create("gone")
         who = await begin(client)
@@ -70,17 +70,17 @@ def test_a_deleted_topic_does_not_keep_a_transaction_from_ending(tmp_path: Path)
     play(tmp_path, scenario)
 
 
-def pass_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the wall clock jump over the time limit of transactions: the speed of the machine plays no part."""
+def advance_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Advance the wall clock beyond the transaction timeout, independent of the speed of the machine."""
     now_ms = SystemClock.now_ms
     monkeypatch.setattr(SystemClock, "now_ms", lambda clock: now_ms(clock) + 60_000)
 
 
-def test_transactions_that_take_too_long_are_aborted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transaction_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         assert await write(client, "x", who, b"late") == NONE
-        pass_a_minute(monkeypatch)
+        advance_a_minute(monkeypatch)
         while (await describe(client, "x")).transaction_state != "CompleteAbort":
             await asyncio.sleep(0.01)
         assert await write(client, "x", who, b"later", sequence=1) == ErrorCode.INVALID_PRODUCER_EPOCH.code
@@ -92,12 +92,12 @@ def test_transactions_that_take_too_long_are_aborted(tmp_path: Path, monkeypatch
     play(tmp_path, scenario, **settings)
 
 
-def test_ids_that_nobody_uses_are_forgotten(tmp_path: Path) -> None:
+def test_unused_transactional_ids_expire(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await begin(client)
         while (await describe(client, "x")).error_code == NONE:
             await asyncio.sleep(0.01)
-        # The one who comes back is somebody else.
+        # A returning producer gets a new producer id.
         assert await begin(client) == (1, 0)
 
     settings = {
@@ -107,7 +107,7 @@ def test_ids_that_nobody_uses_are_forgotten(tmp_path: Path) -> None:
     play(tmp_path, scenario, **settings)
 
 
-def test_answers_wait_for_the_disk_where_the_policy_says_so(tmp_path: Path) -> None:
+def test_responses_wait_for_the_flush_policy(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         for number in range(3):
@@ -124,15 +124,13 @@ def test_answers_wait_for_the_disk_where_the_policy_says_so(tmp_path: Path) -> N
     play(tmp_path, scenario, log_flush_policy="commit", transaction_state_log_num_partitions="1")
 
 
-def test_a_shard_that_lost_its_log_is_loaded_anew_without_being_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shard_reloads_after_its_log_was_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         assert await write(client, "x", await begin(client), b"hangs") == NONE
         driver = world.broker.transactions.driver_of("x")
-        # As if the log had been cut behind its back after a sync that failed.
+        # As after the truncation that follows a failed sync.
         driver._end_offset += 1
-        pass_a_minute(monkeypatch)
+        advance_a_minute(monkeypatch)
         partition = world.broker.partition("t", 0)
         while partition.last_stable_offset < partition.high_watermark:
             await asyncio.sleep(0.01)
@@ -143,7 +141,7 @@ def test_a_shard_that_lost_its_log_is_loaded_anew_without_being_asked(
     play(tmp_path, scenario, **settings)
 
 
-def test_a_shard_with_a_damaged_batch_decides_nothing(tmp_path: Path) -> None:
+def test_shard_with_a_corrupt_batch_makes_no_decisions(tmp_path: Path) -> None:
     places: list[int] = []
 
     async def first(world: BrokerWorld, client: Client) -> None:

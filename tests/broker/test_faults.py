@@ -1,4 +1,4 @@
-"""The broker after a crash, a refused sync, a full disk or a bug: nobody is misled or left waiting."""
+"""Behaviour after a crash, a failed sync, a full disk or a bug: no false acknowledgement, no stuck client."""
 
 import asyncio
 import errno
@@ -32,14 +32,14 @@ async def until(condition) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_after_a_crash_the_first_client_already_sees_the_end(tmp_path: Path) -> None:
+def test_log_end_is_known_to_the_first_client_after_a_crash(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with BrokerWorld(tmp_path / "first") as world:
             await world.create("events", flush_policy="commit")
             client = await world.connect()
             for _ in range(3):
                 assert only(await client.ask(produce_to("events", (0, batch(b"a"))), 9)).error_code == 0
-            # What a kill would leave.
+            # The files after a kill.
             shutil.copytree(tmp_path / "first", tmp_path / "second")
         async with BrokerWorld(tmp_path / "second") as world:
             assert world.broker.partitions[EVENTS].high_watermark == 3
@@ -51,7 +51,7 @@ def test_after_a_crash_the_first_client_already_sees_the_end(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_a_disk_that_does_not_sync_at_start_still_shows_what_is_durable(tmp_path: Path, monkeypatch) -> None:
+def test_failed_sync_at_start_keeps_durable_records_readable(tmp_path: Path, monkeypatch) -> None:
     async def scenario() -> None:
         async with BrokerWorld(tmp_path) as world:
             await world.create("events", flush_policy="commit")
@@ -70,7 +70,7 @@ def test_a_disk_that_does_not_sync_at_start_still_shows_what_is_durable(tmp_path
     asyncio.run(scenario())
 
 
-def test_a_retry_after_a_refused_sync_is_answered(tell, monkeypatch) -> None:
+def test_retry_after_a_failed_sync_is_acknowledged(tell, monkeypatch) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("events", flush_policy="commit")
         client = await world.connect()
@@ -85,11 +85,11 @@ def test_a_retry_after_a_refused_sync_is_answered(tell, monkeypatch) -> None:
         assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR.code
         log = world.broker.partitions[EVENTS].log
 
-        def is_healed() -> bool:
+        def has_recovered() -> bool:
             world.disk.upkeep(world.broker.clock.now_ms())
             return log.failure is None
 
-        await until(is_healed)
+        await until(has_recovered)
         answer = only(await client.ask(request, 9))
         assert (answer.error_code, answer.base_offset) == (0, 0)
         assert world.broker.partitions[EVENTS].high_watermark == 1
@@ -97,13 +97,13 @@ def test_a_retry_after_a_refused_sync_is_answered(tell, monkeypatch) -> None:
     tell(scenario)
 
 
-def test_nothing_is_acknowledged_by_the_offsets_of_records_that_the_disk_lost(tell) -> None:
+def test_lost_offsets_do_not_acknowledge_later_records(tell) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("events")
         client = await world.connect()
         for _ in range(5):
             assert only(await client.ask(produce_to("events", (0, batch(b"a"))), 9)).error_code == 0
-        # As healing does when a failed sync left pages that are not sound.
+        # As recovery from a failed sync does when pages are corrupt.
         world.broker.partitions[EVENTS].log.truncate_to(2)
 
         def refuse(*_: object) -> int:
@@ -120,7 +120,7 @@ def test_nothing_is_acknowledged_by_the_offsets_of_records_that_the_disk_lost(te
     tell(scenario)
 
 
-def test_files_that_cannot_be_removed_do_not_stop_metadata(tell, monkeypatch) -> None:
+def test_failed_file_deletion_does_not_block_metadata(tell, monkeypatch) -> None:
     async def scenario(world: BrokerWorld) -> None:
         await world.create("events")
         client = await world.connect()
@@ -141,7 +141,7 @@ def test_files_that_cannot_be_removed_do_not_stop_metadata(tell, monkeypatch) ->
     tell(scenario)
 
 
-def test_left_overs_that_cannot_be_removed_do_not_stop_a_start(tmp_path: Path) -> None:
+def test_failed_deletion_of_orphans_does_not_prevent_the_start(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with BrokerWorld(tmp_path) as world:
             await world.create("events")
@@ -162,7 +162,7 @@ def test_left_overs_that_cannot_be_removed_do_not_stop_a_start(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_damaged_metadata_is_not_taken_for_all_there_is(tmp_path: Path) -> None:
+def test_corrupt_metadata_is_not_truncated(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with BrokerWorld(tmp_path) as world:
             for number in range(5):
@@ -171,7 +171,7 @@ def test_damaged_metadata_is_not_taken_for_all_there_is(tmp_path: Path) -> None:
         (segment,) = (tmp_path / "__cluster_metadata-0").glob("*.log")
         data = bytearray(segment.read_bytes())
         first_bytes = 12 + int.from_bytes(data[8:12], "big")
-        # The format of the second batch, which was durable.
+        # The magic byte of the second batch, which was durable.
         data[first_bytes + 16] ^= 8
         segment.write_bytes(data)
         world = BrokerWorld(tmp_path)
@@ -185,7 +185,7 @@ def test_damaged_metadata_is_not_taken_for_all_there_is(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_bug_in_one_partition_leaves_no_other_with_borrowed_memory() -> None:
+def test_exception_in_one_partition_releases_the_memory_lent_to_others() -> None:
     written: list[str] = []
 
     class Sound:
