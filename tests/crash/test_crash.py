@@ -6,7 +6,7 @@ from tools.broker_process import BrokerProcess
 from tools.crash import volumes
 from tools.crash.disk_full import disk_full
 from tools.crash.powercut import power_cuts
-from tools.crash.story import kill, tell
+from tools.crash.rounds import kill, run_rounds
 
 MISSING = volumes.missing()
 needs_volumes = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
@@ -16,7 +16,7 @@ needs_volumes = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_kill_nine_under_load(tmp_path) -> None:
     broker = BrokerProcess(tmp_path / "data")
     try:
-        outcome = tell(broker, rounds=3, crash=kill, seed=7)
+        outcome = run_rounds(broker, rounds=3, crash=kill, seed=7)
     finally:
         broker.kill()
     assert outcome.violations == [], broker.log_tail()

@@ -1,4 +1,4 @@
-"""What the reckoning behind a copy by Spark finds, and how it is told."""
+"""What the verification of a copy by Spark finds, and how it is reported."""
 
 from collections import Counter
 

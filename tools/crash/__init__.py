@@ -1,1 +1,1 @@
-"""Does the broker keep what it acknowledged? Real processes, real disks, real kills."""
+"""Crash tests: real processes are killed, and every acknowledged record is verified."""

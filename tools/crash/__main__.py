@@ -1,4 +1,4 @@
-"""`make crash`: kill -9 under load, power cuts, a full disk, transactions, Spark; exit 1 on harm."""
+"""`make crash`: kill -9 under load, power cuts, a full disk, transactions, Spark; exit 1 on a violation."""
 
 import argparse
 import statistics
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from tools.broker_process import BrokerProcess
 from tools.crash import volumes
-from tools.crash.chain.crew import java_missing
-from tools.crash.chain.story import ChainOutcome, chain
+from tools.crash.chain.run import ChainOutcome, run_chain
+from tools.crash.chain.workers import java_missing
 from tools.crash.disk_full import disk_full
 from tools.crash.powercut import power_cuts
+from tools.crash.rounds import Outcome, Progress, kill, run_rounds
 from tools.crash.spark.story import MakeJob, SparkOutcome, under_kills
 from tools.crash.spark.to_table import ArchiveToTable
 from tools.crash.spark.to_topic import CopyToTopic
-from tools.crash.story import Note, Outcome, kill, tell
 from tools.processes import unwind_when_ended
 
 CHAINS = [
@@ -29,10 +29,10 @@ SPARK_JOBS: dict[str, MakeJob] = {"topic to topic": CopyToTopic, "topic to table
 SPARK_KILLS = 20
 
 
-def kills(folder: Path, rounds: int, seed: int, note: Note) -> Outcome:
+def kills(folder: Path, rounds: int, seed: int, progress: Progress) -> Outcome:
     broker = BrokerProcess(folder / "data")
     try:
-        return tell(broker, rounds, kill, seed, note)
+        return run_rounds(broker, rounds, kill, seed, progress)
     finally:
         broker.kill()
 
@@ -45,20 +45,20 @@ def report(name: str, outcome: Outcome) -> bool:
     )
     for violation in outcome.violations:
         print(f"  VIOLATION {violation}")
-    print(f"  {'FAILED' if outcome.violations else 'nothing lost, changed, doubled or reordered'}")
+    print(f"  {'FAILED' if outcome.violations else 'nothing lost, changed, duplicated or reordered'}")
     return not outcome.violations
 
 
-def chains(folder: Path, kills: int, seed: int, note: Note) -> Iterator[bool]:
-    """Chains of workers in Python and in Java, synced before each answer and not, in groups of both kinds."""
-    for crew, policy, protocol in CHAINS:
-        name = f"chain of {crew} workers, flush.policy={policy}, group.protocol={protocol}"
-        refusal = java_missing() if crew == "java" else None
+def chains(folder: Path, kills: int, seed: int, progress: Progress) -> Iterator[bool]:
+    """Chains of workers in Python and in Java, with both flush policies and both group protocols."""
+    for client, policy, protocol in CHAINS:
+        name = f"chain of {client} workers, flush.policy={policy}, group.protocol={protocol}"
+        refusal = java_missing() if client == "java" else None
         if refusal is not None:
             print(f"{name} SKIPPED: {refusal}")
             continue
-        place = folder / f"{crew}-{policy}-{protocol}"
-        yield report_chain(name, chain(place, kills, seed, policy, crew, protocol, note))
+        directory = folder / f"{client}-{policy}-{protocol}"
+        yield report_chain(name, run_chain(directory, kills, seed, policy, client, protocol, progress))
 
 
 def report_chain(name: str, outcome: ChainOutcome) -> bool:
@@ -66,21 +66,21 @@ def report_chain(name: str, outcome: ChainOutcome) -> bool:
         f"{name}: {outcome.kills} kills ({outcome.broker_kills} of the broker, "
         f"{outcome.worker_kills} of workers), "
         f"{outcome.pauses} pauses, {outcome.inputs} inputs, {outcome.outputs} outputs, "
-        f"{outcome.attempts} transactions tried, {outcome.aborted} aborted records never shown, "
+        f"{outcome.attempts} transactions tried, {outcome.aborted} aborted records never returned, "
         f"{outcome.seconds:.0f} s"
     )
     for violation in outcome.violations:
         print(f"  VIOLATION {violation}")
-    kept = "every input once in the output, in order per key; nothing hangs"
+    kept = "every input once in the output, in order per key; no transaction hangs"
     print(f"  {'FAILED' if outcome.violations else kept}")
     return not outcome.violations
 
 
-def spark_jobs(folder: Path, kills: int, seed: int, note: Note) -> Iterator[bool]:
+def spark_jobs(folder: Path, kills: int, seed: int, progress: Progress) -> Iterator[bool]:
     """Jobs on a cluster, to a topic by transactions and to a table by snapshots."""
     for name, make_job in SPARK_JOBS.items():
-        place = folder / name.replace(" ", "-")
-        yield report_spark(name, under_kills(make_job, place, kills, seed, note))
+        directory = folder / name.replace(" ", "-")
+        yield report_spark(name, under_kills(make_job, directory, kills, seed, progress))
 
 
 def report_spark(name: str, outcome: SparkOutcome) -> bool:
@@ -88,11 +88,11 @@ def report_spark(name: str, outcome: SparkOutcome) -> bool:
     print(
         f"{name} by Spark: {outcome.kills.total()} kills ({killed}), {outcome.drivers} drivers, "
         f"{outcome.inputs} inputs, {outcome.outputs} outputs, "
-        f"{outcome.undone} records written and never shown, {outcome.seconds:.0f} s"
+        f"{outcome.undone} records written and never returned, {outcome.seconds:.0f} s"
     )
     for violation in outcome.violations:
         print(f"  VIOLATION {violation}")
-    kept = f"every input once in the output; nothing stays open; the audit says: {outcome.audit}"
+    kept = f"every input once in the output; no transaction stays open; audit: {outcome.audit}"
     print(f"  {'FAILED' if outcome.violations else kept}")
     return not outcome.violations
 
@@ -111,7 +111,7 @@ def main() -> int:
     options = options_of()
     unwind_when_ended()
 
-    def note(line: str) -> None:
+    def progress(line: str) -> None:
         print(f"\r  {line}\033[K", end="\n" if not sys.stdout.isatty() else "", flush=True)
 
     passed = []
@@ -119,20 +119,22 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="runnel-crash-") as name:
         folder = Path(name)
         if options.only in (None, "kill"):
-            outcome = kills(folder / "kill", options.rounds, options.seed, note)
+            outcome = kills(folder / "kill", options.rounds, options.seed, progress)
             passed.append(report("kill -9", outcome))
         if refusal is not None and options.only not in ("chain", "spark"):
             print(f"power cut and full disk SKIPPED: {refusal}")
         if refusal is None and options.only in (None, "powercut"):
-            passed.append(report("power cut", power_cuts(folder / "cut", options.cuts, options.seed, note)))
+            passed.append(
+                report("power cut", power_cuts(folder / "cut", options.cuts, options.seed, progress))
+            )
         if refusal is None and options.only in (None, "full"):
-            passed.append(report("disk full", disk_full(folder / "full", note)))
+            passed.append(report("disk full", disk_full(folder / "full", progress)))
         if options.only in (None, "chain"):
-            passed.extend(chains(folder / "chain", options.kills, options.seed, note))
+            passed.extend(chains(folder / "chain", options.kills, options.seed, progress))
         if options.only in (None, "spark"):
-            # A driver takes half a minute to come back: unless it is asked for, a few kills must do.
+            # A driver takes half a minute to restart: unless selected explicitly, a few kills suffice.
             count = options.kills if options.only else min(options.kills, SPARK_KILLS)
-            passed.extend(spark_jobs(folder / "spark", count, options.seed, note))
+            passed.extend(spark_jobs(folder / "spark", count, options.seed, progress))
     return 0 if all(passed) else 1
 
 

@@ -1,4 +1,4 @@
-"""Producers and a reader that live through every crash of their broker."""
+"""Producers and a reader that keep running through every crash of their broker."""
 
 import random
 import threading
@@ -8,7 +8,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tools.crash.ledger import Changed, Ledger, Place, Stamp, payload, stamp_of
+from tools.crash.ledger import CorruptRecord, Ledger, Partition, Stamp, payload, stamp_of
 
 OUTSTANDING_MAX = 400
 RECORD_BYTES_MAX = 3000
@@ -16,14 +16,19 @@ CONNECTION = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "sock
 
 
 class Sender(threading.Thread):
-    """One producer with acks=all that sends for as long as it is let."""
+    """One producer with acks=all that sends until it is stopped."""
 
     def __init__(
-        self, number: int, bootstrap: str, places: list[Place], ledger: Ledger, config: Mapping[str, Any]
+        self,
+        number: int,
+        bootstrap: str,
+        partitions: list[Partition],
+        ledger: Ledger,
+        config: Mapping[str, Any],
     ) -> None:
         super().__init__(name=f"sender-{number}", daemon=True)
         self.number = number
-        self.places = places
+        self.partitions = partitions
         self.ledger = ledger
         self.acknowledged = 0
         self.failed = 0
@@ -43,13 +48,13 @@ class Sender(threading.Thread):
         self._producer.flush(30)
 
     def end(self) -> None:
-        """No new records; those under way are waited for."""
+        """Send no new records, and wait for those in flight."""
         self._ending.set()
         self.join()
 
     def _send_some(self) -> None:
         for _ in range(self._random.randint(1, 20)):
-            topic, partition = self._random.choice(self.places)
+            topic, partition = self._random.choice(self.partitions)
             stamp = Stamp(self.number, self._sequence)
             self._sequence += 1
             self._outstanding += 1
@@ -63,25 +68,25 @@ class Sender(threading.Thread):
             self.failure_codes.add(error.name())
             return
         self.acknowledged += 1
-        place = (message.topic(), message.partition())
-        self.ledger.acknowledge(place, message.offset(), stamp_of(message.value()))
+        partition = (message.topic(), message.partition())
+        self.ledger.acknowledge(partition, message.offset(), stamp_of(message.value()))
 
     def _errored(self, error: KafkaError) -> None:
         if error.fatal():
-            self.ledger.accuse(f"sender {self.number} was told to give up: {error}")
+            self.ledger.fail(f"sender {self.number} met a fatal error: {error}")
 
 
 class Reader(threading.Thread):
-    """A consumer that reads all partitions from the start, and remembers what it was shown."""
+    """A consumer that reads all partitions from the start, and records what it received."""
 
-    def __init__(self, bootstrap: str, places: list[Place], ledger: Ledger) -> None:
+    def __init__(self, bootstrap: str, partitions: list[Partition], ledger: Ledger) -> None:
         super().__init__(name="reader", daemon=True)
         self.ledger = ledger
-        self.shown = 0
-        self._next = dict.fromkeys(places, 0)
+        self.records_read = 0
+        self._next = dict.fromkeys(partitions, 0)
         self._ending = threading.Event()
         self._consumer = reading_consumer(bootstrap)
-        self._consumer.assign([TopicPartition(*place, 0) for place in places])
+        self._consumer.assign([TopicPartition(*partition, 0) for partition in partitions])
 
     def run(self) -> None:
         while not self._ending.is_set():
@@ -97,22 +102,22 @@ class Reader(threading.Thread):
         error = message.error()
         if error is not None:
             if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                self.ledger.accuse(f"the reader's position is no longer in the log: {error}")
+                self.ledger.fail(f"the reader's position is no longer in the log: {error}")
             return
-        place = (message.topic(), message.partition())
-        if message.offset() != self._next[place]:
-            expected = self._next[place]
-            self.ledger.accuse(f"{place}: the reader stood at {expected} and was given {message.offset()}")
-        self._next[place] = message.offset() + 1
-        self.shown += 1
+        partition = (message.topic(), message.partition())
+        if message.offset() != self._next[partition]:
+            expected = self._next[partition]
+            self.ledger.fail(f"{partition}: the reader expected {expected} and received {message.offset()}")
+        self._next[partition] = message.offset() + 1
+        self.records_read += 1
         try:
-            self.ledger.show(place, message.offset(), stamp_of(message.value()))
-        except Changed as changed:
-            self.ledger.accuse(f"{place} offset {message.offset()}: {changed}")
+            self.ledger.record_read(partition, message.offset(), stamp_of(message.value()))
+        except CorruptRecord as corrupt:
+            self.ledger.fail(f"{partition} offset {message.offset()}: {corrupt}")
 
 
 def reading_consumer(bootstrap: str) -> Consumer:
-    """A consumer that checks checksums and never jumps."""
+    """A consumer that verifies checksums and never resets its position."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
@@ -127,24 +132,26 @@ def reading_consumer(bootstrap: str) -> Consumer:
     return Consumer(settings)
 
 
-def read_log(bootstrap: str, place: Place, ledger: Ledger, timeout_s: float = 120) -> list[tuple[int, Stamp]]:
-    """A partition from its start to its end, as it stands now."""
+def read_log(
+    bootstrap: str, partition: Partition, ledger: Ledger, timeout_s: float = 120
+) -> list[tuple[int, Stamp]]:
+    """All records of a partition, from its start to its end."""
     consumer = reading_consumer(bootstrap)
     records: list[tuple[int, Stamp]] = []
     try:
-        start, end = consumer.get_watermark_offsets(TopicPartition(*place), timeout=30)
-        consumer.assign([TopicPartition(*place, start)])
+        start, end = consumer.get_watermark_offsets(TopicPartition(*partition), timeout=30)
+        consumer.assign([TopicPartition(*partition, start)])
         deadline = time.monotonic() + timeout_s
         while start + len(records) < end:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{place}: {len(records)} of {end - start} records in {timeout_s} s")
+                raise TimeoutError(f"{partition}: {len(records)} of {end - start} records in {timeout_s} s")
             for message in consumer.consume(2000, timeout=1):
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 try:
                     records.append((message.offset(), stamp_of(message.value())))
-                except Changed as changed:
-                    ledger.accuse(f"{place} offset {message.offset()}: {changed}")
+                except CorruptRecord as corrupt:
+                    ledger.fail(f"{partition} offset {message.offset()}: {corrupt}")
                     records.append((message.offset(), Stamp(-1, message.offset())))
     finally:
         consumer.close()

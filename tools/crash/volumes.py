@@ -1,4 +1,4 @@
-"""Volumes of their own: an ext4 that can lose its power, a tmpfs that can fill up. For the superuser only."""
+"""Volumes to mount: an ext4 that can lose power, a tmpfs that can fill up. Requires root."""
 
 import fcntl
 import os
@@ -22,7 +22,7 @@ def run(*command: str) -> None:
 def missing() -> str | None:
     """Why volumes cannot be mounted here, or None."""
     if os.geteuid() != 0:
-        return "mounting needs the superuser"
+        return "mounting requires root"
     absent = [name for name in NEEDED if shutil.which(name) is None]
     if absent:
         return f"not installed: {', '.join(absent)}"
@@ -40,7 +40,7 @@ def missing() -> str | None:
 
 @dataclass(slots=True)
 class Ext4:
-    """An ext4 in a file; what was not synced is gone when its power is cut."""
+    """An ext4 in a file; what was not synced is lost when its power is cut."""
 
     image: Path
     mountpoint: Path
@@ -49,7 +49,7 @@ class Ext4:
         run("mount", "-o", "loop", str(self.image), str(self.mountpoint))
 
     def cut_power(self) -> None:
-        """From now on every access fails, and the page cache will never reach the disk."""
+        """Every access fails from now on, and the page cache never reaches the disk."""
         folder = os.open(self.mountpoint, os.O_RDONLY)
         try:
             fcntl.ioctl(folder, EXT4_IOC_SHUTDOWN, SHUTDOWN_WITHOUT_FLUSH)

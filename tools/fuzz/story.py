@@ -121,7 +121,7 @@ def still_works(bootstrap: str) -> list[str]:
     while sender.acknowledged < 100 and time.monotonic() < deadline:
         time.sleep(0.05)
     sender.end()
-    ledger.settle(place, read_log(bootstrap, place, ledger))
+    ledger.verify(place, read_log(bootstrap, place, ledger))
     return ledger.violations if sender.acknowledged >= 100 else ["nothing can be produced any more"]
 
 

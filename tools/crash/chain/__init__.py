@@ -1,1 +1,1 @@
-"""Does a chain of consume, transform and produce keep each record exactly once, whoever is killed?"""
+"""Exactly-once copies between topics while brokers and workers are killed."""

@@ -1,4 +1,4 @@
-"""A worker of the chain, to be killed at any moment: input and output move together in transactions."""
+"""A worker of the chain, killed at any moment: it commits output and input offsets in one transaction."""
 
 import argparse
 import random
@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tools.crash.chain.book import Journal, transformed
-from tools.crash.chain.transact import Intent, StartOver, transact, transactional_producer
+from tools.crash.chain.transact import Intent, ProducerUnusable, transact, transactional_producer
+from tools.crash.chain.verification import Journal, transformed
 from tools.crash.load import CONNECTION
 
 BATCH_MAX = 150
@@ -20,12 +20,12 @@ SESSION_TIMEOUT_MS = 2000
 
 
 class Worker:
-    """One life of a worker."""
+    """One process of a worker."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self._is_ending = False
-        self._chance = random.Random(f"{options.seed}-{options.name}")
+        self._random = random.Random(f"{options.seed}-{options.name}")
         self._journal = Journal(options.journals / f"{options.name}.journal")
         self._attempts = 0
         self._producer = transactional_producer(options.bootstrap, options.transactional_id)
@@ -36,16 +36,16 @@ class Worker:
         self._consumer.subscribe([self.options.input])
         try:
             while not self._is_ending:
-                messages = self._consumer.consume(self._chance.randint(1, BATCH_MAX), timeout=0.1)
+                messages = self._consumer.consume(self._random.randint(1, BATCH_MAX), timeout=0.1)
                 if batch := [message for message in messages if is_record(message)]:
-                    self._pass_on(batch)
+                    self._copy(batch)
         finally:
             self._consumer.close()
 
     def _end(self, _number: int, _frame: FrameType | None) -> None:
         self._is_ending = True
 
-    def _pass_on(self, batch: list[Message]) -> None:
+    def _copy(self, batch: list[Message]) -> None:
         self._attempts += 1
         attempt = f"{self.options.name}.{self._attempts}"
         records = [
@@ -54,33 +54,33 @@ class Worker:
         firsts: dict[tuple[str, int], int] = {}
         nexts: dict[tuple[str, int], int] = {}
         for message in batch:
-            place = message.topic(), message.partition()
-            firsts.setdefault(place, message.offset())
-            nexts[place] = message.offset() + 1
+            partition = message.topic(), message.partition()
+            firsts.setdefault(partition, message.offset())
+            nexts[partition] = message.offset() + 1
         intent = Intent(
             attempt,
             records,
-            self._chance.random() < ABORT_CHANCE,
-            [TopicPartition(*place, offset) for place, offset in nexts.items()],
+            self._random.random() < ABORT_CHANCE,
+            [TopicPartition(*partition, offset) for partition, offset in nexts.items()],
             self._consumer.consumer_group_metadata(),
         )
         if not transact(self._producer, intent, self._journal):
-            for place, offset in firsts.items():
-                self._go_back(TopicPartition(*place, offset))
+            for partition, offset in firsts.items():
+                self._seek(TopicPartition(*partition, offset))
 
-    def _go_back(self, place: TopicPartition) -> None:
+    def _seek(self, partition: TopicPartition) -> None:
         try:
-            self._consumer.seek(place)
+            self._consumer.seek(partition)
         except KafkaException as refused:
-            # Whether the partition is still ours is unknown: a new life finds out.
-            raise StartOver(str(refused)) from refused
+            # It is unknown whether the partition is still assigned: a new process starts over.
+            raise ProducerUnusable(str(refused)) from refused
 
 
 def is_record(message: Message) -> bool:
-    """Or an event, of which only the fatal ones matter."""
+    """Whether a message is a record; fatal errors are raised, others are ignored."""
     error = message.error()
     if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
-        raise StartOver(str(error))
+        raise ProducerUnusable(str(error))
     return error is None
 
 
@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--instance", default="")
     try:
         Worker(parser.parse_args()).run()
-    except (StartOver, KafkaException) as end:
+    except (ProducerUnusable, KafkaException) as end:
         print(end, file=sys.stderr)
         return 3
     return 0

@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.broker_process import BrokerProcess
-from tools.crash.chain.book import Book, Log
-from tools.crash.chain.feed import PlainFeeder, whole_log
-from tools.crash.ledger import Place
-from tools.crash.story import Note, kill, silent
+from tools.crash.chain.traffic import IdempotentInput, read_partitions
+from tools.crash.chain.verification import Log, Verifier
+from tools.crash.ledger import Partition
+from tools.crash.rounds import Progress, kill, no_progress
 from tools.spark_cluster import Cluster, running_cluster
 
 INPUT = "spark-in"
@@ -123,11 +123,11 @@ class Driver:
             self._process.wait()
 
 
-class CalmFeeder(PlainFeeder):
+class CalmFeeder(IdempotentInput):
     """Feeds at a pace that a job can follow which is killed all the time."""
 
-    def feed(self) -> None:
-        super().feed()
+    def produce_some(self) -> None:
+        super().produce_some()
         time.sleep(0.4)
 
 
@@ -135,25 +135,25 @@ class Story:
     """Everybody who takes part."""
 
     def __init__(
-        self, broker: BrokerProcess, cluster: Cluster, job: Job, folder: Path, seed: int, note: Note
+        self, broker: BrokerProcess, cluster: Cluster, job: Job, folder: Path, seed: int, progress: Progress
     ) -> None:
         self.broker = broker
         self.cluster = cluster
         self.job = job
         self.folder = folder
-        self.note = note
-        self.book = Book()
-        self.outcome = SparkOutcome(violations=self.book.violations)
+        self.progress = progress
+        self.verifier = Verifier()
+        self.outcome = SparkOutcome(violations=self.verifier.violations)
         self.chance = random.Random(seed)
         make_topics(broker.bootstrap, [INPUT, *job.topics])
-        self.feeder = CalmFeeder("p", broker.bootstrap, INPUT, seed, self.book)
+        self.feeder = CalmFeeder("p", broker.bootstrap, INPUT, seed, self.verifier)
         self.driver = Driver(job.command, folder / "driver.log")
 
     def play(self, kills: int) -> None:
         """Load, kills, rest."""
         self.feeder.start()
         self.wait_for_output(1)
-        while self.outcome.kills.total() < kills and not self.book.violations:
+        while self.outcome.kills.total() < kills and not self.verifier.violations:
             # Most of the time somebody is in the middle of a batch; now and then, of a start.
             if self.chance.random() < 0.75:
                 self.wait_for_output(self.job.shown() + 1)
@@ -161,9 +161,9 @@ class Story:
             self.wait(self.chance.choice([0.0, self.chance.uniform(0.1, 4.0)]))
             self.strike()
             told = ", ".join(f"{count} {name}" for name, count in sorted(self.outcome.kills.items()))
-            self.note(f"killed {told}: {self.feeder.sent} sent, {self.job.shown()} shown")
+            self.progress(f"killed {told}: {self.feeder.sent} sent, {self.job.shown()} shown")
         self.feeder.end()
-        if not self.book.violations:
+        if not self.verifier.violations:
             self.come_to_rest()
         self.outcome.drivers = self.driver.lives
 
@@ -199,43 +199,43 @@ class Story:
         deadline = time.monotonic() + PATIENCE_S
         while self.job.shown() < count:
             if time.monotonic() > deadline:
-                self.book.accuse(f"stuck: the output does not grow beyond {self.job.shown()}")
+                self.verifier.fail(f"stuck: the output does not grow beyond {self.job.shown()}")
                 return
             self.wait(0.2)
 
     def come_to_rest(self) -> None:
         """All input is brought over, everybody leaves, and nothing stays open."""
-        self.note("no more kills: the rest is brought over")
+        self.progress("no more kills: the rest is brought over")
         inputs = self.read_input()
         wanted = self.job.wanted(inputs).total()
         deadline = time.monotonic() + PATIENCE_S
         while self.job.found().total() < wanted:
             if time.monotonic() > deadline:
-                self.book.accuse(f"stuck: {wanted} records in, and not all of them out")
+                self.verifier.fail(f"stuck: {wanted} records in, and not all of them out")
                 break
             self.wait(1.0)
         # Anything that is there in spite of its doubles would come now.
         self.wait(5.0)
         self.driver.kill()
         if left := self.job.wait_until_closed():
-            self.book.accuse(left)
+            self.verifier.fail(left)
         self.reckon(inputs)
         if self.broker.stop() != 0:
-            self.book.accuse("a clean stop ended with an error")
+            self.verifier.fail("a clean stop ended with an error")
         self.broker.start()
         self.reckon(inputs)
-        self.note("the audit looks at all of it")
+        self.progress("the audit looks at all of it")
         self.let_audit(wanted)
 
     def read_input(self) -> Log:
-        places: list[Place] = [(INPUT, number) for number in range(PARTITIONS)]
-        return whole_log(self.broker.bootstrap, places, "read_committed")
+        places: list[Partition] = [(INPUT, number) for number in range(PARTITIONS)]
+        return read_partitions(self.broker.bootstrap, places, "read_committed")
 
     def reckon(self, inputs: Log) -> None:
         wanted, found = self.job.wanted(inputs), self.job.found()
         for complaint in differences(wanted, found):
-            self.book.accuse(complaint)
-        self.book.judge_acknowledged(self.feeder.acknowledged, inputs)
+            self.verifier.fail(complaint)
+        self.verifier.check_acknowledged(self.feeder.acknowledged, inputs)
         self.outcome.inputs = wanted.total()
         self.outcome.outputs = found.total()
         self.outcome.undone = self.job.undone()
@@ -247,7 +247,9 @@ class Story:
         report = ["--report", str(self.folder / "audit"), "--json", "--quiet"]
         ended = subprocess.run([*audit, *options, *report], capture_output=True, text=True, check=False)
         if ended.returncode != 0:
-            self.book.accuse(f"the audit ended with {ended.returncode}: {ended.stdout}{ended.stderr[-2000:]}")
+            self.verifier.fail(
+                f"the audit ended with {ended.returncode}: {ended.stdout}{ended.stderr[-2000:]}"
+            )
             return
         self.outcome.audit = json.loads(ended.stdout)["headline"]
 
@@ -269,7 +271,7 @@ MakeJob = Callable[[str, str, Path], Job]
 
 
 def under_kills(
-    make_job: MakeJob, folder: Path, kills: int, seed: int = 1, note: Note = silent
+    make_job: MakeJob, folder: Path, kills: int, seed: int = 1, progress: Progress = no_progress
 ) -> SparkOutcome:
     """Play the story of a job from an empty broker to its reckoning."""
     began = time.monotonic()
@@ -278,7 +280,7 @@ def under_kills(
         broker.start()
         with running_cluster(folder / "cluster") as cluster:
             job = make_job(broker.bootstrap, cluster.master, folder)
-            story = Story(broker, cluster, job, folder, seed, note)
+            story = Story(broker, cluster, job, folder, seed, progress)
             try:
                 story.play(kills)
             finally:

@@ -9,7 +9,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
-from tools.crash.chain.book import Log
+from tools.crash.chain.verification import Log
 from tools.crash.spark.story import EXECUTORS, INPUT, RUNNEL
 
 TABLE = "archive.spark_in"

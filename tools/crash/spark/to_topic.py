@@ -8,15 +8,15 @@ from pathlib import Path
 
 from confluent_kafka import IsolationLevel
 
-from tools.crash.chain.book import Log, original
-from tools.crash.chain.feed import whole_log
-from tools.crash.chain.story import ends, open_transactions
-from tools.crash.ledger import Place
+from tools.crash.chain.run import ends, open_transactions
+from tools.crash.chain.traffic import read_partitions
+from tools.crash.chain.verification import Log, original
+from tools.crash.ledger import Partition
 from tools.crash.spark.copying_job import TRANSACTION_TIMEOUT_MS
 from tools.crash.spark.story import INPUT, PARTITIONS
 
 OUTPUT = "spark-out"
-PLACES: list[Place] = [(OUTPUT, number) for number in range(PARTITIONS)]
+PLACES: list[Partition] = [(OUTPUT, number) for number in range(PARTITIONS)]
 
 
 class CopyToTopic:
@@ -36,10 +36,10 @@ class CopyToTopic:
         return values(inputs)
 
     def found(self) -> Counter[bytes]:
-        return values(whole_log(self._bootstrap, PLACES, "read_committed"))
+        return values(read_partitions(self._bootstrap, PLACES, "read_committed"))
 
     def undone(self) -> int:
-        everything = whole_log(self._bootstrap, PLACES, "read_uncommitted")
+        everything = read_partitions(self._bootstrap, PLACES, "read_uncommitted")
         return sum(map(len, everything.values())) - self.found().total()
 
     def wait_until_closed(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The workers as processes: started, killed, held still, and started again whenever they end."""
+"""The workers as processes: started, killed, paused, and restarted whenever they end."""
 
 import os
 import signal
@@ -20,8 +20,8 @@ JVM_FLAGS = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """Where a chain plays."""
+class ChainConfig:
+    """What all workers of a chain share."""
 
     bootstrap: str
     folder: Path
@@ -33,30 +33,30 @@ class Scene:
         return self.folder / "journals"
 
 
-class Hand(ABC):
-    """One place in the crew, and the process that fills it just now."""
+class WorkerProcess(ABC):
+    """One worker, and its current process."""
 
-    def __init__(self, number: int, scene: Scene) -> None:
+    def __init__(self, number: int, config: ChainConfig) -> None:
         self.number = number
-        self.scene = scene
-        self.lives = 0
-        self._born_s = 0.0
+        self.config = config
+        self.starts = 0
+        self._started_s = 0.0
         self.process: subprocess.Popen[bytes] | None = None
-        scene.folder.mkdir(parents=True, exist_ok=True)
-        self._log: BinaryIO = (scene.folder / f"worker-{number}.log").open("ab")
+        config.folder.mkdir(parents=True, exist_ok=True)
+        self._log: BinaryIO = (config.folder / f"worker-{number}.log").open("ab")
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What to start for the next life."""
+        """The command of the next process."""
 
-    def revive(self) -> None:
-        """Start a process unless there is one; one that ends at once is not started in every moment."""
+    def ensure_running(self) -> None:
+        """Start a process unless one is running; one that fails at once is restarted with a delay."""
         if self.process is not None and self.process.poll() is None:
             return
-        if self.process is not None and time.monotonic() < self._born_s + REST_S:
+        if self.process is not None and time.monotonic() < self._started_s + REST_S:
             return
-        self._born_s = time.monotonic()
-        self.lives += 1
+        self._started_s = time.monotonic()
+        self.starts += 1
         self.process = subprocess.Popen(
             self.command(), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
         )
@@ -66,15 +66,15 @@ class Hand(ABC):
             self.process.kill()
             self.process.wait()
 
-    def hold(self, seconds: float) -> None:
-        """Stand still long enough to be taken for dead, then go on as if nothing had happened."""
+    def pause(self, seconds: float) -> None:
+        """Pause long enough to be considered dead, then resume."""
         if self.process is not None and self.process.poll() is None:
             os.kill(self.process.pid, signal.SIGSTOP)
             time.sleep(seconds)
             os.kill(self.process.pid, signal.SIGCONT)
 
     def end(self, timeout_s: float = 30.0) -> bool:
-        """SIGTERM; was it enough?"""
+        """SIGTERM; False if it had to be killed."""
         if self.process is None:
             return True
         self.process.terminate()
@@ -90,37 +90,37 @@ class Hand(ABC):
         self._log.close()
 
 
-class PythonHand(Hand):
-    """A worker with confluent-kafka. Each place of the crew comes back in its own way after a death."""
+class PythonWorker(WorkerProcess):
+    """A worker with confluent-kafka; workers differ in how they restart."""
 
     def command(self) -> list[str]:
-        name = f"w{self.number}.{self.lives}"
-        # Every third place takes a new id for each life: what its last life left open, only time can end.
+        name = f"w{self.number}.{self.starts}"
+        # Every third worker takes a new transactional id at each start: its open transaction must time out.
         is_new_id = self.number % 3 == 2
-        # Every third place is a new member in each life, the others are known to the group by name.
-        instance = "" if self.number % 3 == 0 else f"hand-{self.number}"
+        # Every third worker is a new member at each start, the others are static members.
+        instance = "" if self.number % 3 == 0 else f"worker-{self.number}"
         options = {
-            "bootstrap": self.scene.bootstrap,
+            "bootstrap": self.config.bootstrap,
             "name": name,
             "transactional-id": name if is_new_id else f"w{self.number}",
             "group": GROUP,
-            "protocol": self.scene.protocol,
+            "protocol": self.config.protocol,
             "input": INPUT,
             "output": OUTPUT,
-            "seed": str(self.scene.seed),
-            "journals": str(self.scene.journals),
+            "seed": str(self.config.seed),
+            "journals": str(self.config.journals),
             "instance": instance,
         }
         pairs = [part for key, value in options.items() for part in (f"--{key}", value)]
         return [sys.executable, "-m", "tools.crash.chain.worker", *pairs]
 
 
-class JavaHand(Hand):
+class JavaWorker(WorkerProcess):
     """Apache Kafka's TransactionalMessageCopier, one per input partition; it ends at the end of its input."""
 
     def command(self) -> list[str]:
         options = {
-            "broker-list": self.scene.bootstrap,
+            "broker-list": self.config.bootstrap,
             "input-topic": INPUT,
             "input-partition": str(self.number),
             "output-topic": OUTPUT,

@@ -1,4 +1,4 @@
-"""The chain's input and its audience: two producers, one with transactions, and a reader of the output."""
+"""Two producers of the chain's input, one with transactions, and a reader of its output."""
 
 import random
 import threading
@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tools.crash.chain.book import Book, Journal, Log, original, value_of
-from tools.crash.chain.transact import Intent, StartOver, transact, transactional_producer
-from tools.crash.ledger import Place
+from tools.crash.chain.transact import Intent, ProducerUnusable, transact, transactional_producer
+from tools.crash.chain.verification import Journal, Log, Verifier, original, value_of
+from tools.crash.ledger import Partition
 from tools.crash.load import CONNECTION
 
 KEYS = 20
@@ -21,21 +21,21 @@ RECORDS_PER_PAUSE_MAX = 40
 ABORT_CHANCE = 0.25
 
 
-class Feeder(threading.Thread):
-    """Writes numbered records for keys of its own, at a bounded pace, until it is told to end."""
+class InputProducer(threading.Thread):
+    """Writes numbered records for its own keys, at a bounded rate, until it is stopped."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, seed: int) -> None:
         super().__init__(name=name, daemon=True)
         self.bootstrap = bootstrap
         self.topic = topic
         self.sent = 0
-        self._chance = random.Random(f"{seed}-{name}")
+        self._random = random.Random(f"{seed}-{name}")
         self._numbers: dict[str, int] = defaultdict(int)
         self._ending = threading.Event()
 
     def run(self) -> None:
         while not self._ending.is_set():
-            self.feed()
+            self.produce_some()
             time.sleep(PAUSE_S)
         self.finish()
 
@@ -44,29 +44,29 @@ class Feeder(threading.Thread):
         self.join()
 
     @abstractmethod
-    def feed(self) -> None:
+    def produce_some(self) -> None:
         """Write a few records."""
 
     def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for what is in flight."""
 
-    def some(self) -> list[tuple[str, int]]:
+    def next_records(self) -> list[tuple[str, int]]:
         chosen = []
-        for _ in range(self._chance.randint(1, RECORDS_PER_PAUSE_MAX)):
-            key = f"{self.name}{self._chance.randrange(KEYS)}"
+        for _ in range(self._random.randint(1, RECORDS_PER_PAUSE_MAX)):
+            key = f"{self.name}{self._random.randrange(KEYS)}"
             self._numbers[key] += 1
             chosen.append((key, self._numbers[key]))
         self.sent += len(chosen)
         return chosen
 
 
-class PlainFeeder(Feeder):
+class IdempotentInput(InputProducer):
     """An idempotent producer without transactions."""
 
-    def __init__(self, name: str, bootstrap: str, topic: str, seed: int, book: Book) -> None:
+    def __init__(self, name: str, bootstrap: str, topic: str, seed: int, verifier: Verifier) -> None:
         super().__init__(name, bootstrap, topic, seed)
         self.acknowledged: list[tuple[str, int]] = []
-        self._book = book
+        self._verifier = verifier
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "enable.idempotence": True,
@@ -76,29 +76,29 @@ class PlainFeeder(Feeder):
         }
         self._producer = Producer({**settings, "error_cb": self._errored})
 
-    def feed(self) -> None:
-        for key, number in self.some():
+    def produce_some(self) -> None:
+        for key, number in self.next_records():
             self._producer.produce(self.topic, value_of(key, number), key, on_delivery=self._delivered)
         self._producer.poll(0)
 
     def finish(self) -> None:
         if self._producer.flush(60):
-            self._book.accuse(f"{self.name}: {len(self._producer)} records were never acknowledged")
+            self._verifier.fail(f"{self.name}: {len(self._producer)} records were never acknowledged")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._book.accuse(f"{self.name} could not send: {error}")
+            self._verifier.fail(f"{self.name} could not send: {error}")
             return
         key, number, _ = message.value().decode().split(":")
         self.acknowledged.append((key, int(number)))
 
     def _errored(self, error: KafkaError) -> None:
         if error.fatal():
-            self._book.accuse(f"{self.name} was told to give up: {error}")
+            self._verifier.fail(f"{self.name} met a fatal error: {error}")
 
 
-class TransactionalFeeder(Feeder):
-    """A transactional producer that changes its mind about every fourth transaction."""
+class TransactionalInput(InputProducer):
+    """A transactional producer that aborts every fourth transaction."""
 
     def __init__(self, name: str, bootstrap: str, topic: str, seed: int, journals: Path) -> None:
         super().__init__(name, bootstrap, topic, seed)
@@ -106,30 +106,32 @@ class TransactionalFeeder(Feeder):
         self._producer: Producer | None = None
         self._attempts = 0
 
-    def feed(self) -> None:
+    def produce_some(self) -> None:
         self._attempts += 1
         attempt = f"{self.name}.{self._attempts}"
-        records = [(self.topic, key.encode(), value_of(key, number, attempt)) for key, number in self.some()]
-        intent = Intent(attempt, records, self._chance.random() < ABORT_CHANCE)
+        records = [
+            (self.topic, key.encode(), value_of(key, number, attempt)) for key, number in self.next_records()
+        ]
+        intent = Intent(attempt, records, self._random.random() < ABORT_CHANCE)
         try:
             self._producer = self._producer or transactional_producer(self.bootstrap, f"id-{self.name}")
             transact(self._producer, intent, self._journal)
-        except (StartOver, KafkaException):
+        except (ProducerUnusable, KafkaException):
             self._producer = None
 
 
-class Watcher(threading.Thread):
-    """Follows the committed output of the whole chain while everybody else is killed."""
+class OutputReader(threading.Thread):
+    """Reads the committed output of the chain while all other processes are killed."""
 
-    def __init__(self, bootstrap: str, places: list[Place], book: Book) -> None:
-        super().__init__(name="watcher", daemon=True)
-        self.seen: dict[Place, list[tuple[int, bytes]]] = defaultdict(list)
-        self.shown = 0
-        self._book = book
+    def __init__(self, bootstrap: str, partitions: list[Partition], verifier: Verifier) -> None:
+        super().__init__(name="output_reader", daemon=True)
+        self.seen: dict[Partition, list[tuple[int, bytes]]] = defaultdict(list)
+        self.records_read = 0
+        self._verifier = verifier
         self._originals: set[bytes] = set()
         self._ending = threading.Event()
         self._consumer = log_consumer(bootstrap, "read_committed")
-        self._consumer.assign([TopicPartition(*place, 0) for place in places])
+        self._consumer.assign([TopicPartition(*partition, 0) for partition in partitions])
 
     def run(self) -> None:
         while not self._ending.is_set():
@@ -145,14 +147,14 @@ class Watcher(threading.Thread):
         error = message.error()
         if error is not None:
             if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                self._book.accuse(f"the watcher's position is no longer in the log: {error}")
+                self._verifier.fail(f"the reader's position is no longer in the log: {error}")
             return
-        place = (message.topic(), message.partition())
+        partition = (message.topic(), message.partition())
         value = message.value()
-        self.seen[place].append((message.offset(), value))
-        self.shown += 1
+        self.seen[partition].append((message.offset(), value))
+        self.records_read += 1
         if original(value) in self._originals:
-            self._book.accuse(f"doubled: {place} offset {message.offset()} shows {value!r} again")
+            self._verifier.fail(f"duplicate: {partition} offset {message.offset()} holds {value!r} again")
         self._originals.add(original(value))
 
 
@@ -173,24 +175,26 @@ def log_consumer(bootstrap: str, isolation: str) -> Consumer:
     return Consumer({**settings, "error_cb": lambda _error: None})
 
 
-def whole_log(bootstrap: str, places: list[Place], isolation: str, timeout_s: float = 60.0) -> Log:
-    """Partitions from start to end, as somebody who comes now is shown them."""
+def read_partitions(
+    bootstrap: str, partitions: list[Partition], isolation: str, timeout_s: float = 60.0
+) -> Log:
+    """All records of the partitions, as a new reader receives them."""
     consumer = log_consumer(bootstrap, isolation)
-    log: dict[Place, list[tuple[int, bytes]]] = {place: [] for place in places}
-    unfinished = set(places)
+    log: dict[Partition, list[tuple[int, bytes]]] = {partition: [] for partition in partitions}
+    unfinished = set(partitions)
     deadline = time.monotonic() + timeout_s
     try:
-        consumer.assign([TopicPartition(*place, 0) for place in places])
+        consumer.assign([TopicPartition(*partition, 0) for partition in partitions])
         while unfinished:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{sorted(unfinished)} could not be read to their ends in {timeout_s} s")
             for message in consumer.consume(2000, timeout=0.5):
-                place = (message.topic(), message.partition())
+                partition = (message.topic(), message.partition())
                 error = message.error()
                 if error is None:
-                    log[place].append((message.offset(), message.value()))
+                    log[partition].append((message.offset(), message.value()))
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(place)
+                    unfinished.discard(partition)
                 elif not error.retriable():
                     raise KafkaException(error)
     finally:

@@ -1,0 +1,265 @@
+"""A chain of workers between two topics: all processes are killed at random, and the result is verified."""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+from runnel.client import Cluster
+from runnel.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tools.broker_process import BrokerProcess
+from tools.crash.chain.traffic import IdempotentInput, OutputReader, TransactionalInput, read_partitions
+from tools.crash.chain.transact import TRANSACTION_TIMEOUT_MS
+from tools.crash.chain.verification import Log, Verifier, read_journals
+from tools.crash.chain.worker import SESSION_TIMEOUT_MS
+from tools.crash.chain.workers import INPUT, OUTPUT, ChainConfig, JavaWorker, PythonWorker, WorkerProcess
+from tools.crash.ledger import Partition
+from tools.crash.rounds import Progress, kill, no_progress
+
+PATIENCE_S = 90.0
+INPUT_PARTITIONS = 3
+OUTPUT_PARTITIONS = 4
+OFFSETS_PARTITIONS = 4
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "offsets.topic.num.partitions": str(OFFSETS_PARTITIONS),
+    "transaction.state.log.num.partitions": "4",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    # Segments roll in the middle of transactions.
+    "log.roll.ms": "3000",
+}
+COMPLETE = {"Empty", "CompleteCommit", "CompleteAbort", "Dead"}
+
+
+@dataclass(slots=True)
+class ChainOutcome:
+    """The result of a chain."""
+
+    broker_kills: int = 0
+    worker_kills: int = 0
+    pauses: int = 0
+    inputs: int = 0
+    outputs: int = 0
+    attempts: int = 0
+    aborted: int = 0
+    seconds: float = 0.0
+    violations: list[str] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        return self.broker_kills + self.worker_kills
+
+
+class Chain:
+    """The processes and threads of one chain."""
+
+    def __init__(
+        self, broker: BrokerProcess, config: ChainConfig, workers: list[WorkerProcess], progress: Progress
+    ) -> None:
+        self.broker = broker
+        self.config = config
+        self.workers = workers
+        self.progress = progress
+        self.verifier = Verifier()
+        self.outcome = ChainOutcome(violations=self.verifier.violations)
+        self.rng = random.Random(config.seed)
+        self.inputs: list[Partition] = [(INPUT, number) for number in range(INPUT_PARTITIONS)]
+        self.outputs: list[Partition] = [(OUTPUT, number) for number in range(OUTPUT_PARTITIONS)]
+        create_topics(config.bootstrap)
+        self.plain = IdempotentInput("p", config.bootstrap, INPUT, config.seed, self.verifier)
+        self.transactional = TransactionalInput("t", config.bootstrap, INPUT, config.seed, config.journals)
+        self.output_reader = OutputReader(config.bootstrap, self.outputs, self.verifier)
+
+    def run(self, kills: int) -> None:
+        """Produce under kills, then drain and verify."""
+        for thread in (self.plain, self.transactional, self.output_reader):
+            thread.start()
+        self.ensure_running()
+        self.wait_for_output(1)
+        while self.outcome.kills < kills and not self.verifier.violations:
+            self.wait(self.rng.uniform(0.05, 1.0))
+            if self.rng.random() < 0.4:
+                self.wait_for_output(self.output_reader.records_read + 1)
+            self.inject_fault()
+            self.progress(
+                f"kill {self.outcome.kills}/{kills}: {self.plain.sent + self.transactional.sent} sent, "
+                f"{self.output_reader.records_read} copied and read"
+            )
+        self.plain.end()
+        self.transactional.end()
+        if not self.verifier.violations:
+            self.drain_and_verify()
+
+    def inject_fault(self) -> None:
+        """Kill the broker, a worker, or both; sometimes pause a worker until it is a zombie."""
+        luck = self.rng.random()
+        if luck < 0.08:
+            self.outcome.pauses += 1
+            self.rng.choice(self.workers).pause(SESSION_TIMEOUT_MS / 1000 + self.rng.uniform(0.2, 1.5))
+            return
+        if luck < 0.65:
+            self.outcome.worker_kills += 1
+            self.rng.choice(self.workers).kill()
+        if luck > 0.55:
+            self.outcome.broker_kills += 1
+            kill(self.broker, self.rng)
+            self.broker.start()
+        self.ensure_running()
+
+    def ensure_running(self) -> None:
+        for worker in self.workers:
+            worker.ensure_running()
+
+    def wait(self, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.ensure_running()
+            time.sleep(0.05)
+
+    def wait_for_output(self, count: int) -> bool:
+        deadline = time.monotonic() + PATIENCE_S
+        while self.output_reader.records_read < count:
+            if time.monotonic() > deadline:
+                self.verifier.fail(
+                    f"stuck: {self.output_reader.records_read} records copied of at least {count}"
+                )
+                return False
+            self.ensure_running()
+            time.sleep(0.02)
+        return True
+
+    def drain_and_verify(self) -> None:
+        """All input is copied, workers leave, and no transaction stays open."""
+        bootstrap = self.config.bootstrap
+        self.progress("no more kills: copying the remaining input")
+        wait_until_closed(bootstrap, self.inputs, self.verifier)
+        inputs = read_partitions(bootstrap, self.inputs, "read_committed")
+        if not self.wait_for_output(sum(map(len, inputs.values()))):
+            return
+        # A late duplicate would arrive now.
+        self.wait(1.0)
+        for worker in self.workers:
+            if not worker.end():
+                self.verifier.fail(f"worker {worker.number} did not stop on SIGTERM")
+        offsets: list[Partition] = [("__consumer_offsets", number) for number in range(OFFSETS_PARTITIONS)]
+        wait_until_closed(bootstrap, [*self.inputs, *self.outputs, *offsets], self.verifier)
+        self.output_reader.end()
+        self.verify(inputs)
+        if self.broker.stop() != 0:
+            self.verifier.fail("a clean stop ended with an error")
+        self.broker.start()
+        self.verify(inputs)
+        wait_until_closed(bootstrap, [*self.inputs, *self.outputs, *offsets], self.verifier)
+
+    def verify(self, inputs: Log) -> None:
+        verifier, bootstrap = self.verifier, self.config.bootstrap
+        verifier.attempts = read_journals(self.config.journals)
+        if read_partitions(bootstrap, self.inputs, "read_committed") != inputs:
+            verifier.fail("the committed input has changed")
+        outputs = read_partitions(bootstrap, self.outputs, "read_committed")
+        everything = read_partitions(bootstrap, self.outputs, "read_uncommitted")
+        verifier.check_transactions(inputs, "the input")
+        verifier.check_transactions(outputs, "the output")
+        verifier.check_commits(inputs, b"t")
+        verifier.check_commits(outputs, b"w")
+        verifier.check_acknowledged(self.plain.acknowledged, inputs)
+        verifier.check_copies(inputs, outputs)
+        verifier.check_seen(self.output_reader.seen, outputs)
+        for partition, records in outputs.items():
+            if set(records) - set(everything[partition]):
+                verifier.fail(f"{partition}: committed records that read_uncommitted does not return")
+        self.outcome.inputs = sum(map(len, inputs.values()))
+        self.outcome.outputs = sum(map(len, outputs.values()))
+        self.outcome.aborted = sum(map(len, everything.values())) - self.outcome.outputs
+        self.outcome.attempts = len(verifier.attempts)
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+        for thread in (self.plain, self.transactional, self.output_reader):
+            if thread.is_alive():
+                thread.end()
+
+
+def run_chain(
+    folder: Path,
+    kills: int,
+    seed: int = 1,
+    policy: str = "commit",
+    client: str = "python",
+    protocol: str = "classic",
+    progress: Progress = no_progress,
+) -> ChainOutcome:
+    """Run one chain on a new broker, and verify it."""
+    began = time.monotonic()
+    broker = BrokerProcess(folder / "data", {**SETTINGS, "log.flush.policy": policy}, folder / "broker.log")
+    try:
+        broker.start()
+        config = ChainConfig(broker.bootstrap, folder, seed, protocol)
+        kind = PythonWorker if client == "python" else JavaWorker
+        running = Chain(
+            broker, config, [kind(number, config) for number in range(INPUT_PARTITIONS)], progress
+        )
+        try:
+            running.run(kills)
+        finally:
+            running.close()
+    finally:
+        broker.kill()
+    running.outcome.seconds = time.monotonic() - began
+    return running.outcome
+
+
+def create_topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    sizes = {INPUT: INPUT_PARTITIONS, OUTPUT: OUTPUT_PARTITIONS}
+    for future in admin.create_topics([NewTopic(name, size, 1) for name, size in sizes.items()]).values():
+        future.result(PATIENCE_S)
+
+
+def wait_until_closed(bootstrap: str, partitions: list[Partition], verifier: Verifier) -> None:
+    """Wait until every transaction has ended, also by its timeout: the last stable offset reaches the end."""
+    deadline = time.monotonic() + 3 * TRANSACTION_TIMEOUT_MS / 1000 + 10
+    while True:
+        committed, everything = (
+            ends(bootstrap, partitions, isolation)
+            for isolation in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        )
+        open_ids = asyncio.run(open_transactions(bootstrap))
+        if committed == everything and not open_ids:
+            return
+        if time.monotonic() > deadline:
+            behind = {partition: (committed[partition], end) for partition, end in everything.items()}
+            late = {partition: pair for partition, pair in behind.items() if pair[0] != pair[1]}
+            verifier.fail(f"hanging: last stable offset and end {late}, open transactions {open_ids}")
+            return
+        time.sleep(0.2)
+
+
+def ends(bootstrap: str, partitions: list[Partition], isolation: IsolationLevel) -> dict[Partition, int]:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    asked = {TopicPartition(*partition): OffsetSpec.latest() for partition in partitions}
+    answers = admin.list_offsets(asked, isolation_level=isolation)
+    return {
+        (partition.topic, partition.partition): answer.result(30).offset
+        for partition, answer in answers.items()
+    }
+
+
+async def open_transactions(bootstrap: str) -> dict[str, str]:
+    """Transactional id → state, of all transactions that are not complete."""
+    async with Cluster(bootstrap) as cluster:
+        answer = await (await cluster.any_connection()).send(
+            ListTransactionsRequest([], []), ListTransactionsResponse
+        )
+    states = {entry.transactional_id: entry.transaction_state for entry in answer.transaction_states}
+    return {name: state for name, state in states.items() if state not in COMPLETE}
