@@ -1,0 +1,1 @@
+"""What is the longest pause of the event loop that one legal request can cause?"""

@@ -1,0 +1,87 @@
+"""A broker whose event loop measures its own pauses: `python -m tools.fuzz.cost.measured_broker DATA PORT`.
+
+A pause is the time from one wake-up of the selector to its next wait: nothing else can be served meanwhile.
+Commands come in by standard input, one line each: `reset` starts a measurement, `read` ends it with a line of
+JSON. Both wall time and the thread's own CPU time are taken, because a busy machine stretches the former.
+"""
+
+import asyncio
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+from runnel.server.node import Node
+from runnel.server.process import raise_descriptor_limit, settle_memory
+from tools.fuzz.cost.population import SETTINGS
+
+
+@dataclass(slots=True)
+class Pauses:
+    """The longest pause since the last reset, by either clock, and all work together."""
+
+    wall_ms_max: float = 0.0
+    cpu_ms_max: float = 0.0
+    cpu_ms_total: float = 0.0
+    count: int = 0
+
+
+class MeasuringSelector(selectors.DefaultSelector):
+    """Takes the time between its waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses = Pauses()
+        self._woken_s = time.perf_counter()
+        self._woken_cpu_s = time.thread_time()
+
+    def select(self, timeout: float | None = None) -> "list[tuple[selectors.SelectorKey, int]]":
+        wall_ms = (time.perf_counter() - self._woken_s) * 1000
+        cpu_ms = (time.thread_time() - self._woken_cpu_s) * 1000
+        pauses = self.pauses
+        pauses.wall_ms_max = max(pauses.wall_ms_max, wall_ms)
+        pauses.cpu_ms_max = max(pauses.cpu_ms_max, cpu_ms)
+        pauses.cpu_ms_total += cpu_ms
+        pauses.count += 1
+        events = super().select(timeout)
+        self._woken_s, self._woken_cpu_s = time.perf_counter(), time.thread_time()
+        return events
+
+
+async def serve(data_dir: str, port: int, selector: MeasuringSelector) -> None:
+    """Run the broker until standard input ends."""
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+
+    def command() -> None:
+        for line in os.read(0, 1024).decode().splitlines() or [""]:
+            if line == "read":
+                print(json.dumps(asdict(selector.pauses)), flush=True)
+            elif line == "reset":
+                selector.pauses = Pauses()
+                print("{}", flush=True)
+            else:
+                ended.set()
+
+    settings = {**SETTINGS, "log.dirs": data_dir, "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+    async with Node(settings):
+        settle_memory()
+        loop.add_reader(0, command)
+        loop.add_signal_handler(signal.SIGTERM, ended.set)
+        print("{}", flush=True)
+        await ended.wait()
+        loop.remove_reader(0)
+
+
+def main() -> None:
+    raise_descriptor_limit()
+    selector = MeasuringSelector()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+        runner.run(serve(sys.argv[1], int(sys.argv[2]), selector))
+
+
+if __name__ == "__main__":
+    main()
