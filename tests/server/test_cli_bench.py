@@ -31,7 +31,7 @@ def test_all_produced_records_are_consumed(run, acks):
 
 def test_table_output(run):
     out = run.ok("bench", "-n", "1000", "--latency-seconds", "0.2", "-z", "lz4").out
-    for word in ("RECORDS/S", "produce", "consume", "P99 MS", "end to end"):
+    for word in ("RECORDS/S", "produce", "consume", "P99 MS", "end to end", "EVENT LOOP", "pauses"):
         assert word in out
 
 

@@ -12,7 +12,8 @@ from runnel.messages import registry
 from runnel.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX
+from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
+from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX, TEXT_BYTES_MAX
 from runnel.wire import MalformedMessage, Message, Struct, UnknownVersion, decode, encode, encoded, fields_of
 from runnel.wire.primitives import unsigned_varint
 from tests.wire.reference_codec import Malformed, reference_decode, reference_encode
@@ -198,3 +199,11 @@ def test_tracebacks_show_the_compiled_source() -> None:
 
 def test_registry_contains_every_message_once() -> None:
     assert len({message.__name__ for message in MESSAGES}) == 2 * len(registry.API_NAMES)
+
+
+def test_a_string_of_a_request_is_never_longer_than_kafka_allows() -> None:
+    longest = MetadataRequest([MetadataRequestTopic(name="x" * TEXT_BYTES_MAX)])
+    assert decode(MetadataRequest, 12, encoded(longest, 12)) == longest
+    longer = MetadataRequest([MetadataRequestTopic(name="x" * (TEXT_BYTES_MAX + 1))])
+    with pytest.raises(MalformedMessage, match="longer than 32767 bytes"):
+        decode(MetadataRequest, 12, encoded(longer, 12))

@@ -25,6 +25,7 @@ from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.listener import Listener, ListenerLimits
 from runnel.server.addresses import Address, advertised_address, listen_address
 from runnel.server.layers import BadSettings
+from runnel.server.loop_probe import LoopProbe
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
 WRITE_THREADS = 2
@@ -106,6 +107,7 @@ class Node:
         stack.callback(broker.groups.stop)
         stack.callback(broker.transactions.stop)
         listener.accept()
+        stack.callback(LoopProbe(broker.loop_pauses).close)
 
     def _open_disk(self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy) -> DataDirectory:
         settings = self.settings

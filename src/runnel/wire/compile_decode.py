@@ -10,7 +10,7 @@ bytes left before anything is built, and the elements and tagged fields of a req
 the memory used is bounded by the size of the input, and the work by the limits.
 """
 
-from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX
+from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX, TEXT_BYTES_MAX
 from runnel.wire.primitives import (
     SHORT_ARRAY,
     ArrayOf,
@@ -162,6 +162,10 @@ class _Decoder:
         if isinstance(wire_type, ArrayOf):
             self.read_elements(wire_type.element, result, length, label)
             return
+        if self.flexible and self.is_counted and isinstance(wire_type, Text):
+            # Kafka refuses it too; without compact lengths there is no room for more.
+            with self.source.block(f"if {length} > {TEXT_BYTES_MAX + 1}:"):
+                self.refuse(f"{label} is longer than {TEXT_BYTES_MAX} bytes")
         self.source.line(f"end = position + {size}")
         if isinstance(wire_type, Text):
             self.source.line(f"{result} = view[position:end].tobytes().decode() if end > position else ''")

@@ -15,13 +15,12 @@ from runnel.batch.build import build_batch
 from runnel.batch.records import Record
 from runnel.broker.apis.handlers import APIS
 from runnel.messages.registry import api
-from runnel.model.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX
+from runnel.model.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
 from runnel.wire import Request, Struct, fields_of, is_flexible
 from runnel.wire.frame import request_frame
 from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text, WireType
 from tools.fuzz.cost.values import Fill, Values
 
-SHORT_TEXT_BYTES_MAX = 2**15 - 1
 PAIRED_ELEMENTS = 1000
 _MAX = {"int8": 2**7 - 1, "int16": 2**15 - 1, "uint16": 2**16 - 1, "int32": 2**31 - 1, "uint32": 2**32 - 1}
 NUMBER_MAX = {**_MAX, "int64": 2**63 - 1}
@@ -116,7 +115,7 @@ def _long_texts(texts: list[Leaf], flexible: bool, bounds: Bounds) -> Iterator[S
 
 def _longest(leaf: Leaf, flexible: bool, size_bytes: int) -> int:
     room = size_bytes - 4096
-    return room if flexible or isinstance(leaf.type, Blob) else min(room, SHORT_TEXT_BYTES_MAX)
+    return room if isinstance(leaf.type, Blob) else min(room, TEXT_BYTES_MAX)
 
 
 def _full_arrays(arrays: list[Leaf], bounds: Bounds) -> Iterator[Shape]:
@@ -187,7 +186,9 @@ def frame_of(case: Case, values: Values, bounds: Bounds) -> tuple[Case, bytes]:
             path: max(1, int(count * share ** (1 / len(case.shape.counts))))
             for path, count in case.shape.counts.items()
         }
-        lengths = {path: int(length * (share if not scaled else 1)) for path, length in case.shape.lengths.items()}
+        lengths = {
+            path: int(length * (share if not scaled else 1)) for path, length in case.shape.lengths.items()
+        }
         case = replace(case, shape=replace(case.shape, counts=scaled, lengths=lengths))
 
 
@@ -199,7 +200,9 @@ class _Builder:
 
     def struct(self, struct: type[Struct], prefix: str = "", index: int = 0) -> Struct:
         made = {
-            declared.name: self._value(declared.type, struct.__name__, declared.name, prefix + declared.name, index)
+            declared.name: self._value(
+                declared.type, struct.__name__, declared.name, prefix + declared.name, index
+            )
             for declared in fields_of(struct)
             if declared.versions.covers(self._version)
         }

@@ -98,7 +98,12 @@ async def _commit(connection: Connection, group_id: str, population: Population)
     ]
     topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name in population.topics[1:3]]
     request = OffsetCommitRequest(group_id=group_id, topics=topics)
-    while (await connection.ask(request, OffsetCommitResponse, timeout_s=120)).topics[0].partitions[0].error_code:
+    while (
+        (await connection.ask(request, OffsetCommitResponse, timeout_s=120))
+        .topics[0]
+        .partitions[0]
+        .error_code
+    ):
         await asyncio.sleep(0.05)
 
 

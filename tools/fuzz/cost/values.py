@@ -87,7 +87,7 @@ class Values:
     def _names(self, struct: str, field: str) -> list[str] | None:
         if struct in _FRESH_TOPIC_STRUCTS:
             return None
-        if "Config" in struct and field in ("name", "config_name") or field in _CONFIG_FIELDS:
+        if ("Config" in struct and field in ("name", "config_name")) or field in _CONFIG_FIELDS:
             return list(TOPIC_CONFIGS)
         if field == "value" and "Config" in struct:
             return ["1000"]

@@ -3,7 +3,15 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.controller import describe_configs as controller
-from runnel.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from runnel.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from runnel.model.configs import ConfigSource, ResourceType
+from runnel.model.pauses import SHOWN_AS as LOOP_PAUSES
+
+_STRING = 2
 
 
 @handles(DescribeConfigsRequest)
@@ -13,4 +21,20 @@ def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeC
     v1 sources and synonyms · v3 types and documentation · v4 flexible
     """
     metadata = ctx.broker.metadata
-    return controller.describe_configs(metadata.image, metadata.settings, ctx.broker.node_id, request)
+    response = controller.describe_configs(metadata.image, metadata.settings, ctx.broker.node_id, request)
+    for asked, result in zip(request.resources, response.results, strict=True):
+        is_broker = asked.resource_type == ResourceType.BROKER and asked.resource_name
+        if is_broker and not result.error_code and LOOP_PAUSES in (asked.configuration_keys or ()):
+            result.configs.append(_loop_pauses(ctx))
+    return response
+
+
+def _loop_pauses(ctx: Context) -> DescribeConfigsResourceResult:
+    # Not a setting, so it is no part of a listing: `runnel bench` asks for it by name.
+    return DescribeConfigsResourceResult(
+        name=LOOP_PAUSES,
+        value=ctx.broker.loop_pauses.to_text(),
+        read_only=True,
+        config_source=ConfigSource.DEFAULT,
+        config_type=_STRING,
+    )

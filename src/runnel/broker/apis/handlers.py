@@ -12,7 +12,10 @@ from importlib import import_module
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from runnel.broker.apis.fetch_in_slices import fetch_in_slices
+from runnel.broker.apis.sliced import SLICINGS
 from runnel.broker.runtime.promise import Promise
+from runnel.broker.runtime.slices import in_slices
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.context import Context, Encoded
@@ -93,6 +96,8 @@ APIS: dict[int, Api] = {
     75: Api("describe_topic_partitions", 0, 0),
 }
 
+FETCH_KEY = 1
+
 _registered: dict[int, Handler] = {}
 
 
@@ -123,8 +128,9 @@ def as_handler(function: Callable[..., Any]) -> Handler:
 
 def handler_of(api_key: int) -> Handler:
     """The handler of a supported API, imported on first use."""
-    handler = _registered.get(api_key)
-    if handler is None:
+    if api_key not in _registered:
         import_module(f"runnel.broker.apis.{APIS[api_key].module}")
-        handler = _registered[api_key]
-    return handler
+    handler = _registered[api_key]
+    if api_key == FETCH_KEY:
+        return fetch_in_slices(handler)
+    return in_slices(handler, SLICINGS[api_key]) if api_key in SLICINGS else handler

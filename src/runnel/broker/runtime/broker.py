@@ -17,6 +17,7 @@ from runnel.controller.settings import Settings
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
+from runnel.model.pauses import LoopPauses
 from runnel.ports.clock import Clock, Timers
 from runnel.ports.disk import Disk
 from runnel.ports.entropy import Entropy
@@ -57,6 +58,8 @@ class Broker:
     topic_metadata: TopicMetadataCache = field(default_factory=TopicMetadataCache)
     gates: Gates = field(default_factory=Gates)
     """Authentication, authorization, quotas and accounting, which every request passes."""
+    loop_pauses: LoopPauses = field(default_factory=LoopPauses)
+    """How long the event loop was busy at a stretch; the composition root samples it."""
     metadata: "MetadataLog" = field(init=False)
     """Cluster metadata: `image` to read, `change` to decide against it."""
     groups: "Coordinators" = field(init=False)

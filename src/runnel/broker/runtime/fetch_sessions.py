@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from runnel.messages.fetch import FetchPartition, FetchRequest, PartitionData
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.limits import FETCH_PARTITIONS_MAX
 from runnel.ports.clock import Clock
 from runnel.ports.entropy import Entropy
 
@@ -142,6 +143,11 @@ class FetchSessions:
             )
         session.update(request)
         del self._sessions[session.id]
+        if len(session.partitions) > FETCH_PARTITIONS_MAX:
+            raise ApiError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+                f"a fetch session has {FETCH_PARTITIONS_MAX} partitions at most",
+            )
         if not session.partitions:
             # A session without partitions has nothing to remember.
             return FetchPlan([], None, is_incremental=False)

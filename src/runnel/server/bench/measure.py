@@ -21,6 +21,7 @@ from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, F
 from runnel.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from runnel.model.ids import TopicPartition
 from runnel.server.bench.latency import Latencies, measure_latency
+from runnel.server.bench.pauses import PauseReport, pauses_between, read_pauses
 
 ReportProgress = Callable[[str, int, int], None]
 FETCH_BYTES = 4 * 1024 * 1024
@@ -73,6 +74,7 @@ class Report:
     produce: Throughput
     consume: Throughput
     latency: Latencies | None
+    pauses: PauseReport | None = None
 
     def as_json(self) -> dict[str, Any]:
         flows = {
@@ -85,7 +87,11 @@ class Report:
             }
             for name, flow in (("produce", self.produce), ("consume", self.consume))
         }
-        return {**flows, "latency": None if self.latency is None else asdict(self.latency)}
+        return {
+            **flows,
+            "latency": None if self.latency is None else asdict(self.latency),
+            "event_loop_pauses": None if self.pauses is None else asdict(self.pauses),
+        }
 
 
 async def measure(cluster: Cluster, plan: Plan, report_progress: ReportProgress) -> Report:
@@ -97,6 +103,7 @@ async def measure(cluster: Cluster, plan: Plan, report_progress: ReportProgress)
         count = len((await cluster.topic(topic)).partitions)
         partitions = [TopicPartition(topic, number) for number in range(count)]
         starts = await end_offsets(cluster, partitions)
+        pauses_before = await read_pauses(cluster)
         produced = await _produce(cluster, plan, starts, report_progress)
         consumed = await _consume(cluster, plan, starts, report_progress)
         latency = None
@@ -104,7 +111,8 @@ async def measure(cluster: Cluster, plan: Plan, report_progress: ReportProgress)
             latency = await measure_latency(
                 cluster, partitions[0], plan.record_bytes, plan.latency_rate, plan.latency_s, report_progress
             )
-        return Report(produced, consumed, latency)
+        pauses = pauses_between(pauses_before, await read_pauses(cluster))
+        return Report(produced, consumed, latency, pauses)
     finally:
         if plan.topic is None:
             await Admin(cluster).delete_topic(topic)

@@ -112,3 +112,9 @@ def _print(report: "Report") -> None:
                 )
             ],
         )
+    if report.pauses is not None:
+        print()
+        pauses = (report.pauses.p50_ms, report.pauses.p99_ms, report.pauses.max_ms)
+        print_table(
+            ["event loop", "p50 ms", "p99 ms", "max ms"], [("pauses", *(f"{value:.2f}" for value in pauses))]
+        )

@@ -1,0 +1,65 @@
+"""Which APIs are served in slices, and along which arrays of their requests and responses."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from runnel.broker.runtime.slices import Slicing
+from runnel.ports.service import CloseConnection
+
+
+def _along(request: str, response: str, prepare: Callable[[Any], None] = lambda request: None) -> Slicing:
+    return Slicing(tuple(request.split(".")), tuple(response.split(".")), prepare)
+
+
+def _name_topics_once(request: Any) -> None:
+    # As the handler does within a slice, so that repeating a short name does not make a long response.
+    request.topics = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
+
+
+def _keep_records(request: Any) -> None:
+    """Copy what lies in the frame, whose memory is received into again after the first slice."""
+    if not request.acks:
+        # Without a response to wait for, the client's next request would overtake the later slices.
+        raise CloseConnection("a produce request with acks=0 to that many partitions")
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = None if data.records is None else memoryview(bytes(data.records))
+
+
+SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
+    0: (_along("topic_data.partition_data", "responses.partition_responses", _keep_records),),
+    2: (_along("topics.partitions", "topics.partitions"),),
+    3: (_along("topics", "topics", _name_topics_once),),
+    8: (_along("topics.partitions", "topics.partitions"),),
+    9: (
+        _along("groups.topics.partition_indexes", "groups.topics.partitions"),
+        _along("topics.partition_indexes", "topics.partitions"),
+    ),
+    10: (_along("coordinator_keys", "coordinators"),),
+    13: (_along("members", "members"),),
+    15: (_along("groups", "groups"),),
+    20: (_along("topics", "responses"), _along("topic_names", "responses")),
+    21: (_along("topics.partitions", "topics.partitions"),),
+    23: (_along("topics.partitions", "topics.partitions"),),
+    24: (
+        _along("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
+        _along("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
+    ),
+    27: (_along("markers.topics.partition_indexes", "markers.topics.partitions"),),
+    28: (_along("topics.partitions", "topics.partitions"),),
+    30: (_along("creations", "results"),),
+    31: (_along("filters", "filter_results"),),
+    32: (_along("resources", "results"),),
+    33: (_along("resources", "responses"),),
+    42: (_along("groups_names", "results"),),
+    43: (_along("topic_partitions.partitions", "replica_election_results.partition_result"),),
+    44: (_along("resources", "responses"),),
+    45: (_along("topics.partitions", "responses.partitions"),),
+    46: (_along("topics.partition_indexes", "topics.partitions"),),
+    47: (_along("topics.partitions", "topics.partitions"),),
+    49: (_along("entries", "entries"),),
+    50: (_along("users", "results"),),
+    61: (_along("topics.partition_indexes", "topics.partitions"),),
+    65: (_along("transactional_ids", "transaction_states"),),
+    69: (_along("group_ids", "groups"),),
+}

@@ -1,0 +1,133 @@
+"""Large requests in slices: the event loop serves other connections between one slice and the next.
+
+    request ──cut──▶ slice, slice, slice … ──handler──▶ response of each ──merge──▶ one response
+
+A slice is a request of the same kind that names a part of what the whole one names. An element that is too
+large for one slice (a topic with many partitions) is cut as well, and the parts of its response are joined.
+Each slice is a request of its own for its handler: what a handler refuses because it is named twice, it
+refuses within a slice.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from runnel.broker.runtime.context import Encoded
+from runnel.broker.runtime.promise import MaybePromise, settled
+from runnel.model.limits import SLICE_ELEMENTS
+from runnel.wire import Response, Struct, fields_of
+from runnel.wire.primitives import ArrayOf
+
+if TYPE_CHECKING:
+    from runnel.broker.apis.handlers import Handler
+    from runnel.broker.runtime.context import Context
+
+TEXT_BYTES_PER_ELEMENT = 64
+"""A text of this size costs about as much as another element."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slicing:
+    """Which arrays of a request are cut, from the outermost inwards, and those of its response."""
+
+    request: tuple[str, ...]
+    response: tuple[str, ...]
+    prepare: Callable[[Any], None] = lambda request: None
+    """Changes the request before it is cut, or refuses it."""
+
+
+def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
+    """A handler that serves large requests in slices, by the first slicing whose array is not empty."""
+
+    def sliced_handler(request: Any, ctx: "Context") -> MaybePromise[Response | Encoded] | None:
+        for slicing in slicings:
+            if getattr(request, slicing.request[0]):
+                if weight(request, slicing.request) > SLICE_ELEMENTS:
+                    slicing.prepare(request)
+                    return ctx.broker.run(_serve(handler, slicing, request, ctx))
+                break
+        result: MaybePromise[Response | Encoded] | None = handler(request, ctx)
+        return result
+
+    return sliced_handler
+
+
+async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context") -> Any:
+    whole: Any = None
+    for part, joined_levels in cut(request, slicing.request, SLICE_ELEMENTS):
+        response: Any = await settled(handler(part, ctx))
+        if isinstance(response, Encoded) or getattr(response, "error_code", None):
+            return response
+        if whole is None:
+            whole = response
+        else:
+            merge(whole, response, slicing.response, joined_levels)
+        await asyncio.sleep(0)
+    return whole
+
+
+def weight(element: Any, arrays: Sequence[str]) -> int:
+    """About how many elements an element holds, itself included."""
+    if isinstance(element, (str, bytes)):
+        return 1 + len(element) // TEXT_BYTES_PER_ELEMENT
+    if not isinstance(element, Struct):
+        return 1
+    if not arrays:
+        return 1 + sum(len(getattr(element, name) or ()) for name in _arrays_of(type(element)))
+    inner = getattr(element, arrays[0]) or ()
+    # Numbers, of which there may be many, weigh the same.
+    if inner and isinstance(inner[0], int):
+        return 1 + len(inner)
+    return 1 + sum(weight(part, arrays[1:]) for part in inner)
+
+
+def cut(request: Struct, arrays: Sequence[str], weight_max: int) -> Iterator[tuple[Struct, int]]:
+    """Requests that together name what this one names, each with at how many levels it continues the last."""
+    for elements, joined_levels in _chunks(getattr(request, arrays[0]), arrays[1:], weight_max):
+        part = copy(request)
+        setattr(part, arrays[0], elements)
+        yield part, joined_levels
+
+
+def _chunks(elements: list[Any], arrays: Sequence[str], weight_max: int) -> Iterator[tuple[list[Any], int]]:
+    chunk: list[Any] = []
+    room = weight_max
+    for element in elements:
+        own = weight(element, arrays)
+        if own > room and chunk:
+            yield chunk, 0
+            chunk, room = [], weight_max
+        if own > weight_max and arrays:
+            joined = 0
+            for inner, inner_joined in _chunks(getattr(element, arrays[0]), arrays[1:], weight_max):
+                part = copy(element)
+                setattr(part, arrays[0], inner)
+                yield [part], joined and inner_joined + 1
+                joined = 1
+            continue
+        chunk.append(element)
+        room -= own
+    if chunk:
+        yield chunk, 0
+
+
+def merge(whole: Any, part: Any, arrays: Sequence[str], joined_levels: int) -> None:
+    """Add the response of the next slice; its first element may continue the last one that is there."""
+    elements, added = getattr(whole, arrays[0]), getattr(part, arrays[0])
+    if joined_levels and elements and added and _is_same(elements[-1], added[0], arrays[1]):
+        merge(elements[-1], added[0], arrays[1:], joined_levels - 1)
+        added = added[1:]
+    elements.extend(added)
+
+
+def _is_same(one: Struct, other: Struct, array: str) -> bool:
+    names = [field.name for field in fields_of(type(one)) if field.name != array]
+    return all(getattr(one, name) == getattr(other, name) for name in names)
+
+
+@cache
+def _arrays_of(struct: type[Struct]) -> list[str]:
+    return [field.name for field in fields_of(struct) if isinstance(field.type, ArrayOf)]

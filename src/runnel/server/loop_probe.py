@@ -1,0 +1,47 @@
+"""Samples how long the event loop is busy at a stretch, as a request that arrives at any moment finds it.
+
+    timer due ──late by what ran meanwhile──▶ fires ──one iteration of the loop──▶ next callback
+
+A pause longer than the interval is always seen, less up to one interval. Its cost does not depend on the
+number of requests: a timer and a callback, a hundred times a second.
+"""
+
+import asyncio
+from time import perf_counter
+
+from runnel.model.pauses import LoopPauses
+
+INTERVAL_S = 0.01
+TIMER_RESOLUTION_S = 0.0015
+"""Event loops round timers to a millisecond: being late by less proves nothing."""
+
+
+class LoopProbe:
+    """Adds to a histogram until it is closed."""
+
+    def __init__(self, pauses: LoopPauses) -> None:
+        self._pauses = pauses
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self._lateness_s = 0.0
+        self._fired_s = 0.0
+        self._wait()
+
+    def _wait(self) -> None:
+        self._due_s = perf_counter() + INTERVAL_S
+        self._loop.call_later(INTERVAL_S, self._fired)
+
+    def _fired(self) -> None:
+        self._fired_s = perf_counter()
+        late_s = self._fired_s - self._due_s
+        self._lateness_s = late_s if late_s > TIMER_RESOLUTION_S else 0.0
+        self._loop.call_soon(self._iterated)
+
+    def _iterated(self) -> None:
+        self._pauses.add(max(self._lateness_s, perf_counter() - self._fired_s))
+        if not self._is_closed:
+            self._wait()
+
+    def close(self) -> None:
+        """Sample no more."""
+        self._is_closed = True

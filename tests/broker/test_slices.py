@@ -1,0 +1,247 @@
+"""Large requests are served in slices: nothing is lost or named twice, and others are served in between."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.broker.apis.handlers import APIS
+from runnel.broker.apis.sliced import SLICINGS
+from runnel.broker.runtime.slices import cut, merge, weight
+from runnel.messages.api_versions import ApiVersionsRequest
+from runnel.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from runnel.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from runnel.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
+from runnel.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from runnel.messages.registry import api
+from runnel.model.errors import ErrorCode
+from runnel.model.limits import FETCH_PARTITIONS_MAX, MEMBER_METADATA_BYTES_MAX, SLICE_ELEMENTS
+from runnel.wire import fields_of
+from runnel.wire.primitives import ArrayOf, StructOf
+from tests.broker.requests import batch, produce_to
+
+REQUEST_ARRAYS = ("groups", "topics", "partition_indexes")
+RESPONSE_ARRAYS = ("groups", "topics", "partitions")
+
+GROUPS = st.lists(st.lists(st.integers(0, 30), max_size=6), max_size=6)
+
+
+def offset_fetch(groups: list[list[int]]) -> OffsetFetchRequest:
+    """Groups with topics, each with so many partitions."""
+    return OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(
+                f"group-{number}",
+                topics=[
+                    OffsetFetchRequestTopics(name=f"topic-{index}", partition_indexes=list(range(count)))
+                    for index, count in enumerate(topics)
+                ],
+            )
+            for number, topics in enumerate(groups)
+        ]
+    )
+
+
+def answer(request: OffsetFetchRequest) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        groups=[
+            OffsetFetchResponseGroup(
+                group.group_id,
+                [
+                    OffsetFetchResponseTopics(
+                        topic.name,
+                        partitions=[
+                            OffsetFetchResponsePartitions(index) for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in group.topics or ()
+                ],
+            )
+            for group in request.groups
+        ]
+    )
+
+
+@given(GROUPS.filter(bool), st.integers(1, 20))
+def test_the_slices_of_a_request_have_the_response_of_the_whole(groups: list[list[int]], size: int) -> None:
+    request = offset_fetch(groups)
+    expected = answer(request)
+    whole: OffsetFetchResponse | None = None
+    for part, joined_levels in cut(request, REQUEST_ARRAYS, size):
+        assert isinstance(part, OffsetFetchRequest)
+        # A group, a topic and a partition may have to share a slice that has room for one.
+        assert weight(part, REQUEST_ARRAYS) <= size + 3
+        if whole is None:
+            whole = answer(part)
+        else:
+            merge(whole, answer(part), RESPONSE_ARRAYS, joined_levels)
+    assert whole == expected
+    assert request == offset_fetch(groups)
+
+
+@pytest.mark.parametrize("api_key", SLICINGS)
+def test_the_arrays_of_every_slicing_exist(api_key: int) -> None:
+    messages = api(api_key)
+    for slicing in SLICINGS[api_key]:
+        for message, arrays in ((messages.request, slicing.request), (messages.response, slicing.response)):
+            struct = message
+            for array in arrays:
+                (field,) = [field for field in fields_of(struct) if field.name == array]
+                assert isinstance(field.type, ArrayOf), f"{APIS[api_key].module}: {array}"
+                if isinstance(field.type.element, StructOf):
+                    struct = field.type.element.struct
+
+
+def many_offsets(count: int) -> ListOffsetsRequest:
+    partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(count)]
+    return ListOffsetsRequest(topics=[ListOffsetsTopic("events", partitions)])
+
+
+def test_other_connections_are_served_between_slices(tell) -> None:
+    """Without slices the response to the large request, which came first, would also be the first."""
+
+    async def story(world) -> None:
+        await world.create("events")
+        large, small = await world.connect(), await world.connect()
+        order = []
+
+        async def ask(client, request, version: int, name: str):
+            response = await client.ask(request, version)
+            order.append(name)
+            return response
+
+        await small.ask(ApiVersionsRequest("test", "1"), 3)
+        first = asyncio.create_task(ask(large, many_offsets(20 * SLICE_ELEMENTS), 7, "large"))
+        while not world.broker._tasks:
+            await asyncio.sleep(0)
+        second = asyncio.create_task(ask(small, ApiVersionsRequest("test", "1"), 3, "small"))
+        response = await first
+        await second
+        assert order == ["small", "large"]
+        (topic,) = response.topics
+        assert [one.partition_index for one in topic.partitions] == list(range(20 * SLICE_ELEMENTS))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+        assert [one.error_code for one in topic.partitions[:3]] == [0, unknown, unknown]
+
+    tell(story)
+
+
+def test_a_large_produce_keeps_its_records(tell) -> None:
+    async def story(world) -> None:
+        count = 2 * SLICE_ELEMENTS
+        await world.create("events", 100)
+        client = await world.connect()
+        batches = [(index % 100, batch(b"%d" % index)) for index in range(count)]
+        client.send(produce_to("events", *batches), 9)
+        # Received over the memory of the first while that is still being served.
+        client.send(produce_to("events", *((index, batch(b"later")) for index in range(100))), 9)
+        response = await client.receive()
+        results = response.responses[0].partition_responses
+        assert [(one.index, one.error_code) for one in results] == [
+            (index % 100, 0) for index in range(count)
+        ]
+        assert [one.base_offset for one in results] == [index // 100 for index in range(count)]
+        later = (await client.receive()).responses[0].partition_responses
+        assert {one.base_offset for one in later} == {count // 100}
+
+    tell(story)
+
+
+def test_a_large_produce_without_acks_is_refused(tell) -> None:
+    async def story(world) -> None:
+        await world.create("events", 100)
+        client = await world.connect()
+        request = produce_to("events", *((index % 100, batch(b"x")) for index in range(SLICE_ELEMENTS)))
+        request.acks = 0
+        client.send(request, 9)
+        assert await client.is_closed()
+
+    tell(story)
+
+
+def test_metadata_of_a_large_request_has_each_topic_once(tell) -> None:
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        topics = [MetadataRequestTopic(name="events") for _ in range(3 * SLICE_ELEMENTS)]
+        response = await client.ask(MetadataRequest(topics), 12)
+        assert [topic.name for topic in response.topics] == ["events"]
+
+    tell(story)
+
+
+def fetch_many(count: int, **fields: int) -> FetchRequest:
+    partitions = [FetchPartition(partition=index, partition_max_bytes=1000) for index in range(count)]
+    request = FetchRequest(max_wait_ms=1, min_bytes=1, topics=[FetchTopic("events", partitions=partitions)])
+    for name, value in fields.items():
+        setattr(request, name, value)
+    return request
+
+
+def test_a_fetch_from_very_many_partitions_has_no_session(tell) -> None:
+    async def story(world) -> None:
+        count = FETCH_PARTITIONS_MAX + 1
+        await world.create("events", 2)
+        client = await world.connect()
+        await client.ask(produce_to("events", (1, batch(b"x"))), 9)
+        response = await client.ask(fetch_many(count, session_epoch=0), 12)
+        assert (response.error_code, response.session_id) == (0, 0)
+        (topic,) = response.responses
+        assert [data.partition_index for data in topic.partitions] == list(range(count))
+        assert [bool(data.records) for data in topic.partitions[:3]] == [False, True, False]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.code
+        assert [data.error_code for data in topic.partitions[:3]] == [0, 0, unknown]
+
+    tell(story)
+
+
+def test_a_fetch_session_does_not_grow_without_bound(tell) -> None:
+    async def story(world) -> None:
+        await world.create("events")
+        client = await world.connect()
+        begun = await client.ask(fetch_many(FETCH_PARTITIONS_MAX, session_epoch=0), 12)
+        assert begun.session_id
+        more = fetch_many(1, session_id=begun.session_id, session_epoch=1)
+        more.topics[0].partitions[0].partition = FETCH_PARTITIONS_MAX
+        refused = await client.ask(more, 12)
+        assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code
+        assert len(world.broker.fetch_sessions) == 0
+        many = fetch_many(FETCH_PARTITIONS_MAX + 1, session_id=7, session_epoch=1)
+        assert (await client.ask(many, 12)).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "protocols",
+    [
+        [JoinGroupRequestProtocol(f"p{number}", b"") for number in range(SLICE_ELEMENTS + 1)],
+        [JoinGroupRequestProtocol("range", bytes(MEMBER_METADATA_BYTES_MAX + 1))],
+    ],
+    ids=["protocols", "metadata"],
+)
+def test_subscriptions_of_a_member_are_bounded(tell, protocols: list[JoinGroupRequestProtocol]) -> None:
+    async def story(world) -> None:
+        client = await world.connect()
+        request = JoinGroupRequest(
+            group_id="group", session_timeout_ms=10_000, protocol_type="consumer", protocols=protocols
+        )
+        assert (await client.ask(request, 5)).error_code == ErrorCode.INVALID_REQUEST.code
+
+    tell(story)
+
+
+def test_names_of_great_length_weigh_more() -> None:
+    topics = [MetadataRequestTopic(name="x" * 30_000) for _ in range(10)]
+    assert weight(MetadataRequest(topics), ("topics",)) < 100
+    assert weight("x" * 30_000, ()) > 100
