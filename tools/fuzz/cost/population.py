@@ -72,7 +72,7 @@ async def populate(port: int, population: Population) -> None:
             )
             for name in names
         ]
-        created = await connection.ask(CreateTopicsRequest(topics), CreateTopicsResponse, timeout_s=300)
+        created = await connection.send(CreateTopicsRequest(topics), CreateTopicsResponse, timeout_s=300)
         assert not any(topic.error_code for topic in created.topics), created.topics[0].error_message
     for key_type in (GROUP_KEY, TRANSACTION_KEY):
         await _find_coordinator(connection, key_type)
@@ -86,7 +86,7 @@ async def topic_ids(port: int, names: list[str]) -> dict[str, bytes]:
     """The ids of topics by their names."""
     connection = await Connection.open("127.0.0.1", port, timeout_s=60)
     request = MetadataRequest([MetadataRequestTopic(name=name) for name in names])
-    answer = await connection.ask(request, MetadataResponse)
+    answer = await connection.send(request, MetadataResponse)
     await connection.close()
     return {topic.name: topic.topic_id for topic in answer.topics if topic.name is not None}
 
@@ -99,7 +99,7 @@ async def _commit(connection: Connection, group_id: str, population: Population)
     topics = [OffsetCommitRequestTopic(name=name, partitions=partitions) for name in population.topics[1:3]]
     request = OffsetCommitRequest(group_id=group_id, topics=topics)
     while (
-        (await connection.ask(request, OffsetCommitResponse, timeout_s=120))
+        (await connection.send(request, OffsetCommitResponse, timeout_s=120))
         .topics[0]
         .partitions[0]
         .error_code
@@ -110,7 +110,7 @@ async def _commit(connection: Connection, group_id: str, population: Population)
 async def _find_coordinator(connection: Connection, key_type: int) -> None:
     """The first lookup creates the internal topic that the coordinator's state is stored in."""
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
-    while (await connection.ask(request, FindCoordinatorResponse)).coordinators[0].error_code:
+    while (await connection.send(request, FindCoordinatorResponse)).coordinators[0].error_code:
         await asyncio.sleep(0.05)
 
 
@@ -118,7 +118,7 @@ async def _begin_transaction(connection: Connection, transactional_id: str) -> N
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=900_000, producer_id=-1, producer_epoch=-1
     )
-    while (producer := await connection.ask(request, InitProducerIdResponse, timeout_s=60)).error_code:
+    while (producer := await connection.send(request, InitProducerIdResponse, timeout_s=60)).error_code:
         await asyncio.sleep(0.05)
     added = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -126,7 +126,7 @@ async def _begin_transaction(connection: Connection, transactional_id: str) -> N
         v3_and_below_producer_epoch=producer.producer_epoch,
         v3_and_below_topics=[AddPartitionsToTxnTopic(WIDE_TOPIC, list(range(10)))],
     )
-    await connection.ask(added, AddPartitionsToTxnResponse, timeout_s=60)
+    await connection.send(added, AddPartitionsToTxnResponse, timeout_s=60)
 
 
 def _chunks(names: Iterable[str], size: int) -> Iterable[list[str]]:
