@@ -74,7 +74,7 @@ def run(tmp_path, scenario) -> None:
     asyncio.run(running())
 
 
-@pytest.mark.parametrize("version", range(5, 14))
+@pytest.mark.parametrize("version", range(7, 14))
 @pytest.mark.parametrize("size", [1, 200, 20_000, 100_000])
 def test_produce(tmp_path, version, size):
     async def scenario(world) -> None:

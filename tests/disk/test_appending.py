@@ -1,16 +1,17 @@
 """Staging and writing: offsets, rolls, duplicates, and a disk that refuses half way."""
 
 import errno
+from random import Random
 
 import pytest
 
 from runnel.batch.header import patch_offset_and_epoch, read_header
 from runnel.disk.disk_log import DiskLog
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
-from runnel.model.log_config import LogConfig
+from runnel.model.log_config import HOUR_MS, LogConfig
 from runnel.ports.disk import Origin, Staged
 from runnel.sim.files import SimFiles
-from tests.disk.world import START_MS, Place, append, batch, offsets_of, read_all
+from tests.disk.world import START_MS, Place, append, batch, commit, offsets_of, read_all
 
 
 def stage(log: DiskLog, data: bytes | bytearray, *, leader_epoch: int = 0) -> Staged:
@@ -34,6 +35,68 @@ def test_offsets_and_epoch_are_patched_into_the_senders_memory() -> None:
     header = read_header(data)
     assert (header.base_offset, header.leader_epoch) == (3, 7)
     assert log.epoch_end(0) == (0, 3)
+
+
+def any_batch(random: Random) -> bytearray:
+    """Mostly ordinary batches; some damaged, too large, from the future, or of an idempotent producer."""
+    kind = random.randrange(10)
+    values = [b"v" * random.randrange(80) for _ in range(random.randrange(1, 4))]
+    if kind == 0:
+        data = batch(*values)
+        data[-1] ^= 1
+        return data
+    if kind == 1:
+        return batch(b"x" * 3_000)
+    if kind == 2:
+        return batch(*values, timestamp_ms=START_MS + 2 * HOUR_MS)
+    if kind == 3:
+        return batch(b"v", producer_id=7, producer_epoch=0, base_sequence=random.randrange(3))
+    return batch(*values, compression=random.choice([0, 4]))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_batches_that_are_staged_together_fare_as_one_by_one(seed: int) -> None:
+    random = Random(seed)
+    config = LogConfig(
+        segment_bytes=random.choice([2_000, 1_000_000]),
+        max_message_bytes=1_500,
+        index_interval_bytes=random.choice([0, 300, 4_096]),
+        message_timestamp_after_max_ms=HOUR_MS,
+        compression_type=random.choice(["producer", "producer", "lz4"]),
+    )
+    (_, alone), (_, together) = Place().open_log(config), Place().open_log(config)
+    for turn in range(20):
+        batches = [any_batch(random) for _ in range(random.randrange(1, 9))]
+        expected: list[object] = []
+        for data in batches:
+            try:
+                expected.append(stage(alone, data, leader_epoch=turn // 7))
+            except ApiError as error:
+                expected.append((error.code, str(error)))
+        views = [memoryview(bytearray(data)) for data in batches]
+        outcomes = together.stage_all(views, turn // 7, START_MS)
+        assert expected == [
+            (outcome.code, str(outcome)) if isinstance(outcome, ApiError) else outcome for outcome in outcomes
+        ]
+        for log in (alone, together):
+            log.write_staged()
+            commit(log)
+    assert read_all(alone) == read_all(together)
+    for one, other in zip(alone.segments.segments, together.segments.segments, strict=True):
+        assert one.base_offset == other.base_offset and one.size_bytes == other.size_bytes
+        assert one.max_timestamp == other.max_timestamp
+        assert one.offsets is not None and other.offsets is not None
+        assert one.offsets.encode() == other.offsets.encode()
+    assert alone.epoch_end(1) == together.epoch_end(1)
+
+
+def test_a_failed_log_stages_nothing_of_several() -> None:
+    _, log = Place().open_log()
+    append(log, batch(b"a"))
+    log.fail("broken", can_heal=False)
+    outcomes = log.stage_all([memoryview(batch(b"b")), memoryview(batch(b"c"))], 0, START_MS)
+    assert [type(outcome) for outcome in outcomes] == [StorageFailed, StorageFailed]
+    assert log.end_offset == 1
 
 
 def test_one_turn_is_one_write() -> None:

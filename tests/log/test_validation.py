@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 from runnel.batch.build import build_batch
 from runnel.batch.compression import Compression
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import crc_is_valid, read_header, seal
+from runnel.batch.header import crc_is_valid, pack_header, read_header, seal
 from runnel.batch.records import Record, iterate_records
-from runnel.log.validation import RECORD_ERRORS_MAX, ValidBatch, validate, validate_copies
+from runnel.log.validation import (
+    RECORD_ERRORS_MAX,
+    ValidBatch,
+    plain_batch,
+    takes_plain_batches,
+    validate,
+    validate_copies,
+)
 from runnel.model.errors import ApiError, ErrorCode, RecordValidationError
 from runnel.model.log_config import HOUR_MS, LogConfig, TimestampType
 from tests.batch.strategies import compressions, record_lists
@@ -227,3 +234,60 @@ def test_copies_that_are_damaged_or_go_back_are_corrupt():
     first[-1] ^= 1
     with pytest.raises(CorruptBatch):
         validate_copies(memoryview(first))
+
+
+HEADER_VALUES = {
+    "base_offset": [-1, 0, 1],
+    "batch_length": [-1, 0, 48, 49, 1_000, 2**31 - 1],
+    "magic": [-128, -1, 0, 1, 2, 3, 127],
+    "attributes": [-(2**15), -1, 0, 1, 4, 5, 7, 8, 16, 32, 64, 128, 2**15 - 1],
+    "last_offset_delta": [-(2**31), -1, 0, 1, 2, 3, 2**31 - 1],
+    "record_count": [-(2**31), -1, 0, 1, 2, 3, 4, 2**31 - 1],
+    "max_timestamp": [-1, 0, NOW_MS, NOW_MS + HOUR_MS, NOW_MS + HOUR_MS + 1, 2**63 - 1],
+    "producer_id": [-2, -1, 0, 1],
+    "producer_epoch": [-1, 0],
+    "base_sequence": [-1, 0],
+    "crc": [0, 1, 2**32 - 1],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field, values in HEADER_VALUES.items() for value in values]
+)
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_a_plain_batch_is_one_that_validation_accepts_as_it_is(field, value, is_sealed):
+    batch = build_batch(records())
+    header = read_header(batch)
+    setattr(header, field, value)
+    data = seal(header, batch[61:]) if is_sealed else bytearray(pack_header(header) + batch[61:])
+    config = LogConfig(message_timestamp_after_max_ms=HOUR_MS)
+    found = plain_batch(memoryview(data), 1_000_000, NOW_MS + HOUR_MS)
+    if found is not None:
+        valid = check(bytearray(data), config)
+        assert valid.data == data and valid.log_append_time_ms == -1
+        assert found == (valid.header.last_offset_delta, valid.header.max_timestamp)
+        assert valid.header.producer_id == -1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cleanup_compact": True},
+        {"compression_type": "lz4"},
+        {"message_timestamp_type": TimestampType.LOG_APPEND_TIME},
+        {"message_timestamp_before_max_ms": HOUR_MS},
+    ],
+)
+def test_topics_whose_settings_concern_records_take_no_plain_batches(settings):
+    assert takes_plain_batches(LogConfig())
+    assert not takes_plain_batches(LogConfig(**settings))
+
+
+def test_plain_batches_are_bounded_and_writable():
+    batch = build_batch(records())
+    size = len(batch)
+    assert plain_batch(memoryview(batch), size, NOW_MS + 10)
+    assert plain_batch(memoryview(batch), size - 1, NOW_MS + 10) is None
+    assert plain_batch(memoryview(bytes(batch)), size, NOW_MS + 10) is None
+    assert plain_batch(memoryview(batch)[:-1], size, NOW_MS + 10) is None
+    assert plain_batch(memoryview(batch)[:60], size, NOW_MS + 10) is None

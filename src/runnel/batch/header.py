@@ -46,7 +46,10 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _MAX_TIMESTAMP = Struct(">q")
 
-_unpack_header = _HEADER.unpack_from
+unpack_header = _HEADER.unpack_from
+"""The fields in the order of `BatchHeader`, unchecked."""
+
+_pack_offset_and_epoch = Struct(">qii").pack_into
 
 
 @dataclass(slots=True)
@@ -111,7 +114,7 @@ class BatchHeader:
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
     """The batch header at `position`; CorruptBatch if it is invalid. The checksum is not verified."""
     try:
-        header = BatchHeader(*_unpack_header(buffer, position))
+        header = BatchHeader(*unpack_header(buffer, position))
     except StructError:
         raise CorruptBatch(f"{len(buffer) - position} bytes are too short for a batch header") from None
     if header.magic != MAGIC:
@@ -180,6 +183,11 @@ def patch_offset_and_epoch(
     """Set base offset and leader epoch of the batch at `position`; the checksum covers neither."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + 12, leader_epoch)
+
+
+def place_batch(buffer: memoryview, base_offset: int, leader_epoch: int) -> None:
+    """`patch_offset_and_epoch` for a buffer that is one whole batch: what is between them is its length."""
+    _pack_offset_and_epoch(buffer, 0, base_offset, len(buffer) - LENGTH_PREFIX_BYTES, leader_epoch)
 
 
 def restamp(buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int) -> None:

@@ -13,9 +13,9 @@ from functools import partial
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import patch_offset_and_epoch
+from runnel.batch.header import patch_offset_and_epoch, place_batch
 from runnel.disk.aborted_on_disk import aborted_of
-from runnel.disk.appending import Run, open_runs, split_runs, undo_runs, write_all
+from runnel.disk.appending import Run, StagedBatch, open_runs, split_runs, undo_runs, write_all
 from runnel.disk.log_state import LogState
 from runnel.disk.producers_on_disk import load_producers
 from runnel.disk.segment import Segment
@@ -23,8 +23,8 @@ from runnel.disk.segment_swap import end_swap
 from runnel.disk.writing import Done, Write
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
-from runnel.log.validation import ValidBatch, validate, validate_copies
-from runnel.model.errors import StorageFailed
+from runnel.log.validation import PlainBatch, ValidBatch, plain_batch, validate, validate_copies
+from runnel.model.errors import ApiError, StorageFailed
 from runnel.ports.disk import Origin, Staged
 from runnel.ports.files import File
 
@@ -84,6 +84,51 @@ class AppendLog(LogState):
         self._staged.append(batch)
         self.end_offset = last_offset + 1
         return Staged(base_offset, last_offset, batch.log_append_time_ms, self.log_start_offset)
+
+    def stage_all(
+        self, batches: Sequence[memoryview], leader_epoch: int, now_ms: int
+    ) -> list[Staged | ApiError]:
+        outcomes: list[Staged | ApiError] = []
+        config, stage_plain = self.config, self._takes_plain_batches
+        size_max = min(config.max_message_bytes, config.segment_bytes)
+        latest_ms = now_ms + config.message_timestamp_after_max_ms
+        for records in batches:
+            staged = None
+            if stage_plain:
+                plain = plain_batch(records, size_max, latest_ms)
+                if plain is not None:
+                    staged = self._stage_plain(records, plain[0], plain[1], leader_epoch)
+            if staged is None:
+                try:
+                    staged = self.stage(records, leader_epoch, now_ms, _CLIENT)
+                except ApiError as error:
+                    outcomes.append(error)
+                    continue
+            outcomes.append(staged)
+        return outcomes
+
+    def _stage_plain(
+        self, data: memoryview, last_offset_delta: int, max_timestamp: int, leader_epoch: int
+    ) -> Staged | None:
+        """Stage a batch behind another of the same segment and epoch; None if it is not that simple."""
+        base_offset, tail_bytes, limits = self.end_offset, self._tail_bytes, self._limits
+        last_offset = base_offset + last_offset_delta
+        size_bytes = tail_bytes + len(data)
+        if (
+            tail_bytes == 0
+            or size_bytes > limits.size_bytes
+            or max_timestamp > limits.timestamp_ms
+            or last_offset > limits.last_offset
+            or leader_epoch > self.epochs.latest
+            or self.failure is not None
+            or self._unreported is not None
+        ):
+            return None
+        place_batch(data, base_offset, leader_epoch)
+        self._tail_bytes = size_bytes
+        self._staged.append(PlainBatch(data, base_offset, last_offset, max_timestamp))
+        self.end_offset = last_offset + 1
+        return Staged(base_offset, last_offset, -1, self.log_start_offset)
 
     def _stage_producer(
         self, batch: ValidBatch, base_offset: int, now_ms: int, from_client: bool
@@ -321,11 +366,11 @@ class AppendLog(LogState):
         except (OSError, CorruptBatch) as error:
             raise self._undo([], error) from error
 
-    def _take_over(self, segment: Segment, batches: Sequence[ValidBatch]) -> None:
+    def _take_over(self, segment: Segment, batches: Sequence[StagedBatch]) -> None:
         interval_bytes = self.config.index_interval_bytes
         size_bytes = segment.size_bytes
         for batch in batches:
-            if segment.appended(batch.header, interval_bytes):
+            if segment.extended(len(batch.data), batch.last_offset, batch.max_timestamp, interval_bytes):
                 assert segment.offsets is not None
                 if len(segment.offsets) >= index_entries_max(self.config):
                     self._limits = FULL

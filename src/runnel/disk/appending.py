@@ -8,8 +8,10 @@ from runnel.disk.log_files import LogFiles
 from runnel.disk.segment import Segment
 from runnel.log.names import LOG
 from runnel.log.rolling import RELATIVE_OFFSET_MAX
-from runnel.log.validation import ValidBatch
+from runnel.log.validation import PlainBatch, ValidBatch
 from runnel.ports.files import Bytes, File
+
+StagedBatch = ValidBatch | PlainBatch
 
 
 @dataclass(slots=True)
@@ -17,29 +19,29 @@ class Run:
     """Staged batches that go into one segment."""
 
     segment: Segment
-    batches: Sequence[ValidBatch]
+    batches: Sequence[StagedBatch]
     snapshot: bytes | None
     """The producers before this run, if a new segment begins with it."""
     file: File | None = None
     """Open while the run is being written."""
 
 
-def split_runs(segments: LogFiles, staged: list[ValidBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
+def split_runs(segments: LogFiles, staged: list[StagedBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
     """One run for the active segment, if anything is for it, then one for each new segment."""
     # A roll may be planned twice before the same batch, and is one roll all the same.
     rolls = list(dict(rolls).items())
     bounds = [index for index, _ in rolls] + [len(staged)]
     runs = [Run(segments.active, staged[: bounds[0]], None)] if bounds[0] else []
-    next_offset = staged[bounds[0] - 1].header.next_offset if bounds[0] else segments.active.next_offset
+    next_offset = staged[bounds[0] - 1].last_offset + 1 if bounds[0] else segments.active.next_offset
     for (start, snapshot), end in zip(rolls, bounds[1:], strict=True):
         batches = staged[start:end]
-        first = batches[0].header
+        first = batches[0]
         # A copied batch may lie too far behind the end for the index of a segment that begins there.
         is_far = first.last_offset - next_offset > RELATIVE_OFFSET_MAX
         segment = Segment(first.base_offset if is_far else next_offset)
         segment.start_indexes()
         runs.append(Run(segment, batches, snapshot))
-        next_offset = batches[-1].header.next_offset
+        next_offset = batches[-1].last_offset + 1
     return runs
 
 

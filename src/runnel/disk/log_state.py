@@ -1,6 +1,7 @@
 """What is known of a log while it is open, and what follows from that."""
 
 from runnel.batch.errors import CorruptBatch
+from runnel.disk.appending import StagedBatch
 from runnel.disk.home import Home
 from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import load_producers, read_snapshot
@@ -10,7 +11,7 @@ from runnel.disk.writing import Done, Write
 from runnel.log.epochs import Epochs
 from runnel.log.producers import Producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
-from runnel.log.validation import ValidBatch
+from runnel.log.validation import takes_plain_batches
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig
@@ -36,6 +37,7 @@ class LogState:
         "_rolls",
         "_staged",
         "_tail_bytes",
+        "_takes_plain_batches",
         "_unreported",
         "_write",
         "can_heal",
@@ -112,7 +114,7 @@ class LogState:
         self.configure(config)
 
     def _start_writing(self) -> None:
-        self._staged: list[ValidBatch] = []
+        self._staged: list[StagedBatch] = []
         self._rolls: list[tuple[int, bytes]] = []
         """Before which staged batches a new segment begins, and the producers at that moment."""
         self._write: Write | None = None
@@ -187,6 +189,7 @@ class LogState:
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
+        self._takes_plain_batches = takes_plain_batches(config)
         self._is_flushed_by_time = config.flush_policy is FlushPolicy.INTERVAL or config.flush_ms < FOREVER
         if not self._staged and not self._rolls and self._write is None:
             self._look_at_the_tail()

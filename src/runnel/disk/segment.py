@@ -75,9 +75,10 @@ class Segment:
 
         They must be in memory.
         """
-        size = header.batch_length + 12
-        last_offset = header.base_offset + header.last_offset_delta
-        timestamp = header.max_timestamp
+        return self.extended(header.size_bytes, header.last_offset, header.max_timestamp, interval_bytes)
+
+    def extended(self, size: int, last_offset: int, timestamp: int, interval_bytes: int) -> bool:
+        """A batch of this size, last offset and largest timestamp was appended; did the indexes grow?"""
         if self.size_bytes == 0:
             self.first_timestamp = timestamp
         if timestamp > self.max_timestamp:

@@ -29,6 +29,7 @@ from runnel.batch.header import (
     read_header,
     restamp,
     seal,
+    unpack_header,
 )
 from runnel.batch.records import unpack_records, walk_records
 from runnel.model.errors import ApiError, ErrorCode, RecordValidationError
@@ -38,6 +39,8 @@ RECORD_ERRORS_MAX = 1_000
 """Records that one refusal names; a batch can hold millions, and its answer stays small."""
 
 _CREATE_TIME = TimestampType.CREATE_TIME
+_ZSTD = int(Compression.ZSTD)
+"""The largest attributes of a batch that has no flags, only a compression."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,76 @@ class ValidBatch:
     header: BatchHeader
     log_append_time_ms: int
     """-1 when the producer's timestamps stay."""
+
+    @property
+    def base_offset(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.header.last_offset
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.header.max_timestamp
+
+
+@dataclass(slots=True)
+class PlainBatch:
+    """A batch that was validated by its header alone and has its offsets: what a log needs to write it."""
+
+    data: memoryview
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+def takes_plain_batches(config: LogConfig) -> bool:
+    """Whether the settings of a topic allow `plain_batch`: no setting looks at records or changes them."""
+    return (
+        config.compression_type == "producer"
+        and config.message_timestamp_type is _CREATE_TIME
+        and config.message_timestamp_before_max_ms >= FOREVER
+        and not config.cleanup_compact
+    )
+
+
+def plain_batch(records: memoryview, size_max: int, latest_ms: int) -> tuple[int, int] | None:
+    """(last offset delta, largest timestamp) of a batch to which `validate` has nothing to object.
+
+    One without producer id, to a topic that takes plain batches, of at most `size_max` bytes and not later
+    than `latest_ms`. None means that `validate` must decide.
+    """
+    size = len(records)
+    if not HEADER_BYTES <= size <= size_max or records.readonly:
+        return None
+    (
+        base_offset,
+        batch_length,
+        _,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        _,
+        max_timestamp,
+        producer_id,
+        _,
+        _,
+        record_count,
+    ) = unpack_header(records)
+    if (
+        producer_id == NO_PRODUCER
+        and batch_length == size - LENGTH_PREFIX_BYTES
+        and magic == MAGIC
+        and base_offset == 0
+        and 0 <= attributes <= _ZSTD
+        and 0 <= last_offset_delta == record_count - 1
+        and max_timestamp <= latest_ms
+        and crc32c(records[CRC_START:]) == crc
+    ):
+        return last_offset_delta, max_timestamp
+    return None
 
 
 def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client: bool) -> ValidBatch:

@@ -174,6 +174,12 @@ class PartitionLog(Protocol):
         """
         ...
 
+    def stage_all(
+        self, batches: Sequence[memoryview], leader_epoch: int, now_ms: int
+    ) -> list[Staged | ApiError]:
+        """`stage` for several batches of clients; a batch that is refused does not affect the others."""
+        ...
+
     def write_staged(self) -> None:
         """Write all staged batches in one call; if the disk refuses, unstage all and raise StorageFailed."""
         ...

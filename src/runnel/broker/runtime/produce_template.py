@@ -36,8 +36,8 @@ from runnel.wire.frame import response_frame
 from runnel.wire.primitives import VARINTS, varint
 
 API_KEY = 0
-VERSION_MIN = 5
-"""Older responses have no log start offset."""
+VERSION_MIN = 7
+"""Whether an older request is allowed depends on the compression of its batch."""
 
 TEMPLATES_MAX = 10_000
 """Distinct beginnings of requests that are remembered over all connections."""
@@ -194,16 +194,12 @@ class ProduceTemplate:
 
     def _stage(self, partition: ReplicatedLog, batches: list[memoryview]) -> list[Staged | ApiError]:
         """What becomes of each batch; one that is refused says nothing about the others."""
-        now_ms = self._broker.clock.now_ms()
-        acks, version = self._acks, self.version
-        outcomes: list[Staged | ApiError] = []
-        for records in batches:
-            try:
-                checked_records(records, partition, acks, version)
-                outcomes.append(partition.stage(records, now_ms))
-            except ApiError as error:
-                outcomes.append(error)
-        return outcomes
+        try:
+            # What the request alone decides is the same for all of them.
+            checked_records(batches[0], partition, self._acks, self.version)
+        except ApiError as error:
+            return [error] * len(batches)
+        return partition.stage_all(batches, self._broker.clock.now_ms())
 
     def success(self, correlation_id: int, index: int, staged: Staged) -> bytes:
         """The response frame of a batch that is committed."""

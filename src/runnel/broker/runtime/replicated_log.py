@@ -292,15 +292,38 @@ class ReplicatedLog:
         if not self.is_leader:
             raise self._not_leader()
         staged = self.log.stage(records, self.replica.epoch, now_ms, origin)
-        if not staged.duplicate:
-            self.appended_bytes += len(records)
-            if not self._is_touched:
-                self._is_touched = True
-                self._turn.touch(self)
-        elif self.replica.high_watermark <= staged.last_offset < self.log.written_offset:
+        if staged.duplicate:
+            self._repeated(staged)
+        else:
+            self._touch(len(records))
+        return staged
+
+    def stage_all(self, batches: Sequence[memoryview], now_ms: int) -> list[Staged | ApiError]:
+        """`stage` for several batches of clients; a batch that is refused does not affect the others."""
+        if not self.is_leader:
+            return [self._not_leader()] * len(batches)
+        outcomes = self.log.stage_all(batches, self.replica.epoch, now_ms)
+        size_bytes = 0
+        for records, outcome in zip(batches, outcomes, strict=True):
+            if isinstance(outcome, Staged):
+                if outcome.duplicate:
+                    self._repeated(outcome)
+                else:
+                    size_bytes += len(records)
+        if size_bytes:
+            self._touch(size_bytes)
+        return outcomes
+
+    def _touch(self, size_bytes: int) -> None:
+        self.appended_bytes += size_bytes
+        if not self._is_touched:
+            self._is_touched = True
+            self._turn.touch(self)
+
+    def _repeated(self, staged: Staged) -> None:
+        if self.replica.high_watermark <= staged.last_offset < self.log.written_offset:
             # Its first sync may have failed, and nothing else would bring about another.
             self.commit_stored()
-        return staged
 
     def append_now(self, records: bytearray) -> Staged:
         """A coordinator's own batch: in the file on return, committed some time later. Raises ApiError."""
