@@ -71,7 +71,7 @@ def test_member_id_is_required_from_version_1(tmp_path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         reply = await client.ask(joining(""), 1)
         assert reply.error_code == ErrorCode.INVALID_REQUEST.code
-        assert reply.error_message == "a member needs an id"
+        assert reply.error_message == "MemberId can't be empty."
 
     play(tmp_path, scenario)
 

@@ -58,7 +58,8 @@ def wanted_by(spec: GroupSpec) -> set[TopicIdPartition]:
 def still_valid(spec: GroupSpec) -> dict[str, Partitions]:
     exists = wanted_by(spec)
     return {
-        s.id: frozenset(p for p in s.has if p in exists and p.topic_id in s.topics) for s in spec.subscribers
+        s.id: frozenset(p for p in s.assigned if p in exists and p.topic_id in s.topics)
+        for s in spec.subscribers
     }
 
 

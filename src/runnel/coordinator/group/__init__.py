@@ -1,1 +1,1 @@
-"""The group coordinator: classic groups, those of the newer protocol (`consumer/`), and their offsets."""
+"""The group coordinator: classic groups, consumer groups (`consumer/`), and committed offsets."""

@@ -1,18 +1,18 @@
-"""Who asks."""
+"""The context of a group request."""
 
 from dataclasses import dataclass
 
 NOT_PARKED = -1
-"""The number of a caller that gets its answer at once."""
+"""The waiter id of a request that is never parked."""
 
 
 @dataclass(slots=True)
 class RequestContext:
-    """The client behind a request, and where its answer goes if it has to wait."""
+    """The client of a request, and the id under which the request is parked if it has to wait."""
 
     client_id: str
     client_host: str
     api_version: int
     waiter: int
     uuid: str
-    """A piece of text that was never used before, for the id of a new member."""
+    """A random UUID for the id of a new member."""

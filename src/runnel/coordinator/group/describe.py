@@ -1,4 +1,4 @@
-"""Looking at groups: DescribeGroups, ConsumerGroupDescribe and ListGroups."""
+"""DescribeGroups, ConsumerGroupDescribe and ListGroups."""
 
 from collections.abc import Collection
 
@@ -20,7 +20,7 @@ _CLASSIC, _CONSUMER = "classic", "consumer"
 def describe(
     groups: dict[str, Group], consumers: ConsumerGroups, group_id: str, api_version: int
 ) -> DescribedGroup:
-    """A classic group and its members; one that is not there is Dead, which is an error since version 6."""
+    """Describe a classic group. An unknown group is Dead; since version 6 it is an error."""
     group = groups.get(group_id)
     if group is None:
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
@@ -53,9 +53,9 @@ def describe(
 def list_groups(
     groups: dict[str, Group], consumers: ConsumerGroups, states: Collection[str], types: Collection[str]
 ) -> list[ListedGroup]:
-    """All groups in one of these states and of one of these types; no names mean any."""
-    wanted_states = {state.strip().lower() for state in states}
-    wanted_types = {kind.strip().lower() for kind in types}
+    """The groups that match these states and types; an empty filter matches all."""
+    state_filter = {state.strip().lower() for state in states}
+    type_filter = {kind.strip().lower() for kind in types}
     listed = [
         ListedGroup(group.id, group.protocol_type or "", group.state.value, _CLASSIC)
         for group in groups.values()
@@ -67,15 +67,15 @@ def list_groups(
     return [
         group
         for group in listed
-        if (not wanted_states or group.group_state.lower() in wanted_states)
-        and (not wanted_types or group.group_type in wanted_types)
+        if (not state_filter or group.group_state.lower() in state_filter)
+        and (not type_filter or group.group_type in type_filter)
     ]
 
 
 def describe_consumer_group(
     consumers: ConsumerGroups, settings: GroupSettings, group_id: str
 ) -> DescribedConsumerGroup:
-    """A consumer group and its members; one that is not there, or a classic one, is an error."""
+    """Describe a consumer group; an unknown group and a classic one are errors."""
     try:
         group = consumers.get(group_id)
     except ApiError as error:

@@ -1,13 +1,13 @@
-"""What is forgotten: old offsets, groups without members and offsets, offsets of deleted topics.
+"""Expiration of offsets and empty groups, and deletion of groups and of the offsets of deleted topics.
 
-The retention of an offset begins
+The retention time of an offset starts
 
-* in a group without a protocol type (a simple one): when it was committed;
+* in a group without a protocol type (a simple group): when it was committed;
 * in an Empty group: when the group became empty;
-* in a Stable group of consumers: when it was committed, if no member subscribes to its topic;
-* in a group that rebalances, or of another protocol type: never.
+* in a Stable group of consumers: when it was committed, if no member is subscribed to its topic;
+* in a group that is rebalancing, or has another protocol type: never.
 
-An offset that an open transaction may still change does not expire, nor does its group.
+An offset with a pending transactional commit does not expire, nor does its group.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,14 +27,14 @@ from runnel.model.errors import ErrorCode
 def expire(
     groups: Iterable[Group], store: OffsetStore, settings: GroupSettings, now: Moment
 ) -> CoordinatorResult[None]:
-    """Remove everything of these groups whose time has come."""
+    """Remove expired offsets of these groups, and empty groups without offsets."""
     records: list[NewRecord] = []
     for group in groups:
         offsets = store.of(group.id)
         expired = _expired(group, offsets, settings, now.wall_ms)
         records += expired
-        is_bare = len(expired) == sum(map(len, offsets.committed.values())) and not offsets.pending
-        if is_bare and group.state is GroupState.EMPTY and not group.pending:
+        has_no_offsets = len(expired) == sum(map(len, offsets.committed.values())) and not offsets.pending
+        if has_no_offsets and group.state is GroupState.EMPTY and not group.pending:
             records.append(group_tombstone(group.id))
     return CoordinatorResult(records=records, is_atomic=False)
 
@@ -42,7 +42,7 @@ def expire(
 def expired_of_consumers(
     groups: Iterable[ConsumerGroup], store: OffsetStore, settings: GroupSettings, now: Moment
 ) -> list[NewRecord]:
-    """The same for consumer groups: their offsets age from the commit on, if no member subscribes."""
+    """The same for consumer groups, whose offsets expire after their commit unless a member is subscribed."""
     records: list[NewRecord] = []
     for group in groups:
         offsets, topics = store.of(group.id), group.subscribed_topics()
@@ -54,8 +54,8 @@ def expired_of_consumers(
             and not offsets.is_pending(topic, partition)
         ]
         records += expired
-        is_bare = len(expired) == sum(map(len, offsets.committed.values())) and not offsets.pending
-        if is_bare and not group.members:
+        has_no_offsets = len(expired) == sum(map(len, offsets.committed.values())) and not offsets.pending
+        if has_no_offsets and not group.members:
             records += consumer_group_tombstones(group)
     return records
 
@@ -66,7 +66,7 @@ def delete_groups(
     store: OffsetStore,
     group_ids: Collection[str],
 ) -> CoordinatorResult[list[DeletableGroupResult]]:
-    """Remove groups that have no members, with their offsets; the group itself goes last."""
+    """Delete groups without members, and their offsets; the group's own tombstones are last."""
     results: list[DeletableGroupResult] = []
     records: list[NewRecord] = []
     for group_id in group_ids:
@@ -92,7 +92,7 @@ def delete_groups(
 
 
 def topics_deleted(store: OffsetStore, topics: Collection[str]) -> CoordinatorResult[None]:
-    """These topics are gone, and with them all that was committed in them, or is about to be."""
+    """Remove the committed and pending offsets of deleted topics."""
     records = [
         offset_tombstone(group_id, topic, partition)
         for group_id, offsets in store.groups()
@@ -117,16 +117,16 @@ def _expired(group: Group, offsets: GroupOffsets, settings: GroupSettings, now_m
         offset_tombstone(group.id, topic, partition)
         for topic, partition, committed in offsets.all_committed()
         if topic not in topics
-        and _is_over(group, committed, settings.offsets_retention_ms, now_ms)
+        and _is_expired(group, committed, settings.offsets_retention_ms, now_ms)
         and not offsets.is_pending(topic, partition)
     ]
 
 
-def _is_over(group: Group, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
+def _is_expired(group: Group, committed: CommittedOffset, retention_ms: int, now_ms: int) -> bool:
     if committed.expires_ms != -1:
         return now_ms >= committed.expires_ms
-    begins_ms = committed.committed_ms
+    start_ms = committed.committed_ms
     is_empty = group.protocol_type is not None and group.state is GroupState.EMPTY
     if is_empty and group.state_since_ms != -1:
-        begins_ms = group.state_since_ms
-    return now_ms - begins_ms >= retention_ms
+        start_ms = group.state_since_ms
+    return now_ms - start_ms >= retention_ms

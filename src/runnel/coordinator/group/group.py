@@ -1,14 +1,14 @@
-"""One group of the classic protocol.
+"""One classic group.
 
-             first member joins                  all joined, or time is up
+             first member joins                  all joined, or timeout
     Empty ──────────────────────▶ PreparingRebalance ──────────────────────▶ CompletingRebalance
       ▲                            │  ▲    ▲                                   │           │
-      └────────────────────────────┘  │    └──── a member joins, leaves, dies ─┘           │ the assignment
-            nobody joined             │                                                    │ is in the log
-                                      └───────── a member joins, leaves, dies ─ Stable ◀───┘
+      └────────────────────────────┘  │    └─ a member joins, leaves, expires ─┘           │ the assignment
+            no member joined          │                                                    │ is appended
+                                      └────── a member joins, leaves, expires ─ Stable ◀───┘
 
-A group that is not there is Dead. What the log keeps of a group is its last stable or empty generation, and
-its offsets, which are kept apart (`offset_store`); everything else here is soft.
+A group that does not exist is Dead. The log stores the last stable or empty generation of a group, and its
+offsets (see `offset_store`); all other state is soft.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from runnel.model.errors import ApiError, ErrorCode
 
 
 class GroupState(Enum):
-    """Where a group stands, in Kafka's words."""
+    """Kafka's states of a classic group."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -37,24 +37,24 @@ _VALID_PREVIOUS_STATES = {
 }
 
 CONSUMER_PROTOCOL = "consumer"
-"""The protocol type whose subscriptions a coordinator may look into."""
+"""The protocol type of consumers, whose subscriptions the coordinator can decode."""
 
 
 @dataclass(slots=True)
 class Committer:
-    """Who commits offsets, in the words of either protocol."""
+    """The sender of an offset commit, in either protocol."""
 
     member_id: str
     instance_id: str | None
     generation: int
-    """Or the member's epoch; -1 for somebody who is no member."""
+    """Or the member epoch; -1 if the sender is not a member."""
     api_version: int
     is_transactional: bool = False
 
 
 @dataclass(slots=True)
 class Group:
-    """Members that share the partitions of their topics, generation by generation."""
+    """A classic group: members that rebalance in generations."""
 
     id: str
     state: GroupState = GroupState.EMPTY
@@ -66,19 +66,19 @@ class Group:
     leader: str | None = None
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    """Instance id → the member that holds it."""
+    """Instance id → member id."""
     pending: set[str] = field(default_factory=set)
-    """Ids that were handed out with MEMBER_ID_REQUIRED and have not come back."""
+    """Member ids that were returned with MEMBER_ID_REQUIRED and have not joined yet."""
     joining: dict[str, int] = field(default_factory=dict)
-    """Members that wait for the next generation, and the number of their parked request."""
+    """Members that wait for the next generation → their parked request."""
     syncing: dict[str, int] = field(default_factory=dict)
-    """Members that wait for the leader's assignment, and the number of their parked request."""
+    """Members that wait for the leader's assignment → their parked request."""
     unsynced: set[str] = field(default_factory=set)
-    """Members of this generation that have not asked for their assignment."""
+    """Members of this generation that have not sent SyncGroup yet."""
     protocol_counts: dict[str, int] = field(default_factory=dict)
-    """Protocol → how many members know it."""
+    """Protocol → number of members that support it."""
     new_member_added: bool = False
-    """A member came during the initial delay, which is a reason to wait for more."""
+    """A member joined during the initial rebalance delay, which extends it."""
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
 
@@ -106,16 +106,16 @@ class Group:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def enter(self, state: GroupState, now_ms: int) -> None:
-        """Go to another state, at this time of the wall clock."""
+        """Transition to another state."""
         assert self.state in _VALID_PREVIOUS_STATES[state], (
-            f"group {self.id} cannot go from {self.state} to {state}"
+            f"group {self.id} cannot transition from {self.state} to {state}"
         )
         self.previous_state = self.state
         self.state = state
         self.state_since_ms = now_ms
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Could a member with these protocols work together with the others?"""
+        """Whether these protocols are compatible with those of the other members."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         return protocol_type == self.protocol_type and any(
@@ -123,20 +123,22 @@ class Group:
         )
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """Who speaks; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another has taken the instance id."""
+        """The member. UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is not None:
             holder = self.static_members.get(instance_id)
             if holder is not None and holder != member_id:
-                raise ApiError(ErrorCode.FENCED_INSTANCE_ID, f"{instance_id} is now {holder}")
+                raise ApiError(
+                    ErrorCode.FENCED_INSTANCE_ID, f"instance id {instance_id} is now used by member {holder}"
+                )
             if holder is None:
-                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{instance_id} is not in group {self.id}")
+                raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no instance {instance_id}")
         member = self.members.get(member_id)
         if member is None:
-            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is not in group {self.id}")
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has no member {member_id}")
         return member
 
     def check_commit(self, committer: Committer) -> None:
-        """May this one commit offsets? Raises ApiError."""
+        """Validate an offset commit. Raises ApiError."""
         generation = committer.generation
         if generation < 0 and self.state is GroupState.EMPTY:
             return
@@ -148,14 +150,14 @@ class Group:
                 )
         elif not committer.is_transactional:
             raise ApiError(
-                ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has members, and only they may commit"
+                ErrorCode.UNKNOWN_MEMBER_ID, f"group {self.id} has members, and only they can commit offsets"
             )
-        # A transaction began with what the generation before gave, and may end during the rebalance.
+        # A transaction may have started in the previous generation and end during the rebalance.
         if not committer.is_transactional and self.state is GroupState.COMPLETING:
             raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {self.id} is rebalancing")
 
     def add(self, member: Member, protocol_type: str | None) -> None:
-        """Take a member in; the first one leads and settles the protocol type."""
+        """Add a member; the first one becomes the leader and determines the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.leader is None:
@@ -167,8 +169,8 @@ class Group:
         self._count(member.protocols, 1)
 
     def remove(self, member_id: str) -> None:
-        """Let a member or a pending id go; its parked requests must have been answered."""
-        assert member_id not in self.joining, f"{member_id} left with its join unanswered"
+        """Remove a member or a pending member id; its parked requests must have been completed."""
+        assert member_id not in self.joining, f"{member_id} was removed while its join is parked"
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member.protocols, -1)
@@ -181,11 +183,11 @@ class Group:
         self.syncing.pop(member_id, None)
 
     def replace(self, member: Member, old_id: str) -> None:
-        """A static member came back under a new id and takes the place of its former self."""
+        """Replace a static member that rejoined with a new member id."""
         former = self.members[old_id]
         self._count(former.protocols, -1)
         self._count(member.protocols, 1)
-        # The order of members is the order of leadership and of votes, so the place is kept.
+        # The order of members determines leadership and votes, so the position is retained.
         self.members = {
             member.id if held == old_id else held: member if held == old_id else other
             for held, other in self.members.items()
@@ -197,13 +199,13 @@ class Group:
         self.unsynced.discard(old_id)
 
     def set_protocols(self, member: Member, protocols: Protocols) -> None:
-        """A member said anew what it can be assigned by."""
+        """Update the protocols of a member."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is among those who joined; False if nobody did."""
+        """Ensure that the leader is among the joined members; False if none has joined."""
         if self.leader not in self.joining:
             joined = next((member_id for member_id in self.members if member_id in self.joining), None)
             if joined is None:
@@ -212,7 +214,7 @@ class Group:
         return True
 
     def begin_generation(self, now_ms: int) -> None:
-        """Everyone who will join has joined: choose the protocol and wait for the leader's assignment."""
+        """Start the next generation: select the protocol and wait for the leader's assignment."""
         self.generation += 1
         self.protocol = select_protocol(member.protocols for member in self.members.values())
         assert self.protocol is not None, f"group {self.id} has members without a common protocol"

@@ -1,10 +1,10 @@
-"""JoinGroup: a client wants a share of the group's work.
+"""JoinGroup in a classic group.
 
-* No member id, dynamic: since v4 an id is handed out (MEMBER_ID_REQUIRED) and the client joins again with it,
-  so that one which gives up leaves no ghost (KIP-394). Before, it was a member at once.
-* No member id, static: a member at once, in the place of whoever held the instance id.
-* An id that was handed out: now a member.
-* A member's id: it joins again, and whether that is a rebalance depends on what changed.
+* Without a member id, dynamic: since v4 an id is returned with MEMBER_ID_REQUIRED and the client rejoins with
+  it, so that a client which gives up leaves no orphaned member (KIP-394). Before, it is added at once.
+* Without a member id, static: added at once; replaces the previous member with the instance id.
+* With a pending member id: added.
+* With the id of a member: a rejoin, which triggers a rebalance depending on what changed.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _MEMBER_ID_REQUIRED_FROM = 4
 
 @dataclass(slots=True)
 class Joining:
-    """One attempt to join: everything that the steps below need to know."""
+    """One JoinGroup request with its inputs and its result."""
 
     group: Group
     settings: GroupSettings
@@ -46,27 +46,27 @@ def join(
     context: RequestContext,
     now: Moment,
 ) -> JoinResult:
-    """Decide on a JoinGroup."""
+    """Handle a JoinGroup."""
     member_id = request.member_id
     if not request.group_id:
-        return _refuse(ErrorCode.INVALID_GROUP_ID, member_id)
+        return _error(ErrorCode.INVALID_GROUP_ID, member_id)
     try:
         check_session_timeout(request, settings)
     except ApiError as error:
-        return _refuse(error.error, member_id)
+        return _error(error.error, member_id)
     group = groups.get(request.group_id)
     if group is None:
         if member_id:
-            return _refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            return _error(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         group = Group(request.group_id, state_since_ms=now.wall_ms)
     elif not _accepts_member(group, settings, member_id):
         return _reject_group_full(group, member_id, now)
-    # The request's bytes belong to the network; a group outlives them.
+    # Copied, because the request's bytes belong to the receive buffer.
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if not group.supports(request.protocol_type, protocols):
-        return _refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+        return _error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     groups[group.id] = group
-    # Version 0 knew one timeout for both, which decodes as -1.
+    # Version 0 has one timeout for both; the missing one decodes as -1.
     rebalance_timeout_ms = request.rebalance_timeout_ms
     if rebalance_timeout_ms < 0:
         rebalance_timeout_ms = request.session_timeout_ms
@@ -83,12 +83,15 @@ def join(
 
 
 def check_session_timeout(request: JoinGroupRequest, settings: GroupSettings) -> None:
-    """Does the member ask for a session that may be had? Raises ApiError."""
+    """Validate the session timeout. Raises ApiError."""
     if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
-        raise ApiError(ErrorCode.INVALID_SESSION_TIMEOUT, "the session timeout is out of bounds")
+        raise ApiError(
+            ErrorCode.INVALID_SESSION_TIMEOUT,
+            "the session timeout is outside of group.min/max.session.timeout.ms",
+        )
 
 
-def _refuse(error: ErrorCode, member_id: str) -> JoinResult:
+def _error(error: ErrorCode, member_id: str) -> JoinResult:
     return CoordinatorResult(join_group_error(error, member_id))
 
 
@@ -96,13 +99,13 @@ def _accepts_member(group: Group, settings: GroupSettings, member_id: str) -> bo
     if group.state is GroupState.EMPTY:
         return True
     if group.state is GroupState.PREPARING:
-        # Those who are back count, so that the last to come are turned away when the limit was lowered.
+        # Only rejoined members count, so that the last to rejoin are rejected if the limit was lowered.
         return member_id in group.joining or len(group.joining) < settings.members_max
     return member_id in group.members or len(group.members) < settings.members_max
 
 
 def _reject_group_full(group: Group, member_id: str, now: Moment) -> JoinResult:
-    result = _refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    result = _error(ErrorCode.GROUP_MAX_SIZE_REACHED, "")
     if member_id in group.members or member_id in group.pending:
         group.remove(member_id)
         result.cancel_timer(group.session_timer(member_id))
@@ -168,12 +171,12 @@ def _rejoin(joining: Joining) -> None:
     if group.state is GroupState.EMPTY:
         joining.result.response = join_group_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
     elif is_unchanged and group.state is GroupState.COMPLETING:
-        # It may have missed the answer to its join, so it hears the same again.
+        # The response to its join may have been lost, so it is repeated.
         joining.result.response = join_group_response(group, member.id)
     elif is_unchanged and group.state is GroupState.STABLE and member.id != group.leader:
         joining.result.response = join_group_response(group, member.id)
     else:
-        # A leader that joins again wants a rebalance: it saw a change elsewhere, such as new partitions.
+        # A leader rejoins to trigger a rebalance, for example after a change of topic metadata.
         _update(joining, member)
 
 
@@ -182,8 +185,8 @@ def _update(joining: Joining, member: Member) -> None:
     group.set_protocols(member, joining.protocols)
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = joining.rebalance_timeout_ms
-    forgotten = group.joining.get(member.id)
-    if forgotten is not None:
-        joining.result.respond(forgotten, join_group_error(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
+    superseded = group.joining.get(member.id)
+    if superseded is not None:
+        joining.result.respond(superseded, join_group_error(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
     group.joining[member.id] = joining.context.waiter
     rebalance_or_complete(group, joining.settings, joining.now, joining.result)

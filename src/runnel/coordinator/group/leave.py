@@ -1,4 +1,4 @@
-"""LeaveGroup: members go at once instead of by the end of their session, alone or many in one request."""
+"""LeaveGroup in a classic group."""
 
 from typing import Any
 
@@ -13,40 +13,40 @@ from runnel.model.errors import ApiError, ErrorCode
 def leave(
     groups: dict[str, Group], settings: GroupSettings, request: LeaveGroupRequest, now: Moment
 ) -> CoordinatorResult[LeaveGroupResponse]:
-    """Decide on a LeaveGroup whose members all stand in `members`. Raises ApiError."""
+    """Handle a LeaveGroup whose members are all in `members`. Raises ApiError."""
     if not request.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     group = groups.get(request.group_id)
     result = CoordinatorResult[LeaveGroupResponse]()
-    answers = [_leave_one(group, identity, result) for identity in request.members]
-    has_changed = any(answer.error_code == 0 for answer in answers)
+    responses = [_leave_one(group, identity, result) for identity in request.members]
+    has_changed = any(response.error_code == 0 for response in responses)
     if group is not None and has_changed:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING):
             rebalance_or_complete(group, settings, now, result)
         else:
             maybe_complete(group, now, result)
-    result.response = LeaveGroupResponse(members=answers)
+    result.response = LeaveGroupResponse(members=responses)
     return result
 
 
 def _leave_one(
     group: Group | None, identity: MemberIdentity, result: CoordinatorResult[Any]
 ) -> MemberResponse:
-    answer = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
+    response = MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id)
     try:
         _remove(group, identity, result)
     except ApiError as error:
-        answer.error_code = error.code
-    return answer
+        response.error_code = error.code
+    return response
 
 
 def _remove(group: Group | None, identity: MemberIdentity, result: CoordinatorResult[Any]) -> None:
-    unknown = ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{identity.member_id} is not in the group")
+    unknown = ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"the group has no member {identity.member_id}")
     if group is None:
         raise unknown
     member_id = identity.member_id
     if not member_id:
-        # An administrator names the instance only.
+        # Admin clients specify only the instance id.
         member_id = group.static_members.get(identity.group_instance_id or "", "")
         if not member_id:
             raise unknown

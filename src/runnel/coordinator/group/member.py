@@ -1,4 +1,4 @@
-"""One member of a group."""
+"""One member of a classic group."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 NEVER_MS = 2**63 - 1
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""What a member can be assigned by, most wanted first: (name, metadata). Metadata is between clients."""
+"""The assignment protocols of a member in order of preference: (name, metadata). Metadata is opaque."""
 
 
 @dataclass(slots=True)
 class Member:
-    """A client that shares the work of its group."""
+    """A member of a classic group."""
 
     id: str
     instance_id: str | None
-    """A name that survives restarts of the client (KIP-345); such a member is static."""
+    """Identifies a static member across restarts (KIP-345)."""
     client_id: str
     client_host: str
     session_timeout_ms: int
@@ -23,24 +23,24 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     is_new: bool = False
-    """It has not seen the answer to its first join, so it does not know its id yet."""
+    """Its first join is not completed, so it does not know its member id yet."""
     deadline_ms: int = NEVER_MS
-    """When, on the steady clock, silence will count as death."""
+    """When its session expires, in monotonic time."""
     timer_ms: int = NEVER_MS
-    """When its timer will look at the deadline. Heartbeats move the deadline only, as timers are dear."""
+    """When its timer checks the deadline. Heartbeats move only the deadline, because timers are expensive."""
 
     @property
     def is_static(self) -> bool:
         return self.instance_id is not None
 
     def record_heartbeat(self, now_ms: int) -> None:
-        """A sign of life at this time of the steady clock; it never brings the deadline closer."""
+        """Extend the session; never moves the deadline closer."""
         deadline_ms = now_ms + self.session_timeout_ms
         if deadline_ms > self.deadline_ms:
             self.deadline_ms = deadline_ms
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said about a protocol; nothing if it does not know it."""
+        """Its metadata for a protocol; empty if it does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -48,9 +48,9 @@ class Member:
 
 
 def select_protocol(preferences: Iterable[Protocols]) -> str | None:
-    """The protocol that all members know and most of them want; None if they have none in common.
+    """The protocol that all members support and most of them prefer; None if they have none in common.
 
-    Among equals, the one that was voted for first.
+    Ties are broken in favor of the first vote.
     """
     rankings = [[name for name, _ in protocols] for protocols in preferences]
     if not rankings:

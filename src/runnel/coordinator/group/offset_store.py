@@ -1,14 +1,14 @@
-"""Where groups are, by group id: what counts, and what open transactions would make of it.
+"""Committed offsets by group id, and pending offsets of open transactions.
 
-Offsets belong to a group's id, whichever kind of group has it. A transaction's offsets are pending until its
-end stands in the log:
+Offsets belong to a group id, regardless of the type of the group. Offsets that are committed in a transaction
+are pending until the transaction ends:
 
     commit in a transaction ──▶ pending ──▶ the transaction commits ──▶ committed, unless a later record is
-                                   │                                    already there
-                                   └──────▶ it aborts, or a tombstone comes ──▶ forgotten
+                                   │                                    present
+                                   └──────▶ it aborts, or a tombstone follows ──▶ removed
 
-"Later" goes by the place of the commit's own record and not by that of the transaction's end. Compaction
-keeps the last record of a key, and a shard that loads what is left must come to the same answer.
+"Later" refers to the offset of the commit's own record, not to that of the transaction marker: compaction
+retains the last record of a key, and a shard that loads the compacted log must reach the same state.
 """
 
 from collections.abc import Iterator
@@ -18,33 +18,33 @@ from runnel.batch.header import NO_PRODUCER
 from runnel.coordinator.contract import ReplayContext
 
 TopicIdPartition = tuple[str, int]
-"""A topic's name and the partition's index."""
+"""Topic name and partition index."""
 
 
 @dataclass(slots=True)
 class CommittedOffset:
-    """How far a group has come in one partition."""
+    """A committed offset of one partition."""
 
     offset: int
     leader_epoch: int
     metadata: str
     committed_ms: int
     expires_ms: int
-    """A moment that an old client named itself, or -1."""
+    """The expire timestamp from the retention time of an old client, or -1."""
     topic_id: bytes
-    """Which topic of that name was meant; zero if the record does not tell."""
+    """The id of the topic; zero if the record has none."""
     record_offset: int = -1
-    """Where its record stands in the log; -1 before it does."""
+    """The offset of its record in the log; -1 before it is appended."""
 
 
 @dataclass(slots=True)
 class GroupOffsets:
-    """Where one group is."""
+    """The offsets of one group."""
 
     committed: dict[str, dict[int, CommittedOffset]] = field(default_factory=dict)
-    """Topic → partition → what counts."""
+    """Topic → partition → committed offset."""
     pending: dict[int, dict[TopicIdPartition, CommittedOffset]] = field(default_factory=dict)
-    """Producer → partition → what will count if the producer's transaction commits."""
+    """Producer id → partition → offset that is committed if the producer's transaction commits."""
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         return self.committed.get(topic, {}).get(partition)
@@ -55,7 +55,7 @@ class GroupOffsets:
                 yield topic, partition, committed
 
     def is_pending(self, topic: str, partition: int) -> bool:
-        """Could the end of an open transaction change this offset?"""
+        """Whether an open transaction has a pending commit of this offset."""
         return any((topic, partition) in changes for changes in self.pending.values())
 
     def partitions(self) -> list[TopicIdPartition]:
@@ -76,7 +76,7 @@ class GroupOffsets:
         self.committed.setdefault(topic, {})[partition] = committed
 
     def remove(self, topic: str, partition: int) -> None:
-        """Forget an offset, and what transactions would make of it."""
+        """Remove an offset and its pending commits."""
         partitions = self.committed.get(topic)
         if partitions is not None:
             partitions.pop(partition, None)
@@ -89,7 +89,7 @@ class GroupOffsets:
                 del self.pending[producer_id]
 
     def end(self, producer_id: int, is_commit: bool) -> None:
-        """The producer's transaction is over."""
+        """Apply the end of a producer's transaction."""
         changes = self.pending.pop(producer_id, {})
         if not is_commit:
             return
@@ -100,22 +100,22 @@ class GroupOffsets:
 
 
 _NOTHING = GroupOffsets()
-"""Stands for the offsets of any group that has none; never written to."""
+"""The offsets of groups that have none; never modified."""
 
 
 class OffsetStore:
-    """The offsets of all groups of a shard. It changes by what stands in the log, and by nothing else."""
+    """The offsets of all groups of a shard, changed only by replay."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, GroupOffsets] = {}
         self._in_transaction: dict[int, set[str]] = {}
-        """Producer → groups that may have an offset pending in its transaction."""
+        """Producer id → groups that may have pending offsets in its transaction."""
 
     def __contains__(self, group_id: str) -> bool:
         return group_id in self._by_group
 
     def of(self, group_id: str) -> GroupOffsets:
-        """A group's offsets, to be read."""
+        """The offsets of a group, read-only."""
         return self._by_group.get(group_id, _NOTHING)
 
     def groups(self) -> Iterator[tuple[str, GroupOffsets]]:
@@ -124,7 +124,7 @@ class OffsetStore:
     def replay(
         self, group_id: str, topic: str, partition: int, committed: CommittedOffset, context: ReplayContext
     ) -> None:
-        """The log holds a commit there."""
+        """Apply an offset commit record."""
         offsets = self._by_group.setdefault(group_id, GroupOffsets())
         committed.record_offset = context.offset
         if context.producer_id == NO_PRODUCER:
@@ -134,14 +134,14 @@ class OffsetStore:
             self._in_transaction.setdefault(context.producer_id, set()).add(group_id)
 
     def replay_tombstone(self, group_id: str, topic: str, partition: int) -> None:
-        """The log says that this offset is forgotten."""
+        """Apply an offset tombstone."""
         offsets = self._by_group.get(group_id)
         if offsets is not None:
             offsets.remove(topic, partition)
             self._drop_if_empty(group_id, offsets)
 
     def replay_end(self, producer_id: int, is_commit: bool) -> None:
-        """The log says that the producer's transaction is over."""
+        """Apply a transaction marker."""
         for group_id in self._in_transaction.pop(producer_id, ()):
             offsets = self._by_group.get(group_id)
             if offsets is not None:

@@ -1,4 +1,4 @@
-"""Offsets of groups: OffsetCommit, TxnOffsetCommit, OffsetFetch, OffsetDelete."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete."""
 
 from collections.abc import Callable, Mapping
 
@@ -54,7 +54,7 @@ def commit(
     api_version: int,
     now: Moment,
 ) -> CoordinatorResult[OffsetCommitResponse]:
-    """Decide on an OffsetCommit whose topics exist and carry both name and id. Raises ApiError."""
+    """Handle an OffsetCommit whose topics exist and have both name and id. Raises ApiError."""
     group = groups.get(request.group_id)
     committer = Committer(
         request.member_id, request.group_instance_id, request.generation_id_or_member_epoch, api_version
@@ -76,7 +76,7 @@ def commit(
     result = CoordinatorResult[OffsetCommitResponse](OffsetCommitResponse())
     assert result.response is not None
     for topic in request.topics:
-        answers = []
+        responses = []
         for partition in topic.partitions:
             error = _check_metadata(partition, settings)
             if error is ErrorCode.NONE:
@@ -84,8 +84,8 @@ def commit(
                 result.records.append(
                     offset_record(request.group_id, topic.name, partition.partition_index, committed)
                 )
-            answers.append(OffsetCommitResponsePartition(partition.partition_index, error.code))
-        result.response.topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, answers))
+            responses.append(OffsetCommitResponsePartition(partition.partition_index, error.code))
+        result.response.topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, responses))
     return result
 
 
@@ -98,7 +98,7 @@ def commit_in_transaction(
     id_of: Callable[[str], bytes],
     now: Moment,
 ) -> CoordinatorResult[TxnOffsetCommitResponse]:
-    """Decide on a TxnOffsetCommit whose topics exist, and whose transaction is open. Raises ApiError."""
+    """Handle a TxnOffsetCommit whose topics exist and whose transaction is open. Raises ApiError."""
     committer = Committer(
         request.member_id,
         request.group_instance_id,
@@ -121,7 +121,7 @@ def commit_in_transaction(
     assert result.response is not None
     for topic in request.topics:
         topic_id = id_of(topic.name)
-        answers = []
+        responses = []
         for partition in topic.partitions:
             error = _check_metadata(partition, settings)
             if error is ErrorCode.NONE:
@@ -129,8 +129,8 @@ def commit_in_transaction(
                 result.records.append(
                     offset_record(request.group_id, topic.name, partition.partition_index, committed)
                 )
-            answers.append(TxnOffsetCommitResponsePartition(partition.partition_index, error.code))
-        result.response.topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+            responses.append(TxnOffsetCommitResponsePartition(partition.partition_index, error.code))
+        result.response.topics.append(TxnOffsetCommitResponseTopic(topic.name, responses))
     return result
 
 
@@ -140,17 +140,17 @@ def fetch(
     id_of: Callable[[str], bytes],
     require_stable: bool,
 ) -> OffsetFetchResponseGroup:
-    """A group's offsets; what was asked for and never committed is -1, not an error.
+    """The committed offsets of a group; -1 where none is committed.
 
-    `id_of` tells which topic has a name now, for when all offsets are asked for. With `require_stable` no
-    offset is told that an open transaction may change.
+    `id_of` returns the current topic id of a name, for requests of all offsets. With `require_stable`,
+    offsets with pending transactional commits fail with UNSTABLE_OFFSET_COMMIT.
     """
     offsets = store.of(request.group_id)
     if request.topics is not None:
-        answers = [_fetch_topic(offsets, topic, require_stable) for topic in request.topics]
+        responses = [_fetch_topic(offsets, topic, require_stable) for topic in request.topics]
     else:
-        answers = _fetch_all(offsets, id_of, require_stable)
-    return OffsetFetchResponseGroup(group_id=request.group_id, topics=answers)
+        responses = _fetch_all(offsets, id_of, require_stable)
+    return OffsetFetchResponseGroup(group_id=request.group_id, topics=responses)
 
 
 def delete(
@@ -159,30 +159,32 @@ def delete(
     store: OffsetStore,
     request: OffsetDeleteRequest,
 ) -> CoordinatorResult[OffsetDeleteResponse]:
-    """Forget offsets of topics that nobody in the group reads. Raises ApiError."""
+    """Handle an OffsetDelete; topics that a member is subscribed to are rejected. Raises ApiError."""
     if not request.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
-    is_read = _reading(groups, consumers, request.group_id)
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    is_subscribed_to = _subscription_of(groups, consumers, request.group_id)
     result = CoordinatorResult[OffsetDeleteResponse](OffsetDeleteResponse())
     assert result.response is not None
     offsets = store.of(request.group_id)
     for topic in request.topics:
-        answer = _delete_topic(request.group_id, offsets, topic, is_read(topic.name), result)
-        result.response.topics.append(answer)
+        deleted = _delete_topic(request.group_id, offsets, topic, is_subscribed_to(topic.name), result)
+        result.response.topics.append(deleted)
     return result
 
 
-def _reading(
+def _subscription_of(
     groups: dict[str, Group], consumers: Mapping[str, ConsumerGroup], group_id: str
 ) -> Callable[[str], bool]:
-    """Tells whether a group's members may be reading a topic. Raises ApiError."""
+    """A predicate: may the members of the group be subscribed to a topic? Raises ApiError."""
     if group_id in consumers:
         return consumers[group_id].subscribed_topics().__contains__
     group = groups.get(group_id)
     if group is None:
-        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id}")
+        raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id} does not exist")
     if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
-        raise ApiError(ErrorCode.NON_EMPTY_GROUP, f"group {group.id} has members that may read any topic")
+        raise ApiError(
+            ErrorCode.NON_EMPTY_GROUP, f"group {group.id} has members whose subscriptions are unknown"
+        )
     topics = subscribed_topics(group)
     return lambda topic: is_subscribed(group, topics, topic)
 
@@ -191,16 +193,16 @@ def _check_commit(group: Group | None, group_id: str, committer: Committer) -> N
     if group is not None:
         group.check_commit(committer)
     elif committer.generation >= 0:
-        is_told = not committer.is_transactional and committer.api_version >= _NO_GROUP_ERROR_FROM
-        error = ErrorCode.GROUP_ID_NOT_FOUND if is_told else ErrorCode.ILLEGAL_GENERATION
-        raise ApiError(error, f"there is no group {group_id}")
-    # Without a generation it is an administrator, or a consumer that assigns itself: it needs no members.
+        has_error = not committer.is_transactional and committer.api_version >= _NO_GROUP_ERROR_FROM
+        error = ErrorCode.GROUP_ID_NOT_FOUND if has_error else ErrorCode.ILLEGAL_GENERATION
+        raise ApiError(error, f"group {group_id} does not exist")
+    # Without a generation the sender is an admin client, or a consumer with manual assignment.
 
 
 def _check_metadata(
     partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition, settings: GroupSettings
 ) -> ErrorCode:
-    # Kafka counts characters here, whatever the setting's name says.
+    # As in Kafka, the limit applies to characters despite the name of the config.
     is_too_long = len(partition.committed_metadata or "") > settings.offset_metadata_bytes_max
     return ErrorCode.OFFSET_METADATA_TOO_LARGE if is_too_long else ErrorCode.NONE
 
@@ -240,7 +242,7 @@ def _fetch_topic(
 def _fetch_all(
     offsets: GroupOffsets, id_of: Callable[[str], bytes], require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    answers = []
+    responses = []
     for topic, partitions in offsets.committed.items():
         topic_id = id_of(topic)
         current = [
@@ -251,12 +253,12 @@ def _fetch_all(
             if _of_this_topic(committed, topic_id) is not None
         ]
         if current:
-            answers.append(OffsetFetchResponseTopics(name=topic, topic_id=topic_id, partitions=current))
-    return answers
+            responses.append(OffsetFetchResponseTopics(name=topic, topic_id=topic_id, partitions=current))
+    return responses
 
 
 def _of_this_topic(committed: CommittedOffset | None, topic_id: bytes) -> CommittedOffset | None:
-    """An offset in a topic that was deleted means nothing in the one that has its name now."""
+    """Ignore the offset of a deleted topic if a topic was recreated with the same name."""
     if committed is None or NO_ID in (topic_id, committed.topic_id) or committed.topic_id == topic_id:
         return committed
     return None
@@ -276,24 +278,24 @@ def _fetched(partition: int, committed: CommittedOffset | None) -> OffsetFetchRe
 
 
 def _unstable(partition: int) -> OffsetFetchResponsePartitions:
-    answer = _fetched(partition, None)
-    answer.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT.code
-    return answer
+    response = _fetched(partition, None)
+    response.error_code = ErrorCode.UNSTABLE_OFFSET_COMMIT.code
+    return response
 
 
 def _delete_topic(
     group_id: str,
     offsets: GroupOffsets,
     topic: OffsetDeleteRequestTopic,
-    is_read: bool,
+    is_subscribed_to: bool,
     result: CoordinatorResult[OffsetDeleteResponse],
 ) -> OffsetDeleteResponseTopic:
-    known = () if is_read else offsets.partitions_of(topic.name)
-    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_read else ErrorCode.NONE
-    answers = []
+    known = () if is_subscribed_to else offsets.partitions_of(topic.name)
+    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed_to else ErrorCode.NONE
+    responses = []
     for partition in topic.partitions:
         index = partition.partition_index
         if index in known:
             result.records.append(offset_tombstone(group_id, topic.name, index))
-        answers.append(OffsetDeleteResponsePartition(index, error.code))
-    return OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+        responses.append(OffsetDeleteResponsePartition(index, error.code))
+    return OffsetDeleteResponseTopic(name=topic.name, partitions=responses)

@@ -1,7 +1,7 @@
-"""The two halves of a rebalance: wait until the members have joined, then begin the next generation.
+"""The two phases of a rebalance: wait until the members have joined, then start the next generation.
 
-Everything here is soft, except the end: a generation without members is a fact for the log, and the group is
-empty when the log has it.
+This state is soft, except that a generation without members is written to the log; the group becomes Empty
+when the record is replayed.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from runnel.model.errors import ErrorCode
 
 @dataclass(slots=True)
 class GroupEmptied:
-    """Written: the last member is gone."""
+    """Continuation: the group was written as empty."""
 
     group_id: str
 
@@ -26,9 +26,9 @@ class GroupEmptied:
 def extend_session(
     group: Group, member: Member, timeout_ms: int, now: Moment, result: CoordinatorResult[Any]
 ) -> None:
-    """A sign of life: the member may be silent for this long."""
+    """Set the deadline of a member's session."""
     member.deadline_ms = now.steady_ms + timeout_ms
-    # Heartbeats push the deadline out and leave the timer alone; when it fires it is set for the rest.
+    # Heartbeats move only the deadline; when the timer fires it is set again for the remaining time.
     if member.deadline_ms < member.timer_ms:
         member.timer_ms = member.deadline_ms
         result.set_timer(group.session_timer(member.id), timeout_ms)
@@ -37,7 +37,7 @@ def extend_session(
 def rebalance_or_complete(
     group: Group, settings: GroupSettings, now: Moment, result: CoordinatorResult[Any]
 ) -> None:
-    """The membership changed: begin a rebalance, or go on with the one that is under way."""
+    """The membership changed: start a rebalance, or continue the current one."""
     if group.can_rebalance:
         prepare(group, settings, now, result)
     else:
@@ -45,7 +45,7 @@ def rebalance_or_complete(
 
 
 def prepare(group: Group, settings: GroupSettings, now: Moment, result: CoordinatorResult[Any]) -> None:
-    """Ask everyone to join again; a group that was empty waits a little for more members (KIP-134)."""
+    """Start a rebalance; a group that was empty waits for more members (KIP-134)."""
     if group.state is GroupState.COMPLETING:
         _drop_assignment(group, now, result)
     group.unsynced.clear()
@@ -64,7 +64,7 @@ def prepare(group: Group, settings: GroupSettings, now: Moment, result: Coordina
 
 
 def maybe_complete(group: Group, now: Moment, result: CoordinatorResult[Any]) -> None:
-    """Begin the generation if nobody is missing; the first one waits for its delay in any case."""
+    """Start the generation if all members have joined; the first one always waits for the initial delay."""
     is_initial = group.previous_state is GroupState.EMPTY
     if group.state is GroupState.PREPARING and not is_initial and group.has_all_joined:
         complete(group, now, result)
@@ -73,7 +73,7 @@ def maybe_complete(group: Group, now: Moment, result: CoordinatorResult[Any]) ->
 def join_timer_fired(
     group: Group, settings: GroupSettings, now: Moment, result: CoordinatorResult[Any]
 ) -> None:
-    """Time to join is up, or the initial delay is over."""
+    """The rebalance timeout or the initial delay has elapsed."""
     if group.state is not GroupState.PREPARING:
         return
     if group.previous_state is GroupState.EMPTY and group.new_member_added and group.initial_remaining_ms:
@@ -87,7 +87,7 @@ def join_timer_fired(
 
 
 def complete(group: Group, now: Moment, result: CoordinatorResult[Any]) -> None:
-    """Let go of those who did not join, and begin the next generation with the rest."""
+    """Remove members that have not rejoined, and start the next generation with the others."""
     result.cancel_timer(group.join_timer)
     late = [
         member for member in group.members.values() if member.id not in group.joining and not member.is_static
@@ -99,7 +99,7 @@ def complete(group: Group, now: Moment, result: CoordinatorResult[Any]) -> None:
         result.records.append(empty_record(group, now.wall_ms))
         result.continuation = GroupEmptied(group.id)
     elif not group.elect_joined_leader():
-        # Only static members are left and none has come yet; their sessions will end, or they will come.
+        # Only static members are left and none has rejoined yet; they will, or their sessions expire.
         result.set_timer(group.join_timer, group.rebalance_timeout_ms)
     else:
         group.begin_generation(now.wall_ms)
@@ -113,7 +113,7 @@ def complete(group: Group, now: Moment, result: CoordinatorResult[Any]) -> None:
 
 
 def emptied(group: Group | None, error: ErrorCode | None) -> CoordinatorResult[None]:
-    """The log took the last generation's end, or it will be offered again."""
+    """Retry if the empty generation could not be appended."""
     result = CoordinatorResult[None]()
     if error is not None and group is not None and group.state is GroupState.PREPARING:
         result.set_timer(group.join_timer, WRITE_RETRY_MS)
@@ -121,7 +121,7 @@ def emptied(group: Group | None, error: ErrorCode | None) -> CoordinatorResult[N
 
 
 def remove_member(group: Group, member: Member, result: CoordinatorResult[Any]) -> None:
-    """A member left or died; if it waits for something, its client may come again as a new one."""
+    """Remove a member that left or expired, and fail its parked requests."""
     waiter = group.joining.pop(member.id, None)
     if waiter is not None:
         result.respond(waiter, join_group_error(ErrorCode.UNKNOWN_MEMBER_ID))

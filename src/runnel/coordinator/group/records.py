@@ -1,4 +1,4 @@
-"""What the log keeps of groups, in the formats of Kafka's own `__consumer_offsets`."""
+"""The records of classic groups and offsets, in Kafka's `__consumer_offsets` formats."""
 
 from collections.abc import Iterable, Mapping
 
@@ -27,7 +27,7 @@ _OFFSET_VERSION_WITH_TOPIC_ID = 4
 def stable_record(
     group: Group, leader: str | None, members: Iterable[Member], assignments: Mapping[str, bytes], now_ms: int
 ) -> NewRecord:
-    """The group's current generation with these members and assignments."""
+    """The current generation of a group with these members and assignments."""
     stored = [
         MemberMetadata(
             member_id=member.id,
@@ -53,7 +53,7 @@ def stable_record(
 
 
 def empty_record(group: Group, now_ms: int) -> NewRecord:
-    """The next generation, in which nobody is left."""
+    """The next generation, without members."""
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
         generation=group.generation + 1,
@@ -70,7 +70,7 @@ def group_tombstone(group_id: str) -> NewRecord:
 
 
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> NewRecord:
-    """A committed offset, in the oldest version that can say all of it."""
+    """A committed offset, in the oldest version that can represent it."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -93,10 +93,10 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> NewRecord:
 
 
 def replay_group(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-    """Make the group what the record says. What is soft about members that stay is kept."""
+    """Apply a group record. The soft state of members that remain is retained."""
     group = groups.get(key.group)
     if value is None:
-        # The generation is gone; offsets that were committed outside of it may keep the group.
+        # The group may continue to exist because of its offsets.
         groups.pop(key.group, None)
         return
     if group is None:
@@ -118,7 +118,7 @@ def replay_group(groups: dict[str, Group], key: GroupMetadataKey, value: GroupMe
 def replay_offset(
     offsets: OffsetStore, key: OffsetCommitKey, value: OffsetCommitValue | None, context: ReplayContext
 ) -> None:
-    """Remember how far a group has come."""
+    """Apply an offset commit record."""
     if value is None:
         offsets.replay_tombstone(key.group, key.topic, key.partition)
         return
@@ -134,7 +134,7 @@ def replay_offset(
 
 
 def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) -> Member:
-    """A member as it stands in the log, with the soft part of the one we knew."""
+    """A member as stored in the log, with the soft state of the known one."""
     subscription = bytes(stored.subscription)
     if known is not None and known.metadata(protocol) == subscription:
         protocols = known.protocols
@@ -142,7 +142,7 @@ def _member(known: Member | None, stored: MemberMetadata, protocol: str | None) 
         protocols = ((protocol or "", subscription),)
     rebalance_timeout_ms = stored.rebalance_timeout
     if rebalance_timeout_ms == -1:
-        # Version 0 did not store it, and meant the session timeout.
+        # Version 0 does not store it; the session timeout applied.
         rebalance_timeout_ms = stored.session_timeout
     member = Member(
         id=stored.member_id,

@@ -1,4 +1,4 @@
-"""What members hear while a group forms."""
+"""Responses to JoinGroup and SyncGroup."""
 
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.member import Member
@@ -12,7 +12,7 @@ def join_group_error(error: ErrorCode, member_id: str = "") -> JoinGroupResponse
 
 
 def join_group_response(group: Group, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """The generation that a member belongs to; its leader also learns of all the others."""
+    """The generation of a member; for the leader with all members."""
     members = []
     if member_id == group.leader:
         members = [
@@ -39,7 +39,7 @@ def sync_group_error(error: ErrorCode) -> SyncGroupResponse:
 
 
 def sync_group_response(group: Group, member: Member) -> SyncGroupResponse:
-    """What the leader assigned to a member."""
+    """The assignment of a member."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )

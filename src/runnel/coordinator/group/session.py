@@ -1,4 +1,4 @@
-"""Signs of life and their absence: Heartbeat, and the session timer of a member."""
+"""Heartbeat in a classic group, and session expiration."""
 
 from typing import Any
 
@@ -12,14 +12,14 @@ from runnel.model.errors import ApiError, ErrorCode
 
 
 def heartbeat(groups: dict[str, Group], request: HeartbeatRequest, now_ms: int) -> ErrorCode:
-    """A member is alive; tells it whether to join again. `now_ms` is of the steady clock. Raises ApiError.
+    """Handle a Heartbeat; `now_ms` is monotonic time. Raises ApiError.
 
-    It can only move a deadline away, which no timer needs to know, so there is nothing to decide.
+    It only extends a deadline, so it produces neither records nor effects.
     """
     group = groups.get(request.group_id)
     if group is None:
         error = ErrorCode.UNKNOWN_MEMBER_ID if request.group_id else ErrorCode.INVALID_GROUP_ID
-        raise ApiError(error, f"there is no group {request.group_id!r}")
+        raise ApiError(error, f"group {request.group_id!r} does not exist")
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
@@ -32,10 +32,10 @@ def heartbeat(groups: dict[str, Group], request: HeartbeatRequest, now_ms: int) 
 def session_timer_fired(
     group: Group, member_id: str, settings: GroupSettings, now: Moment, result: CoordinatorResult[Any]
 ) -> None:
-    """Look whether a member, or somebody who was given an id, has been silent for too long."""
+    """Expire the session of a member or a pending member id if its deadline has passed."""
     if member_id in group.pending:
         group.remove(member_id)
-        _complete_if_last_missing(group, now, result)
+        _complete_if_all_joined(group, now, result)
         return
     member = group.members.get(member_id)
     if member is None:
@@ -44,12 +44,12 @@ def session_timer_fired(
         member.timer_ms = member.deadline_ms
         result.set_timer(group.session_timer(member_id), member.deadline_ms - now.steady_ms)
     elif _is_waiting(group, member):
-        # It waits for us, so its silence proves nothing; its session begins again with the answer.
+        # It has a parked request; its session restarts when the request is completed.
         member.deadline_ms = member.timer_ms = NEVER_MS
     else:
         remove_member(group, member, result)
         if group.state is GroupState.PREPARING:
-            _complete_if_last_missing(group, now, result)
+            _complete_if_all_joined(group, now, result)
         else:
             rebalance_or_complete(group, settings, now, result)
 
@@ -58,6 +58,6 @@ def _is_waiting(group: Group, member: Member) -> bool:
     return not member.is_new and (member.id in group.joining or member.id in group.syncing)
 
 
-def _complete_if_last_missing(group: Group, now: Moment, result: CoordinatorResult[Any]) -> None:
+def _complete_if_all_joined(group: Group, now: Moment, result: CoordinatorResult[Any]) -> None:
     if group.state is GroupState.PREPARING and group.has_all_joined:
         complete(group, now, result)

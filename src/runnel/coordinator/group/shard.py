@@ -1,4 +1,4 @@
-"""The group coordinator's shard: all groups whose records stand in one partition of `__consumer_offsets`."""
+"""The group coordinator's shard: all groups of one partition of `__consumer_offsets`."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -52,11 +52,11 @@ from runnel.wire import Data
 _EXPIRY = Timer("expiry", "")
 
 GROUPS_PER_EXPIRY = 100
-"""How many groups are looked over before requests get their turn."""
+"""The number of groups that one step of the expiration examines."""
 
 
 class GroupShard:
-    """The door to a set of groups; each request has its own file."""
+    """The entry point for all requests to the groups of a shard."""
 
     can_skip_corrupt_batches = True
     record_types = RECORD_TYPES | CONSUMER_RECORD_TYPES
@@ -64,11 +64,11 @@ class GroupShard:
     def __init__(self, settings: GroupSettings, cluster: Cluster) -> None:
         self.settings = settings
         self.groups: dict[str, Group] = {}
-        """Those of the classic protocol, and those that only commit offsets."""
+        """Classic groups, and simple groups that only commit offsets."""
         self.consumers = ConsumerGroups(cluster, self.groups)
         self.offsets = OffsetStore()
         self._unexamined: list[str] = []
-        """Groups that the expiry under way has not looked at yet."""
+        """Groups that the current expiration has not examined yet."""
 
     def join(
         self, request: JoinGroupRequest, context: RequestContext, now: Moment
@@ -92,7 +92,7 @@ class GroupShard:
         return heartbeat(self.groups, request, now_ms)
 
     def has_consumer_group(self, group_id: str) -> bool:
-        """Do heartbeats of classic members in this group go to `heartbeat_in_consumer_group`?"""
+        """Whether classic heartbeats in this group are handled by `heartbeat_in_consumer_group`."""
         return group_id in self.consumers.by_id
 
     def heartbeat_in_consumer_group(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatResponse]:
@@ -150,35 +150,35 @@ class GroupShard:
         return describe.list_groups(self.groups, self.consumers, states, types)
 
     def replay(self, key: Data, value: Data | None, context: ReplayContext) -> None:
-        """The log holds this record there: the only way durable state changes, besides `replay_end`."""
+        """Apply a record of the log."""
         match key, value:
             case OffsetCommitKey(), OffsetCommitValue() | None:
                 replay_offset(self.offsets, key, value, context)
-                self._keep_offsets(key.group)
+                self._keep_simple_group(key.group)
             case GroupMetadataKey(), GroupMetadataValue() | None:
                 replay_group(self.groups, key, value)
-                self._keep_offsets(key.group)
+                self._keep_simple_group(key.group)
             case _ if isinstance(key, CONSUMER_KEYS):
-                self._keep_offsets(self.consumers.replay(key, value))
+                self._keep_simple_group(self.consumers.replay(key, value))
             case _:
-                raise TypeError(f"{type(key).__name__} is no record of groups")
+                raise TypeError(f"unexpected record key {type(key).__name__}")
 
-    def _keep_offsets(self, group_id: str) -> None:
-        """A group that only commits has no record of its own, and is there as long as its offsets are."""
+    def _keep_simple_group(self, group_id: str) -> None:
+        """A simple group has no record of its own; it exists as long as it has offsets."""
         is_known = group_id in self.groups or group_id in self.consumers.by_id
         if not is_known and group_id in self.offsets:
             self.groups[group_id] = Group(group_id)
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """The log holds the end of this producer's transaction."""
+        """Apply the end of a producer's transaction."""
         self.offsets.replay_end(producer_id, is_commit)
 
     def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
-        """Groups wait for nothing but their answers, which the driver holds back."""
-        raise TypeError(f"{type(token).__name__} is nothing that groups wait for")
+        """Not used: the driver delays responses until they are committed."""
+        raise TypeError(f"unexpected token {type(token).__name__}")
 
     def resume(self, continuation: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
-        """The log took the records of a decision, or refused them."""
+        """Continue after the records of a result were appended, or the append failed."""
         group = self.groups.get(continuation.group_id)
         match continuation:
             case Assigned():
@@ -196,7 +196,7 @@ class GroupShard:
             case EmptyGroupDeleted():
                 return self._join_classic_group(continuation, error, now)
             case _:
-                raise TypeError(f"{type(continuation).__name__} is nothing that groups wait for")
+                raise TypeError(f"unexpected continuation {type(continuation).__name__}")
 
     def _join_classic_group(
         self, continuation: EmptyGroupDeleted, error: ErrorCode | None, now: Moment
@@ -216,7 +216,7 @@ class GroupShard:
         return result
 
     def fired(self, timer: Timer, now: Moment) -> CoordinatorResult[None]:
-        """A timer that was set has run out."""
+        """Handle a timer."""
         if timer.kind == _EXPIRY.kind:
             return self._expire(now)
         if timer.subject in self.consumers.by_id:
@@ -250,20 +250,20 @@ class GroupShard:
         return result
 
     def loaded(self, now: Moment) -> CoordinatorResult[None]:
-        """Every member that the log knows gets one session to show that it is alive."""
+        """Start a session for every member, and the expiration timer."""
         result = CoordinatorResult[None]()
         result.set_timer(_EXPIRY, self.settings.offsets_check_interval_ms)
         for group in self.groups.values():
             for member in group.members.values():
                 extend_session(group, member, member.session_timeout_ms, now, result)
             if len(group.members) > self.settings.members_max:
-                # The limit was lowered: everyone joins again, and the last to come find the group full.
+                # The limit was lowered: all members rejoin, and the last ones are rejected.
                 prepare(group, self.settings, now, result)
         self.consumers.loaded(result)
         return result
 
     def unloaded(self) -> CoordinatorResult[None]:
-        """Another node takes over: whoever waits is sent there."""
+        """Fail the parked requests with NOT_COORDINATOR."""
         result = CoordinatorResult[None]()
         for group in self.groups.values():
             for member_id, waiter in group.joining.items():

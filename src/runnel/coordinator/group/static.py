@@ -1,7 +1,7 @@
-"""A static member comes back: same instance id, new member id (KIP-345).
+"""A static member rejoins with the same instance id and a new member id (KIP-345).
 
-In a stable group whose protocol stays the same this is no rebalance: the member takes over the assignment of
-its former self as soon as the log has its new id. In every other case the place is kept and all join again.
+In a stable group whose protocol does not change this triggers no rebalance: the member takes over the
+assignment of its predecessor once its new id is appended. Otherwise the group rebalances.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ _SKIP_ASSIGNMENT_FROM = 9
 
 @dataclass(slots=True)
 class StaticMemberReplaced:
-    """Written: a static member holds its place under a new id."""
+    """Continuation: a static member was written with a new member id."""
 
     group_id: str
     former_id: str
@@ -41,7 +41,7 @@ def replace_static_member(
     now: Moment,
     result: CoordinatorResult[Any],
 ) -> None:
-    """Put a member in the place of its former self."""
+    """Replace the previous member with the same instance id."""
     if group.state is GroupState.STABLE and _keeps_protocol(group, member, former):
         _write_replacement(group, member, former, context, result)
         return
@@ -53,14 +53,14 @@ def replace_static_member(
     if group.state is GroupState.PREPARING:
         maybe_complete(group, now, result)
     else:
-        # The leader may be assigning work to the former id right now, which nobody would receive.
+        # The leader may be computing an assignment for the former id, which would be lost.
         prepare(group, settings, now, result)
 
 
 def static_member_replaced(
     group: Group | None, continuation: StaticMemberReplaced, error: ErrorCode | None, now: Moment
 ) -> CoordinatorResult[None]:
-    """The log has the new id: answer its holder with the generation that it slipped into."""
+    """Complete the join of a replaced static member in the current generation."""
     result = CoordinatorResult[None]()
     if error is not None or group is None:
         result.respond(continuation.waiter, join_group_error(error or ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -74,7 +74,7 @@ def static_member_replaced(
     if continuation.api_version >= _SKIP_ASSIGNMENT_FROM:
         result.respond(continuation.waiter, join_group_response(group, stored.id, skip_assignment=is_leader))
     else:
-        # Such a client would assign anew if it were told that it leads, and nobody waits for that.
+        # Such a client would compute a new assignment if it were the leader, without a rebalance.
         response = join_group_response(group, stored.id)
         response.leader = continuation.former_leader or ""
         response.members = []
@@ -103,7 +103,7 @@ def _write_replacement(
 
 
 def _fence(group: Group, former: Member, result: CoordinatorResult[Any]) -> None:
-    """Whoever still waits under the former id must not go on."""
+    """Fail the parked requests of the former member id."""
     waiter = group.joining.pop(former.id, None)
     if waiter is not None:
         result.respond(waiter, join_group_error(ErrorCode.FENCED_INSTANCE_ID, former.id))

@@ -1,7 +1,7 @@
-"""The one place that looks into what consumers tell each other: which topics a group subscribes to.
+"""Decoding the subscriptions of classic consumers: the topics that a group is subscribed to.
 
-Every version of the consumer protocol begins as version 0 does: its version, then the topic names. Other
-protocol types (Connect's, for one) are never looked into.
+Every version of the consumer protocol begins with its version and the topic names. Other protocol types, such
+as Connect's, are opaque.
 """
 
 from struct import Struct, error
@@ -13,7 +13,7 @@ _LENGTH = Struct(">h")
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics that the members consume; None if the group does not let us know."""
+    """The topics that the members are subscribed to; None if unknown."""
     if group.protocol_type != CONSUMER_PROTOCOL:
         return None
     topics: set[str] = set()
@@ -26,14 +26,14 @@ def subscribed_topics(group: Group) -> frozenset[str] | None:
 
 
 def is_subscribed(group: Group, topics: frozenset[str] | None, topic: str) -> bool:
-    """May a member be reading this topic? Consumers that do not let us know may be reading any."""
+    """Whether a member may be subscribed to this topic; assumed if subscriptions are unknown."""
     if topics is None:
         return group.protocol_type == CONSUMER_PROTOCOL
     return topic in topics
 
 
 def topic_names(metadata: bytes) -> list[str] | None:
-    """The topic names in a consumer's subscription, or None if it is not one."""
+    """The topic names of a consumer's subscription, or None if it is malformed."""
     try:
         _, count = _VERSION_AND_COUNT.unpack_from(metadata)
         position = _VERSION_AND_COUNT.size

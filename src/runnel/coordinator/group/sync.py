@@ -1,4 +1,4 @@
-"""SyncGroup: the leader hands in the assignment, everyone picks up their own."""
+"""SyncGroup in a classic group."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ _PROTOCOL_REQUIRED_FROM = 5
 
 @dataclass(slots=True)
 class Assigned:
-    """Written: the assignment of a generation."""
+    """Continuation: the assignment of a generation was written."""
 
     group_id: str
     leader: str
@@ -27,14 +27,16 @@ class Assigned:
 def sync(
     groups: dict[str, Group], request: SyncGroupRequest, context: RequestContext, now: Moment
 ) -> CoordinatorResult[SyncGroupResponse]:
-    """Decide on a SyncGroup. Raises ApiError."""
+    """Handle a SyncGroup. Raises ApiError."""
     group = _check(groups, request, context)
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION, f"group {group.id} is at generation {group.generation}")
     is_same_type = request.protocol_type in (None, group.protocol_type)
     if not is_same_type or request.protocol_name not in (None, group.protocol):
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} runs {group.protocol}")
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} uses protocol {group.protocol}"
+        )
     if group.state is GroupState.PREPARING:
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS, f"group {group.id} is rebalancing")
     result = CoordinatorResult[SyncGroupResponse]()
@@ -44,9 +46,9 @@ def sync(
     if group.state is GroupState.STABLE:
         result.response = sync_group_response(group, member)
         return result
-    forgotten = group.syncing.get(member.id)
-    if forgotten is not None:
-        result.respond(forgotten, sync_group_error(ErrorCode.REBALANCE_IN_PROGRESS))
+    superseded = group.syncing.get(member.id)
+    if superseded is not None:
+        result.respond(superseded, sync_group_error(ErrorCode.REBALANCE_IN_PROGRESS))
     group.syncing[member.id] = context.waiter
     if member.id == group.leader:
         assignments = {given.member_id: bytes(given.assignment) for given in request.assignments}
@@ -59,18 +61,18 @@ def sync(
 def assigned(
     group: Group | None, continuation: Assigned, error: ErrorCode | None, now: Moment
 ) -> CoordinatorResult[None]:
-    """The log has the assignment: everyone who waits gets theirs. If not, only the leader learns of it."""
+    """Complete the parked SyncGroup requests; if the append failed, only the leader's fails."""
     result = CoordinatorResult[None]()
     if group is None:
         return result
     if error is not None:
-        # Nothing has changed: the leader can hand it in again, or its session will end the generation.
+        # Nothing has changed: the leader can retry, or its session expires.
         result.respond(group.syncing.pop(continuation.leader), sync_group_error(error))
         return result
     for member_id, waiter in group.syncing.items():
         member = group.members[member_id]
         result.respond(waiter, sync_group_response(group, member))
-        # Sessions that ended during the wait were overlooked, so they all begin again here.
+        # Sessions do not expire while requests are parked, so all of them restart here.
         extend_session(group, member, member.session_timeout_ms, now, result)
     group.syncing.clear()
     return result
@@ -79,7 +81,7 @@ def assigned(
 def sync_timer_fired(
     group: Group, settings: GroupSettings, now: Moment, result: CoordinatorResult[Any]
 ) -> None:
-    """Members that never asked for their assignment hold work that nobody does: they go."""
+    """Remove members that have not sent SyncGroup, because no one consumes their partitions."""
     if group.state not in (GroupState.COMPLETING, GroupState.STABLE) or not group.unsynced:
         return
     for member_id in sorted(group.unsynced):
@@ -89,10 +91,10 @@ def sync_timer_fired(
 
 def _check(groups: dict[str, Group], request: SyncGroupRequest, context: RequestContext) -> Group:
     if not request.group_id:
-        raise ApiError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
     has_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= _PROTOCOL_REQUIRED_FROM and not has_protocol:
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the request names no protocol")
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the request has no protocol type or name")
     group = groups.get(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} has no members")

@@ -1,4 +1,4 @@
-"""DescribeTransactions and ListTransactions: looking, not touching."""
+"""DescribeTransactions and ListTransactions."""
 
 from collections.abc import Callable, Collection
 from itertools import groupby
@@ -13,7 +13,7 @@ STATES = {state.display_name: state for state in TransactionState}
 
 
 def describe(store: TransactionStore, transactional_id: str) -> describe_transactions.TransactionState:
-    """Everything about one transactional id."""
+    """Describe one transactional id."""
     known = store.transactions.get(transactional_id)
     if known is None:
         return describe_transactions.TransactionState(
@@ -39,7 +39,7 @@ def list_all(
     matches: Callable[[str], object] | None,
     now_ms: int,
 ) -> list[list_transactions.TransactionState]:
-    """The transactional ids that pass all filters; empty ones pass everything, but no state passes none."""
+    """The transactional ids that match all filters; empty ones match all, except an empty set of states."""
     return [
         list_transactions.TransactionState(known.id, known.producer_id, known.state.display_name)
         for known in store.transactions.values()

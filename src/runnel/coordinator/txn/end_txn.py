@@ -1,14 +1,15 @@
-"""EndTxn, and how transactions end that nobody ends: out of time, or taken over.
+"""EndTxn, and aborts by the coordinator: after a timeout, or when a producer is fenced.
 
-The classic protocol keeps the epoch, so a late duplicate looks like the next request. By KIP-890 (EndTxn v5)
-every end takes the next epoch: whatever was sent before it is fenced, and a retry is told apart.
+In the original protocol the epoch does not change, so a delayed duplicate is not distinguishable from the
+next request. With KIP-890 (EndTxn v5) every end bumps the epoch, which fences earlier requests and identifies
+retries.
 
     state, epoch of the request     commit                        abort
     Ongoing, current                ▶ PrepareCommit               ▶ PrepareAbort
-    Prepare, current                CONCURRENT_TRANSACTIONS, as it is ahead of the markers
-    Prepare, the one before         CONCURRENT_TRANSACTIONS if it says the same, else INVALID_TXN_STATE
-    Complete, the one before        the answer again if it says the same, else INVALID_TXN_STATE
-    Empty or Complete, current      INVALID_TXN_STATE             ▶ PrepareAbort of nothing, for the epoch
+    Prepare, current                CONCURRENT_TRANSACTIONS: the markers are not written yet
+    Prepare, previous               CONCURRENT_TRANSACTIONS if the result is the same, else INVALID_TXN_STATE
+    Complete, previous              the response again if the result is the same, else INVALID_TXN_STATE
+    Empty or Complete, current      INVALID_TXN_STATE             ▶ PrepareAbort, to bump the epoch
     anything else                   PRODUCER_FENCED
 """
 
@@ -38,7 +39,7 @@ _COMPLETE = {True: TransactionState.COMPLETE_COMMIT, False: TransactionState.COM
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The end of one transaction, as it is waited for: no later transaction of the same id is meant."""
+    """Identifies the end of one transaction, distinct from later ones of the same transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -52,17 +53,19 @@ def end_txn_error(error: ErrorCode) -> EndTxnResponse:
 def end(
     store: TransactionStore, request: EndTxnRequest, api_version: int, now: Moment
 ) -> CoordinatorResult[EndTxnResponse]:
-    """Decide on an EndTxn. Raises ApiError, or NeedsProducerId if epochs ran out."""
+    """Handle an EndTxn. Raises ApiError, or ProducerIdRequired if the epochs are exhausted."""
     known = store.transactions.get(request.transactional_id)
     if known is None:
-        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"nobody holds {request.transactional_id}")
+        raise ApiError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {request.transactional_id} is unknown"
+        )
     if api_version < _EPOCH_BUMP_FROM:
         return _end_classic(store, known, request, now)
     return _end_and_bump(store, known, request, now)
 
 
 def fence(store: TransactionStore, known: Transaction, now: Moment, result: CoordinatorResult[Any]) -> None:
-    """Abort an open transaction so that its producer cannot go on with it."""
+    """Abort an open transaction and fence its producer."""
     version = store.settings.transaction_version
     next_id = NO_PRODUCER_ID
     if version < TRANSACTION_V2:
@@ -115,7 +118,7 @@ def _end_and_bump(
     if not is_current:
         raise _fenced(known, request)
     if known.state in PREPARED:
-        # Its holder knows its next epoch already, and is ahead of the markers.
+        # The producer already uses its next epoch, but the markers are not written yet.
         raise _concurrent_transactions(known)
     if known.state in IDLE and request.committed:
         raise _wrong_state(known, request)
@@ -143,7 +146,7 @@ def _prepare(store: TransactionStore, ended: Transaction, result: CoordinatorRes
 
 
 def _check_repeat(known: Transaction, request: EndTxnRequest) -> None:
-    """Whether what was decided before is what is asked for again."""
+    """Check that a retry requests the same result as the original. Raises ApiError."""
     if known.state is _PREPARE[request.committed]:
         raise _concurrent_transactions(known)
     if known.state is not _COMPLETE[request.committed]:
@@ -151,24 +154,25 @@ def _check_repeat(known: Transaction, request: EndTxnRequest) -> None:
 
 
 def _concurrent_transactions(known: Transaction) -> ApiError:
-    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
+    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {known.id} is completing")
 
 
 def _wrong_state(known: Transaction, request: EndTxnRequest) -> ApiError:
     action = "committed" if request.committed else "aborted"
     return ApiError(
-        ErrorCode.INVALID_TXN_STATE, f"{known.id} is {known.state.display_name} and cannot be {action}"
+        ErrorCode.INVALID_TXN_STATE,
+        f"{known.id} is in state {known.state.display_name} and cannot be {action}",
     )
 
 
 def _invalid_producer_id_mapping(known: Transaction, request: EndTxnRequest) -> ApiError:
     return ApiError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        f"{known.id} is held by producer {known.producer_id}, not by {request.producer_id}",
+        f"{known.id} is mapped to producer id {known.producer_id}, not {request.producer_id}",
     )
 
 
 def _fenced(known: Transaction, request: EndTxnRequest) -> ApiError:
     return ApiError(
-        ErrorCode.PRODUCER_FENCED, f"{known.id} is at epoch {known.epoch}, not at {request.producer_epoch}"
+        ErrorCode.PRODUCER_FENCED, f"{known.id} is at epoch {known.epoch}, not {request.producer_epoch}"
     )

@@ -1,4 +1,4 @@
-"""What goes by the clock: transactions that are open for too long, and ids that nobody uses any more."""
+"""Transaction timeouts and expiration of transactional ids."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -11,17 +11,17 @@ from runnel.coordinator.txn.store import ProducerIdRequired, TransactionStore
 from runnel.coordinator.txn.transaction import IDLE
 
 ABORTS_MAX = 100
-"""How many transactions are aborted before requests get their turn."""
+"""The number of transactions that one step aborts."""
 
 
 class AllocateProducerId(ShardEffect):
-    """Give the shard a producer id: it will need one without being asked."""
+    """Allocate a producer id for the shard."""
 
     __slots__ = ()
 
 
 def abort_timed_out(store: TransactionStore, now: Moment) -> tuple[CoordinatorResult[None], bool]:
-    """Abort transactions whose time is up; whether there may be more of them."""
+    """Abort transactions that have timed out; returns whether there may be more."""
     result = CoordinatorResult[None](is_atomic=False)
     late = (
         transaction
@@ -34,14 +34,14 @@ def abort_timed_out(store: TransactionStore, now: Moment) -> tuple[CoordinatorRe
         except ProducerIdRequired:
             result.add_effect(AllocateProducerId())
     for name in store.prepared:
-        # The wait for its commit may have ended with a sync that failed.
+        # The previous wait may have failed with an fsync error.
         if name not in store.pending_markers:
             result.when_committed(prepared_token(store.transactions[name]))
     return result, len(result.records) == ABORTS_MAX
 
 
 def expire(store: TransactionStore, names: Iterable[str], now: Moment) -> CoordinatorResult[None]:
-    """Forget ids that were not used for long."""
+    """Remove transactional ids that have expired."""
     used_min_ms = now.wall_ms - store.settings.expiration_ms
     result = CoordinatorResult[None](is_atomic=False)
     for name in names:

@@ -1,12 +1,12 @@
-"""InitProducerId: somebody takes a transactional id, and whoever had it before is fenced.
+"""InitProducerId: initialize a transactional producer and fence its predecessors.
 
-* Nobody had it: a new producer id at epoch 0.
-* At rest: the next epoch; when epochs run out, a new producer id.
-* With an open transaction: that one is aborted first, and the client asks again.
-* With a prepared one: the client asks again when its markers are written.
+* Unknown transactional id: a new producer id with epoch 0.
+* No open transaction: the next epoch; a new producer id if the epochs are exhausted.
+* Ongoing transaction: it is aborted first, and the client retries.
+* Completing transaction: the client retries until the markers are written.
 
-Who shows the id and epoch it has (since v3) goes on as the same producer, and is refused if it was fenced. An
-answer that was lost is given again to whoever shows the epoch before it (KIP-360).
+A producer that sends its current id and epoch (since v3) resumes, unless it was fenced. If it sends the
+previous epoch, the response was lost and is repeated (KIP-360).
 """
 
 from dataclasses import dataclass, replace
@@ -31,19 +31,19 @@ InitResult = CoordinatorResult[InitProducerIdResponse]
 
 @dataclass(slots=True)
 class Initialized:
-    """The epoch that a client may show once more if it misses the answer."""
+    """Continuation: the epoch with which the client may retry if the response is lost."""
 
     transactional_id: str
     last_epoch: int
 
 
 def init_producer_id_error(error: ErrorCode) -> InitProducerIdResponse:
-    # Epoch 0 beside an error would be a valid epoch.
+    # The default epoch 0 would be valid.
     return InitProducerIdResponse(error_code=error.code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_EPOCH)
 
 
 def init_producer_id(store: TransactionStore, request: InitProducerIdRequest, now: Moment) -> InitResult:
-    """Decide on an InitProducerId with a transactional id. NeedsProducerId if it takes a new one."""
+    """Handle an InitProducerId with a transactional id. Raises ApiError, or ProducerIdRequired."""
     name = request.transactional_id or ""
     if not 0 < request.transaction_timeout_ms <= store.settings.timeout_max_ms:
         raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
@@ -59,7 +59,7 @@ def init_producer_id(store: TransactionStore, request: InitProducerIdRequest, no
         )
         return _initialized(store, new, NO_EPOCH)
     if known.state in PREPARED:
-        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{name} is being ended")
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {name} is completing")
     _check_identity(known, request)
     if known.state is TransactionState.ONGOING:
         result: InitResult = CoordinatorResult(init_producer_id_error(ErrorCode.CONCURRENT_TRANSACTIONS))
@@ -86,7 +86,7 @@ def _check_identity(known: Transaction, request: InitProducerIdRequest) -> None:
     )
     if request.producer_id != known.producer_id and not is_rotated:
         raise _fenced(known, request)
-    # An open transaction is its holder's: it must not be aborted by a request of the past.
+    # A delayed request must not abort the open transaction.
     if known.state is TransactionState.ONGOING and request.producer_epoch != known.epoch:
         raise _fenced(known, request)
 
@@ -99,7 +99,7 @@ def _bump(
     if has_producer_id and not is_current:
         if request.producer_epoch != known.last_epoch:
             raise _fenced(known, request)
-        # Said before, and lost on the way.
+        # A retry: the response was lost.
         updated.previous_producer_id = known.previous_producer_id
         return _initialized(store, updated, known.last_epoch)
     last_epoch = known.epoch if has_producer_id else NO_EPOCH
@@ -119,6 +119,6 @@ def _initialized(store: TransactionStore, updated: Transaction, last_epoch: int)
 def _fenced(known: Transaction, request: InitProducerIdRequest) -> ApiError:
     return ApiError(
         ErrorCode.PRODUCER_FENCED,
-        f"{known.id} is held by producer {known.producer_id} at epoch {known.epoch}, "
-        f"not by {request.producer_id} at {request.producer_epoch}",
+        f"{known.id} has producer id {known.producer_id} and epoch {known.epoch}, "
+        f"not {request.producer_id} and {request.producer_epoch}",
     )

@@ -1,4 +1,4 @@
-"""Telling the partitions: once the end of a transaction is committed, each of them gets a marker.
+"""Writing transaction markers once the prepare record is committed.
 
 Prepared ──committed──▶ WriteMarkers ──one by one──▶ marked ──the last one──▶ Complete
 """
@@ -23,7 +23,7 @@ from runnel.model.ids import TopicPartition
 
 @dataclass(slots=True)
 class WriteMarkers(ShardEffect):
-    """Write the end of a transaction into these partitions, until each has it or is gone."""
+    """Write the markers of a transaction to these partitions, retrying until each is written or deleted."""
 
     ended: Prepared
     is_commit: bool
@@ -33,7 +33,7 @@ class WriteMarkers(ShardEffect):
 
 @dataclass(slots=True)
 class Completed:
-    """All markers of this transaction are written, which the log shall say."""
+    """Continuation: the completion of a transaction was written."""
 
     transactional_id: str
 
@@ -41,13 +41,13 @@ class Completed:
 _MARKED = frozenset(
     {
         ErrorCode.NONE,
-        # The topic was deleted, and its part of the transaction with it.
+        # The topic was deleted.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        # The partition has seen a later epoch of this producer, hence the end of this one.
+        # The partition has a later epoch of this producer, so the transaction has ended there.
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
-"""After these a partition needs no marker any more."""
+"""Results after which a partition needs no marker."""
 
 
 def prepared_token(transaction: Transaction) -> Prepared:
@@ -55,7 +55,7 @@ def prepared_token(transaction: Transaction) -> Prepared:
 
 
 def write_markers(store: TransactionStore, ended: Prepared, now: Moment) -> CoordinatorResult[None]:
-    """The end of a transaction is committed: nothing but its markers is left to do."""
+    """Start writing the markers of a transaction whose prepare record is committed."""
     transaction = _still_prepared(store, ended)
     if transaction is None or transaction.id in store.pending_markers:
         return CoordinatorResult()
@@ -68,33 +68,33 @@ def write_markers(store: TransactionStore, ended: Prepared, now: Moment) -> Coor
 def marked(
     store: TransactionStore, ended: Prepared, partition: TopicPartition, error: ErrorCode, now: Moment
 ) -> CoordinatorResult[None]:
-    """A partition has its marker, or will never need one; or it could not be written."""
+    """Handle the result of writing the marker of one partition."""
     transaction = _still_prepared(store, ended)
     pending = store.pending_markers.get(ended.transactional_id)
     if transaction is None or pending is None or partition not in pending.in_flight:
         return CoordinatorResult()
     if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-        # Another coordinator has this transaction now, and will complete it.
+        # Another coordinator has taken over, and completes the transaction.
         return CoordinatorResult()
     pending.in_flight.remove(partition)
     if error not in _MARKED:
         pending.failed.add(partition)
         result = CoordinatorResult[None]()
-        result.set_timer(_retry(transaction.id), RETRY_MS)
+        result.set_timer(_retry_timer(transaction.id), RETRY_MS)
         return result
     return _complete(store, transaction, now) if pending.is_done else CoordinatorResult()
 
 
 def completed(completion: Completed, error: ErrorCode | None) -> CoordinatorResult[None]:
-    """The log has taken the completion; if not, it is offered again, as the id is of no use before."""
+    """Retry if the append failed: the transactional id is not usable before."""
     result = CoordinatorResult[None]()
     if error is not None:
-        result.set_timer(_retry(completion.transactional_id), RETRY_MS)
+        result.set_timer(_retry_timer(completion.transactional_id), RETRY_MS)
     return result
 
 
 def retry_markers(store: TransactionStore, transactional_id: str, now: Moment) -> CoordinatorResult[None]:
-    """Try once more what failed: markers, or to say that all are written."""
+    """Retry failed markers, or the completion record."""
     pending = store.pending_markers.get(transactional_id)
     if pending is None:
         return CoordinatorResult()
@@ -106,7 +106,7 @@ def retry_markers(store: TransactionStore, transactional_id: str, now: Moment) -
     return _write_markers(transaction, failed) if failed else CoordinatorResult()
 
 
-def _retry(transactional_id: str) -> Timer:
+def _retry_timer(transactional_id: str) -> Timer:
     return Timer("markers", transactional_id)
 
 

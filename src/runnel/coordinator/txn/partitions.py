@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn, and the check whether a partition is part of a transaction."""
+"""Adding partitions to transactions, and verification."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -22,17 +22,17 @@ def add_partitions(
     client_version: int,
     now: Moment,
 ) -> AddResult:
-    """Make partitions part of the open transaction, or of a new one. Raises ApiError."""
+    """Add partitions to the open transaction, or to a new one. Raises ApiError."""
     known = store.transactions.get(transactional_id)
     if known is not None and known.state in PREPARED:
-        # Asked before who asks: it may have been told already of the producer id that will take over.
+        # Checked before the producer id, because the client may already use the next one.
         raise _concurrent_transactions(known)
     known = _check_producer(store, transactional_id, producer_id, producer_epoch)
     response = dict.fromkeys(partitions, ErrorCode.NONE)
     is_ongoing = known.state is TransactionState.ONGOING
     if is_ongoing and known.partitions.issuperset(partitions):
         return CoordinatorResult(response)
-    grown = replace(
+    extended = replace(
         known,
         state=TransactionState.ONGOING,
         partitions=known.partitions.union(partitions),
@@ -41,7 +41,7 @@ def add_partitions(
         client_version=client_version,
     )
     return CoordinatorResult(
-        response, records=[transaction_record(grown, store.settings.transaction_version)]
+        response, records=[transaction_record(extended, store.settings.transaction_version)]
     )
 
 
@@ -52,7 +52,7 @@ def verify_partitions(
     producer_epoch: int,
     partitions: Collection[TopicPartition],
 ) -> dict[TopicPartition, ErrorCode]:
-    """Tell for each partition whether this producer's transaction knows it. Raises ApiError."""
+    """Check for each partition whether it was added to the producer's transaction. Raises ApiError."""
     known = _check_producer(store, transactional_id, producer_id, producer_epoch)
     return {
         partition: ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
@@ -66,12 +66,13 @@ def _check_producer(
     known = store.transactions.get(transactional_id)
     if known is None or known.producer_id != producer_id:
         raise ApiError(
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"producer {producer_id} does not hold {transactional_id}"
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+            f"{transactional_id} is not mapped to producer id {producer_id}",
         )
     if known.epoch != producer_epoch:
         raise ApiError(
             ErrorCode.PRODUCER_FENCED,
-            f"{transactional_id} is at epoch {known.epoch}, not at {producer_epoch}",
+            f"{transactional_id} is at epoch {known.epoch}, not {producer_epoch}",
         )
     if known.state in PREPARED:
         raise _concurrent_transactions(known)
@@ -79,4 +80,4 @@ def _check_producer(
 
 
 def _concurrent_transactions(known: Transaction) -> ApiError:
-    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{known.id} is being ended")
+    return ApiError(ErrorCode.CONCURRENT_TRANSACTIONS, f"the transaction of {known.id} is completing")

@@ -1,4 +1,4 @@
-"""What the log keeps of transactions, in the format of Kafka's own `__transaction_state`."""
+"""The records of transactions, in Kafka's `__transaction_state` format."""
 
 from itertools import groupby
 
@@ -16,7 +16,7 @@ from runnel.wire import MalformedMessage
 
 
 def transaction_record(transaction: Transaction, transaction_version: int) -> NewRecord:
-    """The transaction as it shall be, in the oldest format that can say it and that the cluster allows."""
+    """The record of a transaction, in the oldest version that this `transaction.version` allows."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
@@ -42,11 +42,11 @@ def transaction_tombstone(transactional_id: str) -> NewRecord:
 def read_transaction(
     known: Transaction | None, key: TransactionLogKey, value: TransactionLogValue
 ) -> Transaction:
-    """The transaction that a record describes."""
+    """Decode the transaction of a record."""
     try:
         state = TransactionState(value.transaction_status)
     except ValueError:
-        raise MalformedMessage(f"no transaction has the status {value.transaction_status}") from None
+        raise MalformedMessage(f"unknown transaction status {value.transaction_status}") from None
     transaction = Transaction(
         id=key.transactional_id,
         producer_id=value.producer_id,
@@ -71,7 +71,7 @@ def read_transaction(
 
 def _last_epoch(known: Transaction, transaction: Transaction) -> int:
     if transaction.state is TransactionState.EMPTY:
-        # Whether the answer may be asked for again is known to whoever decided, and told afterwards.
+        # Set by the continuation of InitProducerId.
         return NO_EPOCH
     if transaction.state in PREPARED and transaction.epoch != known.epoch:
         return known.epoch if transaction.client_version >= TRANSACTION_V2 else NO_EPOCH

@@ -1,4 +1,4 @@
-"""The transaction coordinator's shard: all ids that one partition of `__transaction_state` keeps."""
+"""The transaction coordinator's shard: all transactional ids of one partition of `__transaction_state`."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -25,23 +25,23 @@ _ABORT = Timer("abort", "")
 _EXPIRE = Timer("expire", "")
 
 IDS_PER_EXPIRY = 1000
-"""How many ids are looked over before requests get their turn."""
+"""The number of transactional ids that one step of the expiration examines."""
 
 
 class TransactionShard:
-    """The door to a set of transactional ids; each request has its own file."""
+    """The entry point for all requests to the transactional ids of a shard."""
 
     record_types = TRANSACTION_RECORDS
-    # A lost record may say that a transaction was committed, which must not be aborted now.
+    # A lost record may be the commit of a transaction, which must not be aborted afterwards.
     can_skip_corrupt_batches = False
 
     def __init__(self, settings: TransactionSettings) -> None:
         self.store = TransactionStore(settings)
         self._unexamined: list[str] = []
-        """Ids that the expiry under way has not looked at yet."""
+        """Ids that the current expiration has not examined yet."""
 
     def add_producer_id(self, producer_id: int) -> None:
-        """An id that nobody has had, for whenever the shard needs one."""
+        """Add an unused producer id to the pool of the shard."""
         self.store.spare_producer_ids.append(producer_id)
 
     def init_producer_id(
@@ -93,7 +93,7 @@ class TransactionShard:
         return describe.list_all(self.store, states, producer_ids, open_min_ms, matches, now_ms)
 
     def replay(self, key: Data, value: Data | None, context: ReplayContext) -> None:
-        """The log holds this record: the only way durable state changes."""
+        """Apply a record of the log."""
         match key, value:
             case TransactionLogKey(), TransactionLogValue():
                 known = self.store.transactions.get(key.transactional_id)
@@ -101,13 +101,13 @@ class TransactionShard:
             case TransactionLogKey(), None:
                 self.store.remove(key.transactional_id)
             case _:
-                raise TypeError(f"{type(key).__name__} is no record of transactions")
+                raise TypeError(f"unexpected record key {type(key).__name__}")
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """The state of transactions is itself not written in transactions."""
+        """Not used: transaction state is not written in transactions."""
 
     def resume(self, continuation: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
-        """The log took the records of a decision, or refused them."""
+        """Continue after the records of a result were appended, or the append failed."""
         match continuation:
             case Initialized(transactional_id, last_epoch):
                 if error is None:
@@ -116,18 +116,18 @@ class TransactionShard:
             case Completed():
                 return markers.completed(continuation, error)
             case _:
-                raise TypeError(f"{type(continuation).__name__} is nothing that transactions wait for")
+                raise TypeError(f"unexpected continuation {type(continuation).__name__}")
 
     def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
-        """The end of a transaction is committed."""
+        """Write the markers of a transaction whose prepare record is committed."""
         match token:
             case Prepared():
                 return markers.write_markers(self.store, token, now)
             case _:
-                raise TypeError(f"{type(token).__name__} is nothing that transactions wait for")
+                raise TypeError(f"unexpected token {type(token).__name__}")
 
     def fired(self, timer: Timer, now: Moment) -> CoordinatorResult[None]:
-        """A timer that was set has run out."""
+        """Handle a timer."""
         match timer.kind:
             case "abort":
                 result, has_more = expiry.abort_timed_out(self.store, now)
@@ -138,7 +138,7 @@ class TransactionShard:
             case "markers":
                 return markers.retry_markers(self.store, timer.subject, now)
             case _:
-                raise ValueError(f"transactions have no timer {timer.kind}")
+                raise ValueError(f"unexpected timer {timer.kind}")
 
     def _expire(self, now: Moment) -> CoordinatorResult[None]:
         if not self._unexamined:
@@ -149,7 +149,7 @@ class TransactionShard:
         return result
 
     def loaded(self, now: Moment) -> CoordinatorResult[None]:
-        """Take up the clock, and the markers that the coordinator before may not have written."""
+        """Start the timers, and resume writing the markers of prepared transactions."""
         result = CoordinatorResult[None]()
         result.set_timer(_ABORT, self.store.settings.abort_interval_ms)
         result.set_timer(_EXPIRE, self.store.settings.expire_interval_ms)
@@ -158,6 +158,6 @@ class TransactionShard:
         return result
 
     def unloaded(self) -> CoordinatorResult[None]:
-        """Another node takes over; nobody waits here but for the log."""
+        """Reset the state; no requests are parked."""
         self.store = TransactionStore(self.store.settings)
         return CoordinatorResult()

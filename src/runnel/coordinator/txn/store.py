@@ -1,4 +1,4 @@
-"""What a shard knows of its transactions, shared by the files that each decide one kind of request."""
+"""The state of a transaction shard."""
 
 from dataclasses import dataclass, field
 
@@ -8,16 +8,16 @@ from runnel.model.ids import TopicPartition
 
 
 class ProducerIdRequired(Exception):
-    """Nothing was decided: it takes a producer id that nobody has had. Give one and ask again."""
+    """The operation requires a new producer id: add one and retry. The state is unchanged."""
 
 
 @dataclass(slots=True)
 class PendingMarkers:
-    """The markers of one transaction that are still to be written."""
+    """The partitions of a transaction whose markers are not written yet."""
 
     in_flight: set[TopicPartition]
     failed: set[TopicPartition] = field(default_factory=set)
-    """To be tried again."""
+    """To be retried."""
 
     @property
     def is_done(self) -> bool:
@@ -26,16 +26,16 @@ class PendingMarkers:
 
 @dataclass(slots=True)
 class TransactionStore:
-    """All transactions of a shard by id, and what is under way."""
+    """All transactions of a shard by transactional id, and their pending markers."""
 
     settings: TransactionSettings
     transactions: dict[str, Transaction] = field(default_factory=dict)
     ongoing: dict[str, None] = field(default_factory=dict)
-    """Those that can run out of time."""
+    """Transactions that can time out."""
     prepared: dict[str, None] = field(default_factory=dict)
-    """Those whose end is decided and not yet told everywhere."""
+    """Transactions in a prepare state, whose markers are not all written."""
     pending_markers: dict[str, PendingMarkers] = field(default_factory=dict)
-    """A prepared transaction that is not in here awaits its commit."""
+    """A prepared transaction without an entry waits until its prepare record is committed."""
     spare_producer_ids: list[int] = field(default_factory=list)
 
     def take_producer_id(self) -> int:
@@ -44,7 +44,7 @@ class TransactionStore:
         return self.spare_producer_ids.pop()
 
     def put(self, transaction: Transaction) -> None:
-        """The log says so."""
+        """Replay: add or replace a transaction."""
         name = transaction.id
         self.transactions[name] = transaction
         if transaction.state is TransactionState.ONGOING:
@@ -58,7 +58,7 @@ class TransactionStore:
             self.pending_markers.pop(name, None)
 
     def remove(self, name: str) -> None:
-        """The log says that the id is forgotten."""
+        """Replay: remove a transactional id."""
         self.transactions.pop(name, None)
         self.ongoing.pop(name, None)
         self.prepared.pop(name, None)

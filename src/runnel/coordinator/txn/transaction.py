@@ -1,11 +1,11 @@
-"""One transactional id: who holds it, and where its transaction stands.
+"""One transactional id: its producer, and the state of its transaction.
 
     Empty ──add──▶ Ongoing ──end──▶ PrepareCommit ──all markers written──▶ CompleteCommit ──add──▶ Ongoing …
                       │   ╲──end──▶ PrepareAbort ───all markers written──▶ CompleteAbort ───add──▶ Ongoing …
-                      ╰─ timeout, or somebody else takes the id ─▶ PrepareAbort with the next epoch
+                      ╰─ timeout, or a new producer ─▶ PrepareAbort with the next epoch
 
-InitProducerId leads from Empty and the Complete states to Empty. From a Prepare state there is one way on:
-once it is committed, the transaction has ended, and all that is left is to tell the partitions.
+InitProducerId leads from Empty and the Complete states to Empty. Once a Prepare record is committed, the
+result of the transaction is final, and only its markers remain to be written.
 """
 
 from dataclasses import dataclass, field
@@ -17,11 +17,11 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 2**15 - 1
 CLIENT_EPOCH_MAX = EPOCH_MAX - 1
-"""The last epoch that a client is given, so that there is always one left to fence it with."""
+"""The last epoch that clients receive; one more is reserved for fencing."""
 
 
 class TransactionState(IntEnum):
-    """Where a transaction stands, as the log numbers it."""
+    """The state of a transaction, numbered as in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -34,7 +34,7 @@ class TransactionState(IntEnum):
 
     @property
     def display_name(self) -> str:
-        """Kafka's name for it."""
+        """Kafka's name of the state."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
@@ -44,7 +44,7 @@ IDLE = frozenset({TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, Tran
 
 @dataclass(slots=True)
 class Transaction:
-    """A transactional id as its last record describes it; never changed, only replaced."""
+    """A transactional id as described by its last record; replaced, never modified."""
 
     id: str
     producer_id: int
@@ -55,17 +55,17 @@ class Transaction:
     partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
     started_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    """Whom a retry may still name when epochs ran out and the id was replaced."""
+    """The producer id before the last one, which retries may still use after the epochs were exhausted."""
     next_producer_id: int = NO_PRODUCER_ID
-    """Takes over once the markers are written, as epochs ran out."""
+    """The producer id after the markers are written, if the epochs are exhausted."""
     client_version: int = 0
-    """The `transaction.version` by which the transaction was ended."""
+    """The `transaction.version` with which the transaction was ended."""
     last_epoch: int = NO_EPOCH
-    """The epoch before this one, if its holder may have missed the answer with the new one. Not stored."""
+    """The previous epoch, accepted in retries whose response was lost. Not stored."""
 
     @property
     def is_exhausted(self) -> bool:
-        """No client can be given a higher epoch."""
+        """Whether no higher epoch is available for clients."""
         return self.epoch >= CLIENT_EPOCH_MAX
 
     @property

@@ -1,1 +1,1 @@
-"""Consumer groups of the newer protocol (KIP-848): the coordinator assigns, and moves only what must move."""
+"""Consumer groups (KIP-848): the coordinator computes assignments, and members reconcile incrementally."""

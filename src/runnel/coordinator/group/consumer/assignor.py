@@ -1,4 +1,4 @@
-"""What an assignor is asked, and which ones there are."""
+"""The interface of server-side assignors."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ from runnel.coordinator.group.consumer.cluster import Partitions, TopicIdPartiti
 
 @dataclass(slots=True)
 class Subscriber:
-    """A member as assignors see it."""
+    """A member as input of an assignor."""
 
     id: str
     instance_id: str | None
     rack: str | None
     topics: frozenset[bytes]
-    """Ids of topics that exist."""
-    has: Partitions
-    """What it was to have by the last target; not all of it need exist any more, or be wanted."""
+    """Ids of the subscribed topics that exist."""
+    assigned: Partitions
+    """Its previous target assignment, which may contain deleted or unsubscribed partitions."""
 
 
 @dataclass(slots=True)
 class GroupSpec:
-    """All that an assignment depends on."""
+    """The input of an assignor."""
 
     subscribers: list[Subscriber]
-    """In an order that does not change by itself."""
+    """In a stable order."""
     topics: Mapping[bytes, TopicMetadata]
 
     @property
     def is_uniform(self) -> bool:
-        """Do all want the same topics?"""
+        """Whether all members have the same subscription."""
         return len({subscriber.topics for subscriber in self.subscribers}) <= 1
 
     def subscribed(self) -> list[TopicIdPartition]:
-        """Every partition that somebody wants, in order."""
+        """All partitions of subscribed topics, in order."""
         topic_ids = set[bytes]().union(*(subscriber.topics for subscriber in self.subscribers))
         in_order = sorted((self.topics[topic_id] for topic_id in topic_ids), key=lambda topic: topic.name)
         return [
@@ -41,10 +41,10 @@ class GroupSpec:
         ]
 
     def is_same_rack(self, subscriber: Subscriber, partition: TopicIdPartition) -> bool:
-        """Is there a copy of the partition in the member's rack?"""
+        """Whether a replica of the partition is in the member's rack."""
         racks = self.topics[partition.topic_id].racks[partition.number]
         return subscriber.rack is not None and subscriber.rack in racks
 
 
 Assignor = Callable[[GroupSpec], dict[str, Partitions]]
-"""Gives every partition that is wanted to exactly one member that wants it."""
+"""Assigns every subscribed partition to exactly one subscribed member."""

@@ -1,7 +1,7 @@
-"""Members of a consumer group that speak the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Members of a consumer group that use the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-To such a member its epoch is the generation, and it is told to join again where the newer protocol would just
-tell it the next step. It never leads: the coordinator assigns.
+For such a member the member epoch is the generation, and each reconciliation step requires a rejoin. It is
+never the group leader: the coordinator computes the assignment.
 """
 
 from dataclasses import replace
@@ -40,9 +40,9 @@ def classic_join(
     context: RequestContext,
     result: CoordinatorResult[JoinGroupResponse],
 ) -> ConsumerMember | None:
-    """Decide on a JoinGroup in the group of the draft: the member, or None if it only got its id.
+    """Handle a JoinGroup in the draft; returns the member, or None if it only received its member id.
 
-    Whether the group becomes a classic one by this, and what is answered, is for the caller. Raises ApiError.
+    The caller decides about a downgrade and sets the response. Raises ApiError.
     """
     is_new = not request.member_id
     member_id = request.member_id or f"{request.group_instance_id or context.client_id}-{context.uuid}"
@@ -69,16 +69,16 @@ def classic_join(
     )
     has_changed = update_member(draft, former, member)
     maybe_bump_epoch(draft, group.checked_version, has_changed=has_changed)
-    # At once: a member that is given an old target would be told to join again, and again.
-    maybe_assign(draft, settings, at_once=True)
+    # Without delay: a member with an outdated target would have to rejoin repeatedly.
+    maybe_assign(draft, settings, immediately=True)
     return reconcile_member(draft, member_id, owned_in(subscription, draft.cluster), result)
 
 
 def joined(
     group: ConsumerGroup, member: ConsumerMember, result: CoordinatorResult[JoinGroupResponse]
 ) -> None:
-    """Answer a join, and give the member the time that it has until it must ask for its assignment."""
-    assert member.classic is not None, "only classic members join this way"
+    """Respond to a join, and start the timeout for the following SyncGroup."""
+    assert member.classic is not None, "the member does not use the classic protocol"
     group.rejoining.discard(member.id)
     result.cancel_timer(group.rejoin_timer(member.id))
     result.set_timer(group.session_timer(member.id), member.classic.session_timeout_ms)
@@ -94,13 +94,15 @@ def joined(
 def classic_sync(
     group: ConsumerGroup, cluster: Cluster, request: SyncGroupRequest
 ) -> CoordinatorResult[SyncGroupResponse]:
-    """Decide on a SyncGroup: what the member has. Raises ApiError."""
+    """Handle a SyncGroup: the current assignment of the member. Raises ApiError."""
     member, classic = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     name, metadata = classic.protocols[0]
     is_same_type = request.protocol_type in (None, CONSUMER_PROTOCOL)
     if not is_same_type or request.protocol_name not in (None, name):
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"member {member.id} joined by {name}")
+        raise ApiError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"member {member.id} joined with protocol {name}"
+        )
     result = CoordinatorResult[SyncGroupResponse]()
     if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         result.response = SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS.code)
@@ -119,7 +121,7 @@ def classic_sync(
 def classic_heartbeat(
     group: ConsumerGroup, request: HeartbeatRequest
 ) -> CoordinatorResult[HeartbeatResponse]:
-    """Decide on a Heartbeat: whether the member has to join again to take its next step. Raises ApiError."""
+    """Handle a Heartbeat: REBALANCE_IN_PROGRESS if the member must rejoin to reconcile. Raises ApiError."""
     member, classic = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation_id)
     result = CoordinatorResult[HeartbeatResponse](HeartbeatResponse())
@@ -136,24 +138,24 @@ def classic_heartbeat(
 
 
 def leaving(group: ConsumerGroup, request: LeaveGroupRequest) -> tuple[list[MemberResponse], list[str]]:
-    """Answers to a LeaveGroup, one for each, and the ids of those who go, whichever protocol they speak."""
-    answers: list[MemberResponse] = []
+    """The responses to a LeaveGroup, and the ids of the leaving members of either protocol."""
+    responses: list[MemberResponse] = []
     removed: list[str] = []
     for identity in request.members:
-        answer = MemberResponse(identity.member_id, identity.group_instance_id)
+        response = MemberResponse(identity.member_id, identity.group_instance_id)
         try:
-            answer.member_id = _leaving_member(group, identity)
-            removed.append(answer.member_id)
+            response.member_id = _leaving_member(group, identity)
+            removed.append(response.member_id)
         except ApiError as error:
-            answer.error_code = error.code
-        answers.append(answer)
-    return answers, list(dict.fromkeys(removed))
+            response.error_code = error.code
+        responses.append(response)
+    return responses, list(dict.fromkeys(removed))
 
 
 def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> str:
     member_id = identity.member_id
     if not member_id and identity.group_instance_id is not None:
-        # An administrator names the instance only.
+        # Admin clients specify only the instance id.
         member_id = group.static_members.get(identity.group_instance_id, "")
     return group.check_member(member_id, identity.group_instance_id).id
 
@@ -169,14 +171,14 @@ def _find(draft: Draft, instance_id: str | None, member_id: str, *, is_new: bool
 
 
 def _check_protocols(group: ConsumerGroup, protocol_type: str, names: list[str]) -> None:
-    """Has the member a protocol in common with all other classic ones?"""
+    """Check that the member has a protocol in common with all other classic members. Raises ApiError."""
     common = set(names)
     for member in group.members.values():
         if member.classic is not None:
             common &= {name for name, _ in member.classic.protocols}
     if protocol_type != CONSUMER_PROTOCOL or not common:
         raise ApiError(
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} has members that know other protocols"
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"group {group.id} has members with incompatible protocols"
         )
 
 
@@ -185,7 +187,7 @@ def _classic_member(
 ) -> tuple[ConsumerMember, ClassicMetadata]:
     member = group.check_member(member_id, instance_id)
     if member.classic is None:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"{member.id} is no member by the classic protocol")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id} does not use the classic protocol")
     return member, member.classic
 
 
@@ -199,7 +201,7 @@ def _await_rejoin(
     member: ConsumerMember,
     result: CoordinatorResult[HeartbeatResponse] | CoordinatorResult[SyncGroupResponse],
 ) -> None:
-    """The member was told to join again; if it is told so more than once, its time runs from the first."""
+    """Start the rejoin timeout, unless it is already running."""
     if member.id not in group.rejoining:
         group.rejoining.add(member.id)
         result.set_timer(group.rejoin_timer(member.id), member.rebalance_timeout_ms)

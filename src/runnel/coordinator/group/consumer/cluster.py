@@ -1,4 +1,4 @@
-"""What a group shard may know of the cluster it works in: topics, and the settings of single groups."""
+"""The cluster metadata that a group shard uses: topics and group configs."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 
 class TopicIdPartition(NamedTuple):
-    """One partition, by the id of its topic: a topic that is made anew under an old name is another one."""
+    """A partition by topic id, which distinguishes recreated topics of the same name."""
 
     topic_id: bytes
     number: int
@@ -20,12 +20,12 @@ NO_PARTITIONS: Partitions = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
-    """A topic as assignors see it."""
+    """A topic as input of assignors."""
 
     name: str
     id: bytes
     racks: tuple[frozenset[str], ...]
-    """For each partition, the racks that hold a copy of it."""
+    """The racks of the replicas of each partition."""
 
     @property
     def partition_count(self) -> int:
@@ -33,11 +33,11 @@ class TopicMetadata:
 
 
 class Cluster(Protocol):
-    """The cluster's metadata as it is now."""
+    """The current cluster metadata."""
 
     @property
     def version(self) -> int:
-        """Equal versions say that nothing has changed."""
+        """Equal versions mean equal metadata."""
         ...
 
     def topic(self, name: str) -> TopicMetadata | None: ...
@@ -45,20 +45,20 @@ class Cluster(Protocol):
     def name_of(self, topic_id: bytes) -> str | None: ...
 
     def matching(self, pattern: str) -> tuple[str, ...]:
-        """The topics that a regular expression matches as a whole, in order. Raises BadPattern."""
+        """The topics that a regular expression fully matches, in order. Raises BadPattern."""
         ...
 
     def group_setting(self, group_id: str, name: str) -> int:
-        """A setting of one group, by its name in Kafka; the broker's default if the group has none."""
+        """A group config, or the broker's default."""
         ...
 
 
 class InvalidPattern(ValueError):
-    """Not a regular expression that can be used."""
+    """An invalid or unsupported regular expression."""
 
 
 def metadata_hash(topics: Iterable[TopicMetadata]) -> int:
-    """A number that changes when topics come, go, grow or move between racks; 0 if there are none."""
+    """A hash of topic ids, partition counts and racks; 0 without topics."""
     digest = blake2b(digest_size=8)
     is_empty = True
     for topic in sorted(topics, key=lambda topic: topic.name):

@@ -1,4 +1,4 @@
-"""Who may commit and read the offsets of a consumer group."""
+"""Validation of offset commits and fetches in consumer groups."""
 
 from collections.abc import Iterable
 
@@ -12,9 +12,9 @@ _MEMBER_EPOCHS_FROM = 9
 
 
 def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterable[TopicIdPartition]) -> None:
-    """May this one commit offsets of these partitions? Raises ApiError.
+    """Validate an offset commit for these partitions. Raises ApiError.
 
-    A member that moved on to another epoch may still commit what it had before and has not given up since.
+    A member may commit with an older epoch for partitions that it has owned continuously since then.
     """
     epoch = committer.generation
     if epoch < 0 and not group.members:
@@ -27,7 +27,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterabl
     if is_old and not member.is_classic:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            "members of this group commit with their epoch, from OffsetCommit version 9 on",
+            "members of a consumer group must use OffsetCommit version 9 or later",
         )
     if epoch == member.epoch:
         return
@@ -41,7 +41,7 @@ def check_commit(group: ConsumerGroup, committer: Committer, partitions: Iterabl
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """May this one read offsets? Anybody who does not claim to be a member may. Raises ApiError."""
+    """Validate an offset fetch; clients that are not members may always fetch. Raises ApiError."""
     if member_id is None and epoch < 0:
         return
     member = group.member(member_id or "")
@@ -52,4 +52,4 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None
 def _stale(member: ConsumerMember, epoch: int, error: ErrorCode | None = None) -> ApiError:
     if error is None:
         error = ErrorCode.ILLEGAL_GENERATION if member.is_classic else ErrorCode.STALE_MEMBER_EPOCH
-    return ApiError(error, f"{member.id} is at epoch {member.epoch}, not at {epoch}")
+    return ApiError(error, f"member {member.id} is at epoch {member.epoch}, not {epoch}")

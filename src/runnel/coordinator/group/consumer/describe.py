@@ -1,4 +1,4 @@
-"""Looking at consumer groups: ConsumerGroupDescribe, and their lines in ListGroups."""
+"""ConsumerGroupDescribe."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ _CLASSIC, _CONSUMER = 0, 1
 
 
 def describe_consumer_group(group: ConsumerGroup, cluster: Cluster, default_assignor: str) -> DescribedGroup:
-    """A group, its epochs, and what each member has and shall have."""
+    """A group with its epochs and the current and target assignments of its members."""
     return DescribedGroup(
         group_id=group.id,
         group_state=group.state.value,
@@ -34,7 +34,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, cluster: Cluster) -> M
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.pattern,
-        # What it has not given up yet it still has.
+        # Partitions pending revocation are still owned.
         assignment=_assignment((*member.assigned, *member.revoking), cluster),
         target_assignment=_assignment(group.target_of(member.id), cluster),
         member_type=_CLASSIC if member.is_classic else _CONSUMER,
@@ -42,7 +42,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, cluster: Cluster) -> M
 
 
 def _assignment(partitions: Iterable[TopicIdPartition], cluster: Cluster) -> Assignment:
-    """Partitions under the names of their topics; a topic that is gone has none, and is left out."""
+    """Partitions by topic name, without those of deleted topics."""
     return Assignment(
         [
             TopicPartitions(topic_id, name, numbers)

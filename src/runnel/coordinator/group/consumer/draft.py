@@ -1,7 +1,7 @@
-"""A consumer group as it will be once the log has what is being decided.
+"""A consumer group with the uncommitted changes of one request.
 
-The draft is a copy that replays each record as it is written, so that a decision of several steps sees what
-its earlier steps lead to, while the group itself stays as the log knows it.
+A draft is a copy that replays each record as it is written, so that the later steps of a request see the
+effects of the earlier ones, while the group itself changes only when the records are appended.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ ASSIGNORS: dict[str, Assignor] = {"uniform": assign_uniformly, "range": assign_r
 
 @dataclass(slots=True)
 class Draft:
-    """A copy of a group that changes record by record."""
+    """A copy of a group to which records are applied as they are written."""
 
     group: ConsumerGroup
     cluster: Cluster
@@ -44,26 +44,26 @@ class Draft:
             replay_consumer_record(self.group, record.key, record.value)
 
     def write_member(self, member: ConsumerMember) -> None:
-        """A member is new, or says something new of itself."""
+        """Write a new member, or changed metadata of a member."""
         self.write(member_record(self.group.id, member))
 
     def write_current_assignment(self, member: ConsumerMember) -> None:
-        """A member has taken a step."""
+        """Write the current assignment of a member."""
         self.write(current_record(self.group.id, member))
 
     def remove(self, member_id: str) -> None:
-        """A member is gone, and with it a pattern that nobody else has."""
+        """Remove a member, and its pattern if no other member uses it."""
         self.write(*member_tombstones(self.group.id, member_id))
         self.remove_unused_patterns()
 
     def remove_unused_patterns(self) -> None:
-        """Patterns that no member has any more go."""
+        """Remove the patterns that no member uses."""
         used = {member.pattern for member in self.group.members.values()}
         for pattern in [pattern for pattern in self.group.patterns if pattern not in used]:
             self.write(pattern_tombstone(self.group.id, pattern))
 
     def resolve_patterns(self) -> None:
-        """Find the topics of every pattern, and write down those that have changed."""
+        """Resolve all patterns against the metadata, and write those that changed."""
         patterns = {member.pattern for member in self.group.members.values() if member.pattern}
         for pattern in sorted(patterns):
             topics = self.cluster.matching(pattern)
@@ -73,17 +73,17 @@ class Draft:
                 self.write(pattern_record(self.group.id, pattern, resolved))
 
     def bump_epoch_if_changed(self, *, has_changed: bool) -> None:
-        """Begin a new epoch if members or subscriptions changed, or the subscribed topics did."""
-        present = metadata_hash(self.subscribed_topics())
-        if has_changed or present != self.group.metadata_hash:
-            self.write(epoch_record(self.group.id, self.group.epoch + 1, present))
+        """Bump the group epoch if members, subscriptions or the metadata of subscribed topics changed."""
+        current_hash = metadata_hash(self.subscribed_topics())
+        if has_changed or current_hash != self.group.metadata_hash:
+            self.write(epoch_record(self.group.id, self.group.epoch + 1, current_hash))
 
     def subscribed_topics(self) -> list[TopicMetadata]:
         """The subscribed topics that exist."""
         return self._existing(self.group.subscribed_topics())
 
     def assign(self, default_assignor: str) -> None:
-        """Compute the target of the present epoch, and write down for whom it changed."""
+        """Compute the target assignment of the current epoch, and write the members for which it changed."""
         topics = {topic.id: topic for topic in self.subscribed_topics()}
         subscribed: dict[frozenset[str], frozenset[bytes]] = {}
         subscribers = [self._subscriber(member, subscribed) for member in self.group.members.values()]
@@ -99,14 +99,14 @@ class Draft:
     ) -> Subscriber:
         names = self.group.topics_of(member)
         if names not in subscribed:
-            # Mostly all members want the same.
+            # Most members have the same subscription.
             subscribed[names] = frozenset(topic.id for topic in self._existing(names))
         return Subscriber(
             id=member.id,
             instance_id=member.instance_id,
             rack=member.rack,
             topics=subscribed[names],
-            has=self.group.target_of(member.id),
+            assigned=self.group.target_of(member.id),
         )
 
     def _existing(self, names: Iterable[str]) -> list[TopicMetadata]:
@@ -115,7 +115,7 @@ class Draft:
 
 
 def preferred_assignor(group: ConsumerGroup) -> str | None:
-    """The assignor that most members ask for; None if no member asks for one that there is."""
+    """The assignor that most members prefer; None if no member prefers a supported one."""
     votes: dict[str, int] = {}
     for member in group.members.values():
         if member.assignor in ASSIGNORS:

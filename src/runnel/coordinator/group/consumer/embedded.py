@@ -1,6 +1,6 @@
-"""What classic consumers tell each other, where the coordinator has to understand it: in consumer groups.
+"""The embedded consumer protocol of classic members in consumer groups, where the coordinator decodes it.
 
-They name topics where the coordinator has ids. A name that stands for no topic says nothing.
+It uses topic names where the coordinator has ids. Unknown names are ignored.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ _VERSION = Struct(">h")
 
 
 def subscription_in(metadata: bytes) -> ConsumerProtocolSubscription:
-    """What a classic member wants. INCONSISTENT_GROUP_PROTOCOL if it does not say so in this protocol."""
+    """Decode the subscription of a classic member. INCONSISTENT_GROUP_PROTOCOL if it is malformed."""
     try:
         return read_subscription(metadata)
     except MalformedMessage as bad:
@@ -31,29 +31,29 @@ def subscription_in(metadata: bytes) -> ConsumerProtocolSubscription:
 
 
 def owned_in(subscription: ConsumerProtocolSubscription, cluster: Cluster) -> Partitions:
-    """What a classic member says it has; nothing, if its protocol makes it give up all before it joins."""
+    """The owned partitions of a classic member; none with the eager rebalance protocol."""
     return _partitions(subscription.owned_partitions, cluster)
 
 
 def partitions_in(assignment: bytes, cluster: Cluster) -> Partitions:
-    """What a classic leader assigned."""
+    """Decode an assignment by a classic group leader."""
     if not assignment:
         return NO_PARTITIONS
     try:
         return _partitions(read_assignment(assignment).assigned_partitions, cluster)
     except MalformedMessage as bad:
-        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"not a consumer's assignment: {bad}") from bad
+        raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"malformed assignment: {bad}") from bad
 
 
 def assignment_for(metadata: bytes, partitions: Iterable[TopicIdPartition], cluster: Cluster) -> bytes:
-    """What a classic member gets, in the version of the protocol that it spoke itself."""
+    """Encode the assignment of a classic member in the protocol version of its subscription."""
     topics = [
         TopicPartition(name, numbers)
         for topic_id, numbers in by_topic(partitions).items()
         if (name := cluster.name_of(topic_id)) is not None
     ]
-    spoken = _VERSION.unpack_from(metadata)[0] if len(metadata) >= _VERSION.size else 0
-    version = max(0, min(spoken, ConsumerProtocolAssignment.versions[-1]))
+    requested = _VERSION.unpack_from(metadata)[0] if len(metadata) >= _VERSION.size else 0
+    version = max(0, min(requested, ConsumerProtocolAssignment.versions[-1]))
     return encode_consumer_protocol(ConsumerProtocolAssignment(topics), version)
 
 

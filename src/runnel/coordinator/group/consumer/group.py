@@ -1,14 +1,14 @@
-"""One consumer group. Everything here stands in the log and changes by replay only, except the last lines.
+"""One consumer group (KIP-848). Its state is stored in the log and changes only by replay, except soft state.
 
-The group epoch grows with every change of members, subscriptions or topics. Each time a target assignment is
-computed for it (the assignment epoch follows), and every member goes there by itself, a heartbeat at a time:
+Every change of members, subscriptions or topics bumps the group epoch. A target assignment is then computed
+for it (the assignment epoch follows), and every member reconciles towards it by heartbeats:
 
-    STABLE ── target has less ──▶ UNREVOKED_PARTITIONS ── it gave them up ──┐
-      │ ▲                                                                   │
-      │ └─────────── all that it shall have is free, and now its own ───────┤
-      └── target has more that others still hold ──▶ UNRELEASED_PARTITIONS ◀┘
+    STABLE ── must revoke ──▶ UNREVOKED_PARTITIONS ── revocation acknowledged ──┐
+      │ ▲                                                                       │
+      │ └────────── all partitions of the target are free and assigned ─────────┤
+      └── target has partitions that others own ──▶ UNRELEASED_PARTITIONS ◀─────┘
 
-A partition is given to nobody while somebody has it, so no two members ever read it at once.
+A partition is assigned to a new owner only after the previous one has released it, so that it never has two.
 """
 
 from dataclasses import dataclass, field, replace
@@ -20,11 +20,11 @@ from runnel.coordinator.group.consumer.member import ConsumerMember
 from runnel.model.errors import ApiError, ErrorCode
 
 NEVER_ASSIGNED = 0
-"""The epoch of a target that was never computed."""
+"""The assignment epoch before the first assignment."""
 
 
 class ConsumerGroupState(Enum):
-    """Where a consumer group stands, in Kafka's words."""
+    """Kafka's states of a consumer group."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -34,7 +34,7 @@ class ConsumerGroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPattern:
-    """The topics that a regular expression matched, and when that was."""
+    """The topics that a regular expression matched, and when."""
 
     topics: tuple[str, ...]
     version: int
@@ -43,29 +43,29 @@ class ResolvedPattern:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """Members that share the partitions of their topics, as the coordinator assigns them."""
+    """A consumer group."""
 
     id: str
     epoch: int = 1
-    """Before anybody wants anything; 0 is what members say to join."""
+    """The initial epoch; 0 is the epoch of joining members."""
     metadata_hash: int = 0
-    """Of the subscribed topics when the epoch began."""
+    """Of the subscribed topics at the group epoch."""
     assignment_epoch: int = NEVER_ASSIGNED
     assignment_ms: int = 0
-    """When the target was computed; 0 if never."""
+    """When the target assignment was computed; 0 if never."""
     members: dict[str, ConsumerMember] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
-    """Instance id → the member that holds it."""
+    """Instance id → member id."""
     target: dict[str, Partitions] = field(default_factory=dict)
-    """Member → what it shall have in the end."""
+    """Member id → target assignment."""
     owners: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """Who has a partition, or has not given it up yet."""
+    """Partition → the member that owns it or has not released it yet."""
     patterns: dict[str, ResolvedPattern] = field(default_factory=dict)
 
     checked_version: int = -1
-    """Soft: the metadata that was last looked at for changes."""
+    """Soft: the metadata version that was last checked for changes."""
     rejoining: set[str] = field(default_factory=set)
-    """Soft: classic members that were told to join again, and a timer waits for."""
+    """Soft: classic members with a running rejoin timeout."""
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -78,7 +78,7 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def copy(self) -> "ConsumerGroup":
-        """A group of its own that starts out equal."""
+        """An independent copy."""
         return replace(
             self,
             members=self.members.copy(),
@@ -111,7 +111,7 @@ class ConsumerGroup:
         return None if holder is None else self.members[holder]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """Who speaks; UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another has taken the instance id."""
+        """The member. UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is None:
             return self.member(member_id)
         holder = self.static_member(instance_id)
@@ -120,17 +120,17 @@ class ConsumerGroup:
         if holder.id != member_id:
             raise ApiError(
                 ErrorCode.FENCED_INSTANCE_ID,
-                f"instance id {instance_id} belongs to {holder.id} now, not to {member_id}",
+                f"instance id {instance_id} is now used by member {holder.id}, not {member_id}",
             )
         return holder
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """The topics that a member wants, by name or by pattern."""
+        """The topics that a member is subscribed to, by name or by pattern."""
         resolved = self.patterns.get(member.pattern) if member.pattern else None
         return member.topics if resolved is None else member.topics.union(resolved.topics)
 
     def subscribed_topics(self) -> frozenset[str]:
-        """The topics that any member wants."""
+        """The topics that any member is subscribed to."""
         topics = set[str]()
         for pattern in {member.pattern for member in self.members.values() if member.pattern}:
             if pattern in self.patterns:
@@ -141,7 +141,7 @@ class ConsumerGroup:
         return self.target.get(member_id, NO_PARTITIONS)
 
     def put(self, member: ConsumerMember) -> None:
-        """Replay: this is the member from now on."""
+        """Replay: add or replace a member."""
         former = self.members.get(member.id)
         if former is not None:
             self._release(former)
@@ -152,7 +152,7 @@ class ConsumerGroup:
             self.owners[partition] = member.id
 
     def remove(self, member_id: str) -> None:
-        """Replay: the member is gone, with all that it had."""
+        """Replay: remove a member and release its partitions."""
         member = self.members.pop(member_id, None)
         if member is None:
             return

@@ -1,4 +1,4 @@
-"""All consumer groups of a shard: what reaches them, by request, by timer and from the log."""
+"""All consumer groups of a shard: requests, timers and replay."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,9 @@ from runnel.coordinator.group.consumer.group import ConsumerGroup
 from runnel.coordinator.group.consumer.heartbeat import (
     Heartbeat,
     HeartbeatResult,
-    answer,
-    beat,
     extend_session,
+    handle_heartbeat,
+    heartbeat_response,
     is_keepalive,
 )
 from runnel.coordinator.group.consumer.leave import leave_response, leave_static, remove_members
@@ -43,7 +43,7 @@ from runnel.wire import Data
 
 @dataclass(slots=True)
 class EmptyGroupDeleted:
-    """Written: an empty consumer group is gone, and a classic one can have its id."""
+    """Continuation: an empty consumer group was deleted, and a classic group can be created with its id."""
 
     group_id: str
     request: JoinGroupRequest
@@ -51,7 +51,7 @@ class EmptyGroupDeleted:
 
 
 class ConsumerGroups:
-    """Consumer groups by id. No id has a classic group as well."""
+    """Consumer groups by id. A group id is either a consumer group or a classic group."""
 
     def __init__(self, cluster: Cluster, classic: dict[str, Group]) -> None:
         self.cluster = cluster
@@ -65,7 +65,7 @@ class ConsumerGroups:
         settings: GroupSettings,
         now: Moment,
     ) -> HeartbeatResult:
-        """Decide on a ConsumerGroupHeartbeat. Raises ApiError."""
+        """Handle a ConsumerGroupHeartbeat. Raises ApiError."""
         check_heartbeat(request, context.api_version, settings)
         result = HeartbeatResult()
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
@@ -75,7 +75,7 @@ class ConsumerGroups:
         version = self.cluster.version
         if group is not None and is_keepalive(group, request, context, version):
             extend_session(group, request.member_id, self.cluster, result)
-            result.response = answer(
+            result.response = heartbeat_response(
                 group, group.members[request.member_id], self.cluster, with_assignment=False
             )
             return result
@@ -84,16 +84,16 @@ class ConsumerGroups:
             checked_version = group.checked_version
         else:
             draft, checked_version = self._new_group(request, settings, now, result), -1
-        beat(Heartbeat(request, context, settings, draft, result, checked_version))
+        handle_heartbeat(Heartbeat(request, context, settings, draft, result, checked_version))
         if group is not None and draft.group.epoch == group.epoch:
-            # Looked at, and nothing found that the log must know first.
+            # Checked, and no epoch bump is pending in the log.
             group.checked_version = version
         return result
 
     def join(
         self, request: JoinGroupRequest, context: RequestContext, settings: GroupSettings, now: Moment
     ) -> CoordinatorResult[JoinGroupResponse]:
-        """Decide on a JoinGroup of a classic member in a consumer group. Raises ApiError."""
+        """Handle a JoinGroup of a classic member in a consumer group. Raises ApiError."""
         group = self.by_id[request.group_id]
         result = CoordinatorResult[JoinGroupResponse]()
         if not group.members:
@@ -111,27 +111,27 @@ class ConsumerGroups:
         return result
 
     def sync(self, request: SyncGroupRequest) -> CoordinatorResult[SyncGroupResponse]:
-        """Decide on a SyncGroup of a classic member. Raises ApiError."""
+        """Handle a SyncGroup of a classic member. Raises ApiError."""
         return classic_sync(self.by_id[request.group_id], self.cluster, request)
 
     def classic_heartbeat(self, request: HeartbeatRequest) -> CoordinatorResult[HeartbeatResponse]:
-        """Decide on a Heartbeat of a classic member. Raises ApiError."""
+        """Handle a Heartbeat of a classic member. Raises ApiError."""
         return classic_heartbeat(self.by_id[request.group_id], request)
 
     def leave(
         self, request: LeaveGroupRequest, settings: GroupSettings, now: Moment
     ) -> CoordinatorResult[LeaveGroupResponse]:
-        """Decide on a LeaveGroup, of classic members or by an administrator."""
+        """Handle a LeaveGroup of classic members or of an admin client."""
         group = self.by_id[request.group_id]
-        answers, removed = leaving(group, request)
-        result = CoordinatorResult[LeaveGroupResponse](LeaveGroupResponse(members=answers))
+        responses, removed = leaving(group, request)
+        result = CoordinatorResult[LeaveGroupResponse](LeaveGroupResponse(members=responses))
         if removed:
             timers = [group.session_timer(member_id) for member_id in removed]
             self._remove(group, timers, settings, now, result)
         return result
 
     def get(self, group_id: str) -> ConsumerGroup:
-        """A consumer group; GROUP_ID_NOT_FOUND if there is none, or it is a classic one."""
+        """A consumer group; GROUP_ID_NOT_FOUND if it does not exist or is a classic group."""
         group = self.by_id.get(group_id)
         if group is None:
             reason = "is not a consumer group" if group_id in self._classic else "not found"
@@ -139,7 +139,7 @@ class ConsumerGroups:
         return group
 
     def replay(self, key: Any, value: Data | None) -> str:
-        """The log holds this record of a consumer group; the id of the group."""
+        """Apply a record of a consumer group; returns the group id."""
         group_id: str = key.group_id
         if isinstance(key, ConsumerGroupMetadataKey) and value is None:
             self.by_id.pop(group_id, None)
@@ -152,7 +152,7 @@ class ConsumerGroups:
         return group_id
 
     def loaded(self, result: CoordinatorResult[None]) -> None:
-        """Every member that the log knows gets one session to show that it is alive."""
+        """Start a session for every member, and revocation timeouts."""
         for group in self.by_id.values():
             session_ms = self.cluster.group_setting(group.id, "consumer.session.timeout.ms")
             for member in group.members.values():
@@ -162,7 +162,7 @@ class ConsumerGroups:
                     result.set_timer(group.revocation_timer(member.id), member.rebalance_timeout_ms)
 
     def fired(self, timer: Timer, settings: GroupSettings, now: Moment) -> CoordinatorResult[None]:
-        """A member did not do in time what it had to."""
+        """Remove a member whose timer has fired."""
         result = CoordinatorResult[None]()
         group = self.by_id.get(timer.subject)
         member = None if group is None else group.members.get(timer.part)
@@ -180,7 +180,7 @@ class ConsumerGroups:
         context: RequestContext,
         result: CoordinatorResult[JoinGroupResponse],
     ) -> CoordinatorResult[JoinGroupResponse]:
-        """A consumer group without members gives its id to a classic group, once the log has forgotten it."""
+        """Delete a consumer group without members; the classic join continues once that is appended."""
         if request.member_id:
             raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id} has no members")
         result.records += consumer_group_tombstones(group)
@@ -194,7 +194,7 @@ class ConsumerGroups:
         now: Moment,
         result: HeartbeatResult,
     ) -> Draft:
-        """A new consumer group for whoever joins first, in the place of a classic one if need be."""
+        """Create a consumer group for the first member, or upgrade a classic group."""
         group_id = request.group_id
         if request.member_epoch != JOIN_EPOCH:
             self.get(group_id)
@@ -229,7 +229,7 @@ class ConsumerGroups:
         now: Moment,
         result: CoordinatorResult[Any],
     ) -> None:
-        """Take the members that these timers are of out of their group; the timers try again if they must."""
+        """Remove the members of these timers from their group; the timers are set again to retry."""
         draft = Draft(group.copy(), self.cluster, now)
         removed = {timer.part for timer in timers}
         if can_downgrade(group, removed, settings, is_replaced=False):

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: one request to join, to live, to be assigned, and to leave."""
+"""ConsumerGroupHeartbeat: join, heartbeat, reconcile and leave."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -30,16 +30,16 @@ from runnel.messages.consumer_group_heartbeat import (
 )
 from runnel.model.errors import ApiError, ErrorCode
 
-_SOON_MS = 500
-"""Until the next report of a member that waits for a target, or for what others are giving up. Kafka lets it
-wait a whole interval, in which nobody reads those partitions."""
+_WAITING_INTERVAL_MS = 500
+"""The heartbeat interval of a member that waits for a target assignment or for partitions of others. In Kafka
+it is the regular interval, during which no member consumes these partitions."""
 
 HeartbeatResult = CoordinatorResult[ConsumerGroupHeartbeatResponse]
 
 
 @dataclass(slots=True)
 class Heartbeat:
-    """One heartbeat of somebody who is a member, or is to become one."""
+    """One heartbeat of a member or of a joining client, with its inputs and its result."""
 
     request: ConsumerGroupHeartbeatRequest
     context: RequestContext
@@ -47,40 +47,43 @@ class Heartbeat:
     draft: Draft
     result: HeartbeatResult
     checked_version: int = -1
-    """The metadata that the group was last compared with."""
+    """The metadata version that the group was last checked against."""
 
 
-def beat(beat: Heartbeat) -> None:
-    """Decide on a heartbeat in the group of the draft. Raises ApiError."""
-    request, draft, result = beat.request, beat.draft, beat.result
+def handle_heartbeat(heartbeat: Heartbeat) -> None:
+    """Handle a heartbeat in the draft. Raises ApiError."""
+    request, draft, result = heartbeat.request, heartbeat.draft, heartbeat.result
     group = draft.group
-    member_id = request.member_id or beat.context.uuid
+    member_id = request.member_id or heartbeat.context.uuid
     is_joining = request.member_epoch == JOIN_EPOCH
-    check_group_size(group, member_id, beat.settings)
+    check_group_size(group, member_id, heartbeat.settings)
     owned = owned_partitions(request)
     former = _find(draft, request, member_id, owned)
-    member = _said(former, request, beat.context)
+    member = _updated_member(former, request, heartbeat.context)
     has_changed = update_member(draft, former, member)
-    maybe_bump_epoch(draft, beat.checked_version, has_changed=has_changed)
-    maybe_assign(draft, beat.settings)
-    moved = reconcile_member(draft, member_id, owned, result)
+    maybe_bump_epoch(draft, heartbeat.checked_version, has_changed=has_changed)
+    maybe_assign(draft, heartbeat.settings)
+    reconciled = reconcile_member(draft, member_id, owned, result)
     extend_session(draft.group, member_id, draft.cluster, result)
-    is_whole = (
+    is_full_request = (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
         and owned is not None
     )
-    has_moved = moved.assigned.keys() != former.assigned.keys()
+    has_changed_assignment = reconciled.assigned.keys() != former.assigned.keys()
     result.records += draft.records
-    result.response = answer(
-        draft.group, moved, draft.cluster, with_assignment=is_joining or is_whole or has_moved
+    result.response = heartbeat_response(
+        draft.group,
+        reconciled,
+        draft.cluster,
+        with_assignment=is_joining or is_full_request or has_changed_assignment,
     )
 
 
 def is_keepalive(
     group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, context: RequestContext, version: int
 ) -> bool:
-    """Is this a heartbeat like most: of a settled member that has nothing new to say, in a settled group?"""
+    """Whether this is a heartbeat of a stable member in a stable group without changes: the common case."""
     member = group.members.get(request.member_id)
     return (
         member is not None
@@ -101,30 +104,30 @@ def is_keepalive(
 
 
 def check_group_size(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
-    """Is there room for one more, if this is one more? Raises ApiError."""
+    """Check the maximum group size. Raises ApiError."""
     if len(group.members) >= settings.consumer_members_max and member_id not in group.members:
         raise ApiError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"group {group.id} is full: it has {settings.consumer_members_max} members",
+            f"group {group.id} has reached its maximum size of {settings.consumer_members_max} members",
         )
 
 
 def extend_session(group: ConsumerGroup, member_id: str, cluster: Cluster, result: HeartbeatResult) -> None:
-    """A sign of life: the member has a whole session again."""
+    """Restart the session timeout of a member."""
     timeout_ms = cluster.group_setting(group.id, "consumer.session.timeout.ms")
     result.set_timer(group.session_timer(member_id), timeout_ms)
 
 
-def answer(
+def heartbeat_response(
     group: ConsumerGroup, member: ConsumerMember, cluster: Cluster, *, with_assignment: bool
 ) -> ConsumerGroupHeartbeatResponse:
-    """Where the member stands, and when to report again: soon, if its next step is in sight."""
+    """The response: epoch, assignment and heartbeat interval, which is short while the member waits."""
     interval_ms = cluster.group_setting(group.id, "consumer.heartbeat.interval.ms")
     is_waiting = member.state is MemberState.UNRELEASED_PARTITIONS or group.epoch > group.assignment_epoch
     response = ConsumerGroupHeartbeatResponse(
         member_id=member.id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=min(interval_ms, _SOON_MS) if is_waiting else interval_ms,
+        heartbeat_interval_ms=min(interval_ms, _WAITING_INTERVAL_MS) if is_waiting else interval_ms,
     )
     if with_assignment:
         response.assignment = Assignment(_topics(member.assigned))
@@ -132,7 +135,7 @@ def answer(
 
 
 def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | None:
-    """What the member says it has; None if it does not say."""
+    """The partitions that the member reports as owned; None if omitted."""
     if request.topic_partitions is None:
         return None
     return frozenset(
@@ -143,11 +146,11 @@ def owned_partitions(request: ConsumerGroupHeartbeatRequest) -> Partitions | Non
 
 
 def replace_static(draft: Draft, former: ConsumerMember, member_id: str) -> ConsumerMember:
-    """A static member comes back under a new id and takes over what its former self had."""
+    """Replace a static member that rejoined with a new member id; it takes over the assignment."""
     group = draft.group
     target = group.target_of(former.id)
     member = replace(former, id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-    # Not `remove`: the pattern of the former is the pattern of the new one.
+    # Not `remove`, which would remove the pattern that the new member uses as well.
     draft.write(*member_tombstones(group.id, former.id))
     draft.write_member(member)
     draft.write(target_record(group.id, member_id, target))
@@ -158,7 +161,7 @@ def replace_static(draft: Draft, former: ConsumerMember, member_id: str) -> Cons
 def _find(
     draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Partitions | None
 ) -> ConsumerMember:
-    """Whom the heartbeat is of: a member, or one that is to be."""
+    """The existing or new member of the heartbeat."""
     group, instance_id = draft.group, request.instance_id
     is_joining = request.member_epoch == JOIN_EPOCH
     holder = None if instance_id is None else group.static_member(instance_id)
@@ -166,7 +169,7 @@ def _find(
         if not holder.is_classic and holder.epoch != LEAVE_STATIC_EPOCH:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
-                f"instance id {instance_id} belongs to {holder.id}, which has not left it to {member_id}",
+                f"instance id {instance_id} is still used by member {holder.id}",
             )
         return replace_static(draft, holder, member_id)
     if is_joining:
@@ -177,7 +180,7 @@ def _find(
 
 
 def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -> None:
-    """A member may be one step behind, if an answer was lost, and has nothing that is no longer its own."""
+    """Accept the previous epoch if a response was lost and the member owns only assigned partitions."""
     if epoch == member.epoch:
         return
     is_repeated = epoch == member.previous_epoch and owned is not None and member.owns_all(owned)
@@ -185,14 +188,14 @@ def _check_epoch(member: ConsumerMember, epoch: int, owned: Partitions | None) -
         return
     raise ApiError(
         ErrorCode.FENCED_MEMBER_EPOCH,
-        f"{member.id} is at epoch {member.epoch}, not at {epoch}: it has to let go of everything and join",
+        f"member {member.id} is at epoch {member.epoch}, not {epoch}; it must revoke all and rejoin",
     )
 
 
-def _said(
+def _updated_member(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> ConsumerMember:
-    """The member with what the request says of it; what it leaves out stays."""
+    """The member updated by the request; omitted fields are unchanged."""
     names = request.subscribed_topic_names
     pattern = request.subscribed_topic_regex
     return replace(

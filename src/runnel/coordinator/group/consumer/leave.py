@@ -1,4 +1,4 @@
-"""Members go: they say so, they are silent for too long, or they do not give up what they must."""
+"""Removal of members: on request, on session expiration, or on a revocation timeout."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -20,19 +20,19 @@ from runnel.model.errors import ErrorCode
 
 @dataclass(slots=True)
 class MembersRemoved:
-    """Written: members are gone from their group."""
+    """Continuation: the removal of members was written."""
 
     group_id: str
     timers: tuple[Timer, ...]
-    """By which it is tried again if it could not be written."""
+    """Set again to retry if the append failed."""
 
 
 def leave_static(
     group: ConsumerGroup, member: ConsumerMember, result: CoordinatorResult[ConsumerGroupHeartbeatResponse]
 ) -> None:
-    """A static member leaves for a while: nobody gets its partitions before its session ends."""
-    away = replace(member, epoch=LEAVE_STATIC_EPOCH, revoking={})
-    result.records.append(current_record(group.id, away))
+    """A static member leaves temporarily: its partitions stay assigned until its session expires."""
+    left = replace(member, epoch=LEAVE_STATIC_EPOCH, revoking={})
+    result.records.append(current_record(group.id, left))
     result.cancel_timer(group.revocation_timer(member.id))
     result.response = ConsumerGroupHeartbeatResponse(member_id=member.id, member_epoch=LEAVE_STATIC_EPOCH)
 
@@ -42,18 +42,18 @@ def leave_response(request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeart
 
 
 def remove_members(draft: Draft, timers: Collection[Timer], result: CoordinatorResult[Any]) -> None:
-    """Take the members that these timers are of out of a group, which begins a new epoch without them."""
+    """Remove the members of these timers, and bump the group epoch."""
     for member_id in [timer.part for timer in timers]:
         draft.remove(member_id)
         cancel_timers(draft.group, member_id, result)
-    present = metadata_hash(draft.subscribed_topics())
-    draft.write(epoch_record(draft.group.id, draft.group.epoch + 1, present))
+    current_hash = metadata_hash(draft.subscribed_topics())
+    draft.write(epoch_record(draft.group.id, draft.group.epoch + 1, current_hash))
     result.records += draft.records
     result.continuation = MembersRemoved(draft.group.id, tuple(timers))
 
 
 def cancel_timers(group: ConsumerGroup, member_id: str, result: CoordinatorResult[Any]) -> None:
-    """Wait for a member no longer."""
+    """Cancel all timers of a member."""
     group.rejoining.discard(member_id)
     result.cancel_timer(group.session_timer(member_id))
     result.cancel_timer(group.revocation_timer(member_id))
@@ -64,7 +64,7 @@ def cancel_timers(group: ConsumerGroup, member_id: str, result: CoordinatorResul
 def members_removed(
     group: ConsumerGroup | None, continuation: MembersRemoved, error: ErrorCode | None
 ) -> CoordinatorResult[None]:
-    """If the log would not take the end of members, it is offered again: nobody else may have their work."""
+    """Retry if the append failed: until then the partitions of the members are not released."""
     result = CoordinatorResult[None]()
     if error is not None and group is not None:
         for timer in continuation.timers:

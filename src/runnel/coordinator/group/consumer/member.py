@@ -1,4 +1,4 @@
-"""One member of a consumer group: what it said of itself, and how far it has come with its assignment."""
+"""One member of a consumer group: its metadata and its current assignment."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,24 +10,24 @@ from runnel.coordinator.group.member import Protocols
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
-"""A static member that left for a while: its place and its partitions are kept until its session ends."""
+"""A static member that left temporarily: its partitions stay assigned until its session expires."""
 
 
 class MemberState(IntEnum):
-    """How a member stands to its target, by the numbers that records use."""
+    """The reconciliation state of a member, numbered as in records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions before it can go on."""
+    """It must revoke partitions before it can advance to the target epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not given up yet."""
+    """It waits for partitions that other members have not released yet."""
     UNKNOWN = 127
-    """A later release wrote a state that this one does not know."""
+    """A state that was written by a later release."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicMetadata:
-    """What is kept of a member that speaks the classic protocol in a consumer group."""
+    """Metadata of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: Protocols
@@ -35,7 +35,7 @@ class ClassicMetadata:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member. It never changes; a change is another member of the same id."""
+    """An immutable member; a change replaces it."""
 
     id: str
     instance_id: str | None = None
@@ -43,9 +43,9 @@ class ConsumerMember:
     client_id: str = ""
     client_host: str = ""
     topics: frozenset[str] = frozenset()
-    """Topics that it subscribed to by name."""
+    """Topics that it is subscribed to by name."""
     pattern: str | None = None
-    """A regular expression that it subscribed to topics with; empty or None if it did not."""
+    """The regular expression that it is subscribed to; empty or None if none."""
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMetadata | None = None
@@ -53,20 +53,20 @@ class ConsumerMember:
     previous_epoch: int = JOIN_EPOCH
     state: MemberState = MemberState.STABLE
     assigned: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    """What it may read, and the epoch in which it was given each."""
+    """Its assigned partitions, each with its assignment epoch."""
     revoking: Mapping[TopicIdPartition, int] = field(default_factory=dict)
-    """What it was asked to give up, and has not yet."""
+    """The partitions pending revocation."""
 
     @property
     def is_classic(self) -> bool:
         return self.classic is not None
 
     def is_stable_at(self, epoch: int) -> bool:
-        """Has it all that the target of this epoch wants it to have?"""
+        """Whether it has reached the target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == epoch
 
     def assignment_epoch_of(self, partition: TopicIdPartition) -> int | None:
-        """The epoch in which it was given a partition that it has, or has not given up yet."""
+        """The assignment epoch of a partition that it owns or has not released yet."""
         epoch = self.assigned.get(partition)
         return self.revoking.get(partition) if epoch is None else epoch
 

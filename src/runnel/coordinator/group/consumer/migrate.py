@@ -1,10 +1,11 @@
-"""Groups change their protocol while they are in use.
+"""Online migration of groups between the classic and the consumer protocol.
 
-Upgrade: the first member of the newer protocol joins a classic group. All that its members have becomes their
-assignment in a consumer group, whose epoch goes on from the generation; they stay, as classic members of it.
+Upgrade: the first member of the consumer protocol joins a classic group. The assignments are converted, the
+group epoch continues from the generation, and the existing members remain as classic members of a consumer
+group.
 
-Downgrade: the last member of the newer protocol leaves a consumer group. The others have a classic group
-again, whose generation goes on from the epoch, and join again to elect a leader.
+Downgrade: the last member of the consumer protocol leaves a consumer group. The remaining members form a
+classic group, whose generation continues from the group epoch, and rejoin to elect a leader.
 """
 
 from collections.abc import Set
@@ -40,7 +41,7 @@ from runnel.model.errors import ApiError, ErrorCode
 
 @dataclass(slots=True)
 class Upgraded:
-    """Written: a classic group is a consumer group now."""
+    """Continuation: a classic group was written as a consumer group."""
 
     group_id: str
     former: Group
@@ -48,28 +49,30 @@ class Upgraded:
 
 @dataclass(slots=True)
 class Downgraded:
-    """Written: a consumer group is a classic group now."""
+    """Continuation: a consumer group was written as a classic group."""
 
     group_id: str
     former: ConsumerGroup
     protocols: dict[str, Protocols]
     retry: list[Timer]
-    """Timers of those who go. Without any, another took the place and nobody has to join again."""
+    """Timers of the leaving members. If empty, a member was replaced and no rebalance is needed."""
 
 
 def upgrade(classic: Group, draft: Draft, settings: GroupSettings, result: CoordinatorResult[Any]) -> None:
-    """Make the draft, of an empty consumer group, what a classic group is. Raises ApiError."""
+    """Convert a classic group to a consumer group in the draft. Raises ApiError."""
     protocol = classic.protocol or select_protocol(member.protocols for member in classic.members.values())
-    not_ours = ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group.")
+    not_a_consumer_group = ApiError(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Group {classic.id} is not a consumer group."
+    )
     is_allowed = settings.can_upgrade and len(classic.members) <= settings.consumer_members_max
     if not is_allowed or classic.protocol_type != CONSUMER_PROTOCOL or protocol is None:
-        raise not_ours
+        raise not_a_consumer_group
     draft.records.append(group_tombstone(classic.id))
     try:
         owned_by_member = _owned_partitions(classic, protocol, draft.cluster)
     except ApiError as error:
-        # It bears the name of the consumers' protocol and does not speak it.
-        raise not_ours from error
+        # The protocol type is consumer, but the metadata is not of the consumer protocol.
+        raise not_a_consumer_group from error
     members = [
         _as_consumer(member, classic.generation, protocol, owned_by_member[member.id])
         for member in classic.members.values()
@@ -86,7 +89,7 @@ def upgrade(classic: Group, draft: Draft, settings: GroupSettings, result: Coord
 
 
 def upgraded(continuation: Upgraded, error: ErrorCode | None) -> CoordinatorResult[None]:
-    """The log has the consumer group: whoever waits in the classic one is told to join again, here."""
+    """Fail the parked requests of the classic group, so that its members rejoin."""
     result = CoordinatorResult[None]()
     if error is not None:
         return result
@@ -107,13 +110,13 @@ def upgraded(continuation: Upgraded, error: ErrorCode | None) -> CoordinatorResu
 def can_downgrade(
     group: ConsumerGroup, leaving: Set[str], settings: GroupSettings, *, is_replaced: bool
 ) -> bool:
-    """Are these the last members of the newer protocol, and may the others be a classic group again?"""
-    stays = [member for member in group.members.values() if member.id not in leaving]
-    size = len(stays) + is_replaced
+    """Whether these are the last members of the consumer protocol and a downgrade is allowed."""
+    remaining = [member for member in group.members.values() if member.id not in leaving]
+    size = len(remaining) + is_replaced
     return (
         settings.can_downgrade
         and 0 < size <= settings.members_max
-        and all(member.is_classic for member in stays)
+        and all(member.is_classic for member in remaining)
         and not all(member.is_classic for member in group.members.values())
     )
 
@@ -121,9 +124,9 @@ def can_downgrade(
 def downgrade(
     group: ConsumerGroup, draft: Draft, retry: list[Timer], now: Moment, result: CoordinatorResult[Any]
 ) -> None:
-    """Make a classic group of the draft, all of whose members are classic ones.
+    """Convert the draft, all of whose members are classic, to a classic group.
 
-    `group` is what the log knows; the draft may have another member in the place of one that left.
+    `group` is the current state; in the draft a member that left may have been replaced.
     """
     protocols = {member.id: _classic_metadata(member).protocols for member in draft.group.members.values()}
     protocol = select_protocol(protocols.values())
@@ -148,7 +151,7 @@ def downgraded(
     settings: GroupSettings,
     now: Moment,
 ) -> CoordinatorResult[None]:
-    """The log has the classic group: its members have their sessions there, and join again."""
+    """Start the sessions of the classic group's members, and a rebalance."""
     result = CoordinatorResult[None]()
     if error is not None or classic is None:
         for timer in continuation.retry:
@@ -165,14 +168,14 @@ def downgraded(
 
 
 def _owned_partitions(classic: Group, protocol: str, cluster: Cluster) -> dict[str, Partitions]:
-    """What each member has: what it was assigned, and what it had when it joined and nobody else was given.
+    """The partitions of each member: those assigned, and those that it owned when it joined and no other has.
 
-    The latter it may have given up, or may be about to; until it says so, it must be asked to.
+    It may have revoked the latter already; until it reports so, it must be asked to.
     """
     taken = set[TopicIdPartition]()
     owned_by_member: dict[str, Partitions] = {}
     for member in classic.members.values():
-        # A leader may have given a partition to two; in a consumer group that cannot be said.
+        # A classic leader may have assigned a partition twice, which a consumer group does not allow.
         owned_by_member[member.id] = partitions_in(member.assignment, cluster) - taken
         taken |= owned_by_member[member.id]
     for member in classic.members.values():
@@ -213,5 +216,5 @@ def _as_classic(member: ConsumerMember) -> Member:
 
 
 def _classic_metadata(member: ConsumerMember) -> ClassicMetadata:
-    assert member.classic is not None, f"{member.id} does not speak the classic protocol"
+    assert member.classic is not None, f"{member.id} does not use the classic protocol"
     return member.classic

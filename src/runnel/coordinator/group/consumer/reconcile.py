@@ -1,4 +1,4 @@
-"""One step of a member towards its target: give up what it shall not keep, then take what is free."""
+"""One reconciliation step of a member: revoke partitions first, then assign free ones."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,24 +15,24 @@ def reconcile(
     owned: Partitions | None,
     is_free: Callable[[TopicIdPartition], bool],
 ) -> ConsumerMember:
-    """The member after its next step; itself if there is none to take. Raises ApiError.
+    """The member after its next reconciliation step; unchanged if there is none. Raises ApiError.
 
-    `owned` is what the member says it has; None if it did not say. `is_free` tells whether no other member
-    has a partition.
+    `owned` is what the member reports as owned; None if omitted. `is_free` returns whether no other member
+    owns a partition.
     """
     epoch = member.epoch
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if _still_owns(member.revoking, owned):
             return member
-        # What was revoked belongs to the epoch behind it: the next step is taken from the one after.
+        # The revocation is complete: the member advances from the epoch in which it was requested.
         epoch += 1
     elif member.state is MemberState.UNKNOWN and (owned is None or owned):
         raise ApiError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"nothing is known of what {member.id} has: it has to let go of everything and join",
+            f"the assignment of member {member.id} is unknown; it must abandon its partitions and rejoin",
         )
-    kept = {partition: given for partition, given in member.assigned.items() if partition in target}
-    revoking = {partition: given for partition, given in member.assigned.items() if partition not in target}
+    kept = {partition: epoch for partition, epoch in member.assigned.items() if partition in target}
+    revoking = {partition: epoch for partition, epoch in member.assigned.items() if partition not in target}
     if revoking and _still_owns(revoking, owned):
         return _moved(member, MemberState.UNREVOKED_PARTITIONS, epoch, kept, revoking)
     missing = [partition for partition in target if partition not in kept]

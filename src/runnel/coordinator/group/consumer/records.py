@@ -1,4 +1,4 @@
-"""What the log keeps of consumer groups, in the formats of Kafka's own `__consumer_offsets`."""
+"""The records of consumer groups, in Kafka's `__consumer_offsets` formats."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -50,7 +50,7 @@ def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> NewRecord:
 
 
 def member_record(group_id: str, member: ConsumerMember) -> NewRecord:
-    """What a member said of itself."""
+    """The metadata and subscription of a member."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -72,7 +72,7 @@ def member_record(group_id: str, member: ConsumerMember) -> NewRecord:
 
 
 def current_record(group_id: str, member: ConsumerMember) -> NewRecord:
-    """How far a member has come with its assignment."""
+    """The current assignment of a member."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -84,7 +84,7 @@ def current_record(group_id: str, member: ConsumerMember) -> NewRecord:
 
 
 def target_record(group_id: str, member_id: str, partitions: Partitions) -> NewRecord:
-    """What a member shall have in the end."""
+    """The target assignment of a member."""
     topics = [TopicPartition(topic_id, numbers) for topic_id, numbers in by_topic(partitions).items()]
     return NewRecord(
         ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
@@ -111,7 +111,7 @@ def pattern_tombstone(group_id: str, pattern: str) -> NewRecord:
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[NewRecord]:
-    """All that the log has of a member, gone."""
+    """Tombstones for all records of a member."""
     return [
         NewRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
         NewRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
@@ -120,7 +120,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[NewRecord]:
 
 
 def consumer_group_tombstones(group: ConsumerGroup) -> list[NewRecord]:
-    """All that the log has of a consumer group, gone; the group itself goes last."""
+    """Tombstones for all records of a consumer group, the group's own last."""
     records = [record for member_id in group.members for record in member_tombstones(group.id, member_id)]
     records += [pattern_tombstone(group.id, pattern) for pattern in group.patterns]
     records.append(NewRecord(ConsumerGroupTargetAssignmentMetadataKey(group.id), None))
@@ -129,14 +129,14 @@ def consumer_group_tombstones(group: ConsumerGroup) -> list[NewRecord]:
 
 
 def replay_consumer_record(group: ConsumerGroup, key: Data, value: Data | None) -> None:
-    """Take in one record of a consumer group; its own tombstone is for whoever holds the group."""
+    """Apply one record of a consumer group; the group's own tombstone is handled by the caller."""
     replay = _REPLAYS.get(type(key))
     if replay is not None:
         replay(group, key, value)
 
 
 def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[bytes, list[int]]:
-    """Partitions in order, topic by topic."""
+    """Sorted partitions by topic."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(partitions):
         topics.setdefault(topic_id, []).append(number)
@@ -158,7 +158,7 @@ def _replay_member(
     if value is None:
         group.remove(key.member_id)
     else:
-        group.put(_said(group, key.member_id, value))
+        group.put(_member(group, key.member_id, value))
 
 
 def _replay_current(
@@ -220,7 +220,7 @@ def _replay_pattern(
         )
 
 
-def _said(group: ConsumerGroup, member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+def _member(group: ConsumerGroup, member_id: str, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
     classic = value.classic_member_metadata
     return replace(
         group.members.get(member_id) or ConsumerMember(member_id),
@@ -251,7 +251,7 @@ def _with_epochs(partitions: Mapping[TopicIdPartition, int]) -> list[TopicPartit
 
 
 def _read_epochs(topics: Iterable[TopicPartitions], member_epoch: int) -> dict[TopicIdPartition, int]:
-    """Releases before 4.3 did not tell the epochs: then it is the member's own."""
+    """Assignment epochs; releases before 4.3 do not store them, and the member epoch applies."""
     partitions: dict[TopicIdPartition, int] = {}
     for topic in topics:
         epochs = topic.assignment_epochs
@@ -270,4 +270,4 @@ _REPLAYS: dict[type[Data], Callable[[ConsumerGroup, Any, Any], None]] = {
     ConsumerGroupTargetAssignmentMetadataKey: _replay_target_epoch,
     ConsumerGroupRegularExpressionKey: _replay_pattern,
 }
-"""Topics by partition, which older releases wrote, are not needed: the metadata has them."""
+"""Partition metadata records of older releases are ignored."""

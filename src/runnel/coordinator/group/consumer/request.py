@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must be like before anybody looks at the group."""
+"""Validation of ConsumerGroupHeartbeat requests."""
 
 from runnel.coordinator.group.consumer.draft import ASSIGNORS
 from runnel.coordinator.group.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
@@ -12,37 +12,37 @@ _OWN_MEMBER_ID_FROM = 1
 def check_heartbeat(
     request: ConsumerGroupHeartbeatRequest, api_version: int, settings: GroupSettings
 ) -> None:
-    """Raises ApiError, in Kafka's order."""
+    """Validate a request, in the same order as Kafka. Raises ApiError."""
     epoch = request.member_epoch
     if not request.member_id and (api_version >= _OWN_MEMBER_ID_FROM or epoch > 0 or epoch == LEAVE_EPOCH):
-        raise _invalid("a member needs an id")
+        raise _invalid("MemberId can't be empty.")
     if not request.group_id:
-        raise _invalid("a group needs a name")
+        raise _invalid("GroupId can't be empty.")
     if request.instance_id == "":
-        raise _invalid("an instance id, if there is one, has at least one character")
+        raise _invalid("InstanceId can't be empty.")
     if request.rack_id == "":
-        raise _invalid("a rack, if there is one, has at least one character")
+        raise _invalid("RackId can't be empty.")
     if epoch == JOIN_EPOCH:
         _check_joining(request)
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:
-        raise _invalid("only a static member can go away for a while, and this one has no instance id")
+        raise _invalid(f"member epoch {LEAVE_STATIC_EPOCH} requires an instance id")
     elif epoch < LEAVE_STATIC_EPOCH:
-        raise _invalid(f"there is no member epoch {epoch}")
+        raise _invalid(f"invalid member epoch {epoch}")
     assignor = request.server_assignor
     if assignor is not None and (assignor not in ASSIGNORS or assignor not in settings.consumer_assignors):
         raise ApiError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
-            f"there is no assignor {assignor} here, but {', '.join(settings.consumer_assignors)}",
+            f"unsupported assignor {assignor}; supported: {', '.join(settings.consumer_assignors)}",
         )
 
 
 def _check_joining(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("who joins says how long it may take to give partitions up")
+        raise _invalid("RebalanceTimeoutMs must be set in the first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("who joins says that it has no partitions yet")
+        raise _invalid("TopicPartitions must be empty in the first request.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid("who joins says what it wants to read: topics, a pattern, or both")
+        raise _invalid("SubscribedTopicNames or SubscribedTopicRegex must be set in the first request.")
 
 
 def _invalid(message: str) -> ApiError:

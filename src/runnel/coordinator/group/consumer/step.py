@@ -1,4 +1,4 @@
-"""What every heartbeat and join has in common: follow the metadata, assign if it is time, take one step."""
+"""The steps of every heartbeat and join: update the member, bump the epoch, assign, reconcile."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from runnel.model.errors import ApiError, ErrorCode
 
 
 def update_member(draft: Draft, former: ConsumerMember, member: ConsumerMember) -> bool:
-    """Take in what a member says of itself; whether that begins a new epoch. Raises ApiError."""
+    """Write the updated member; returns whether its subscription changed. Raises ApiError."""
     if member != former or member.id not in draft.group.members:
         draft.write_member(member)
     if member.pattern != former.pattern:
@@ -32,26 +32,26 @@ def maybe_bump_epoch(draft: Draft, checked_version: int, *, has_changed: bool) -
     draft.bump_epoch_if_changed(has_changed=has_changed or draft.group.patterns != patterns)
 
 
-def maybe_assign(draft: Draft, settings: GroupSettings, *, at_once: bool = False) -> None:
-    """Compute the target of a new epoch, unless the last one was computed a moment ago."""
+def maybe_assign(draft: Draft, settings: GroupSettings, *, immediately: bool = False) -> None:
+    """Compute the target assignment of a new epoch, at most once per assignment interval."""
     group, now_ms = draft.group, draft.now.wall_ms
     if group.epoch <= group.assignment_epoch:
         return
     interval_ms = draft.cluster.group_setting(group.id, "consumer.assignment.interval.ms")
     is_due = not 0 <= now_ms - group.assignment_ms < interval_ms
-    if at_once or group.assignment_ms == 0 or is_due:
+    if immediately or group.assignment_ms == 0 or is_due:
         draft.assign(settings.consumer_assignors[0])
 
 
 def reconcile_member(
     draft: Draft, member_id: str, owned: Partitions | None, result: CoordinatorResult[Any]
 ) -> ConsumerMember:
-    """Bring a member one step closer to its target. Raises ApiError."""
+    """Reconcile a member with its target assignment. Raises ApiError."""
     group = draft.group
     member = group.members[member_id]
     target = group.target_of(member_id)
     if group.epoch > group.assignment_epoch:
-        # The target is of an earlier epoch: what the member no longer wants, it must not be given.
+        # The target is outdated: exclude topics that the member is no longer subscribed to.
         names = group.topics_of(member)
         target = frozenset(
             partition for partition in target if draft.cluster.name_of(partition.topic_id) in names
@@ -60,12 +60,12 @@ def reconcile_member(
     def is_free(partition: TopicIdPartition) -> bool:
         return group.owners.get(partition, member_id) == member_id
 
-    moved = reconcile(member, target, group.assignment_epoch, owned, is_free)
-    if moved == member:
+    reconciled = reconcile(member, target, group.assignment_epoch, owned, is_free)
+    if reconciled == member:
         return member
-    draft.write_current_assignment(moved)
-    if moved.is_classic or moved.state is not MemberState.UNREVOKED_PARTITIONS:
+    draft.write_current_assignment(reconciled)
+    if reconciled.is_classic or reconciled.state is not MemberState.UNREVOKED_PARTITIONS:
         result.cancel_timer(group.revocation_timer(member_id))
     else:
-        result.set_timer(group.revocation_timer(member_id), moved.rebalance_timeout_ms)
-    return moved
+        result.set_timer(group.revocation_timer(member_id), reconciled.rebalance_timeout_ms)
+    return reconciled

@@ -1,9 +1,9 @@
-"""The uniform assignor: everyone gets as many partitions as anyone else, and what can stay stays.
+"""The uniform assignor: balanced and sticky.
 
-A member keeps what it has up to its fair share. Only the rest, and what nobody has, is given out: to members
-whose rack holds a copy, then to whoever has least. Where members want different topics, a fair share cannot
-be told beforehand; there, partitions move one by one from those who have more to those who have less, for as
-long as that makes the shares more alike.
+Members retain their partitions up to their quota. The remaining and the unassigned partitions are assigned to
+members in the same rack as a replica first, then to the member with the fewest. If subscriptions differ, a
+quota cannot be computed in advance; then partitions are moved one by one from members with more to members
+with fewer until the assignment is balanced.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from runnel.coordinator.group.consumer.cluster import Partitions, TopicIdPartiti
 
 
 def assign_uniformly(spec: GroupSpec) -> dict[str, Partitions]:
-    """Assign so that the numbers of partitions are as alike as can be, with the fewest moves."""
+    """A balanced assignment with as few moves as possible."""
     subscribed = spec.subscribed()
     assignments = _retained(spec, subscribed)
     if spec.is_uniform:
@@ -27,14 +27,14 @@ def assign_uniformly(spec: GroupSpec) -> dict[str, Partitions]:
 
 
 def _retained(spec: GroupSpec, subscribed: Iterable[TopicIdPartition]) -> dict[str, set[TopicIdPartition]]:
-    """What members have, as far as it exists and they still want it."""
+    """The previous assignment, without deleted and unsubscribed partitions."""
     taken = set[TopicIdPartition]()
     existing = set(subscribed)
     assignments: dict[str, set[TopicIdPartition]] = {}
     for subscriber in spec.subscribers:
         assigned = {
             partition
-            for partition in subscriber.has
+            for partition in subscriber.assigned
             if partition.topic_id in subscriber.topics and partition in existing and partition not in taken
         }
         taken |= assigned
@@ -45,13 +45,13 @@ def _retained(spec: GroupSpec, subscribed: Iterable[TopicIdPartition]) -> dict[s
 def _trim_to_quota(spec: GroupSpec, assignments: dict[str, set[TopicIdPartition]], count: int) -> None:
     if not assignments:
         return
-    fair, larger = divmod(count, len(assignments))
-    # Those who have most are the ones for whom a larger share saves a move.
+    quota, extra = divmod(count, len(assignments))
+    # The larger quotas go to the members with the most partitions, which saves moves.
     for subscriber in sorted(spec.subscribers, key=lambda subscriber: -len(assignments[subscriber.id])):
         assigned = assignments[subscriber.id]
-        limit = fair + (larger > 0)
-        if len(assigned) > fair:
-            larger -= larger > 0
+        limit = quota + (extra > 0)
+        if len(assigned) > quota:
+            extra -= extra > 0
         if len(assigned) > limit:
             kept = sorted(assigned, key=lambda held: (not spec.is_same_rack(subscriber, held), held))
             assignments[subscriber.id] = set(kept[:limit])
@@ -60,7 +60,7 @@ def _trim_to_quota(spec: GroupSpec, assignments: dict[str, set[TopicIdPartition]
 def _assign_remaining(
     spec: GroupSpec, assignments: dict[str, set[TopicIdPartition]], free: list[TopicIdPartition]
 ) -> None:
-    """Each free partition goes to a member that has least, near ones first."""
+    """Assign each unassigned partition to the member with the fewest, preferably in the same rack."""
     if not free:
         return
     near = [subscriber for subscriber in spec.subscribers if subscriber.rack is not None]
@@ -69,7 +69,7 @@ def _assign_remaining(
         rest = _assign_by_rack(spec, assignments, near, free)
     queues: dict[bytes, list[tuple[int, int]]] = {}
     subscribers = _subscribers_by_topic(spec)
-    # Partitions that few may have come first, so that the others can make up for them.
+    # Partitions with few subscribers first, so that the others can balance them.
     for partition in sorted(rest, key=lambda partition: len(subscribers[partition.topic_id])):
         members = subscribers[partition.topic_id]
         queue = queues.get(partition.topic_id)
@@ -83,7 +83,7 @@ def _assign_remaining(
             member = members[index]
             if size == len(assignments[member.id]):
                 break
-            # It got more by way of another topic since it stood here.
+            # Outdated entry: the member was assigned partitions of another topic since.
             heappush(queue, (len(assignments[member.id]), index))
         assignments[member.id].add(partition)
         heappush(queue, (size + 1, index))
@@ -95,17 +95,17 @@ def _assign_by_rack(
     near: list[Subscriber],
     free: list[TopicIdPartition],
 ) -> list[TopicIdPartition]:
-    """Give partitions to members in a rack that has them, up to fair shares; what is left over."""
-    fair = (sum(map(len, assignments.values())) + len(free)) // len(assignments)
+    """Assign partitions to members in the rack of a replica, up to their quota; returns the others."""
+    quota = (sum(map(len, assignments.values())) + len(free)) // len(assignments)
     rest = []
     for partition in free:
-        fitting = [
+        candidates = [
             subscriber
             for subscriber in near
-            if len(assignments[subscriber.id]) < fair and spec.is_same_rack(subscriber, partition)
+            if len(assignments[subscriber.id]) < quota and spec.is_same_rack(subscriber, partition)
         ]
-        if fitting:
-            assignments[min(fitting, key=lambda subscriber: len(assignments[subscriber.id])).id].add(
+        if candidates:
+            assignments[min(candidates, key=lambda subscriber: len(assignments[subscriber.id])).id].add(
                 partition
             )
         else:
@@ -122,7 +122,7 @@ def _subscribers_by_topic(spec: GroupSpec) -> dict[bytes, list[Subscriber]]:
 
 
 def _balance(spec: GroupSpec, assignments: dict[str, set[TopicIdPartition]]) -> None:
-    """Move partitions from larger shares to shares that are smaller by two or more, until none is."""
+    """Move partitions until no two members differ by more than one, as far as subscriptions allow."""
     subscribers = _subscribers_by_topic(spec)
     has_moved = True
     while has_moved:
@@ -138,7 +138,7 @@ def _move_from(
     subscribers: dict[bytes, list[Subscriber]],
     assignments: dict[str, set[TopicIdPartition]],
 ) -> bool:
-    """Let a member pass on what others need more; whether it did."""
+    """Move partitions from a member to members with fewer; returns whether any was moved."""
     assigned = assignments[source.id]
     size_before = len(assigned)
     for topic_id in sorted({partition.topic_id for partition in assigned}):
