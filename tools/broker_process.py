@@ -1,4 +1,4 @@
-"""A Runnel broker as its users run it: a process of its own, to be stopped, killed and started again."""
+"""A Runnel broker as its users run it: a process, to be stopped, killed and restarted."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on right now."""
+    """A loopback port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -23,7 +23,7 @@ def free_port() -> int:
 
 
 def answers(port: int, timeout_s: float = 2.0) -> bool:
-    """Does a broker answer ApiVersions here?"""
+    """Whether a broker on this port answers ApiVersions."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
             connection.sendall(API_VERSIONS_REQUEST)
@@ -61,7 +61,7 @@ class BrokerProcess:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """The process stands still meanwhile, with no system call under way in any of its threads."""
+        """The process is paused meanwhile, with no system call in progress in any of its threads."""
         os.kill(self.pid, signal.SIGSTOP)
         try:
             while not all(state == "T" for state in self._thread_states()):
@@ -72,7 +72,7 @@ class BrokerProcess:
 
     def _thread_states(self) -> list[str]:
         stats = [path.read_text() for path in Path(f"/proc/{self.pid}/task").glob("*/stat")]
-        # The state follows the program's name, which stands in brackets and may hold anything.
+        # The state follows the program's name, which is in brackets and may contain anything.
         return [stat.rpartition(")")[2].split()[0] for stat in stats]
 
     def launch(self) -> None:
@@ -91,7 +91,7 @@ class BrokerProcess:
         try:
             self.wait_until_answering(timeout_s)
         except BaseException:
-            # Nobody else knows of the process yet.
+            # The caller has no handle to the process yet.
             self.kill()
             raise
         self.started_in_s = time.monotonic() - began
@@ -108,7 +108,7 @@ class BrokerProcess:
             time.sleep(0.01)
 
     def kill(self) -> None:
-        """kill -9: the process gets no chance to tidy up."""
+        """kill -9: no clean shutdown."""
         if self.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGKILL)

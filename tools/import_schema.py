@@ -1,7 +1,7 @@
 """Write message declarations from Kafka's protocol facts, as a start for a file that people then curate.
 
     python tools/import_schema.py FACTS.json Fetch             print the declarations of an API
-    python tools/import_schema.py FACTS.json OffsetCommitKey   or of a message that stands alone
+    python tools/import_schema.py FACTS.json OffsetCommitKey   or of a message that is not part of an API
     python tools/import_schema.py FACTS.json --all FOLDER      write each client API that has no file yet
 
 FACTS.json maps message names to Kafka's JSON for them (names, types, versions, tags, defaults).

@@ -16,7 +16,7 @@ LINE_CHARACTERS_MAX = 110
 LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 
-# A reminder is work that nobody will do. Spelled apart so that this file passes its own rule.
+# A reminder is work that will not be done. Split so that this file passes its own rule.
 REMINDER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
 HOLLOW_NAME = re.compile(r"(Manager|Helper|Utils?|Impl)$|^(Manager|Helper|Utils?)")
 HOLLOW_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl|misc|common)$")
@@ -59,10 +59,10 @@ def _too_long(key: str, length: int, limit: int, exceptions: dict[str, int], whe
 
 
 def missing_exceptions(paths: list[str]) -> Iterator[str]:
-    """Exceptions for files that are gone."""
+    """Exceptions for files that no longer exist."""
     for key in [*LONG_FILES, *LONG_FUNCTIONS]:
         if key.partition("::")[0] not in paths:
-            yield f"tools/tidy.py: the exception for {key} has no file any more: remove it"
+            yield f"tools/tidy.py: the exception for {key} refers to a file that does not exist: remove it"
 
 
 def tracked_files(root: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The benchmark's page says what was measured, and tells a missed floor from a reached goal."""
+"""The benchmark's page shows what was measured, which goals were reached and which floors missed."""
 
 from pathlib import Path
 from xml.etree import ElementTree

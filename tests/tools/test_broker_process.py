@@ -1,11 +1,11 @@
-"""The broker process of the harnesses: what it is held to while it is held."""
+"""The broker process of the harnesses: paused and resumed."""
 
 from pathlib import Path
 
 from tools.broker_process import BrokerProcess, answers
 
 
-def test_a_held_broker_stands_still_and_goes_on_afterwards(tmp_path: Path) -> None:
+def test_a_paused_broker_does_not_answer_until_it_is_resumed(tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path / "data").start()
     try:
         with broker.held():

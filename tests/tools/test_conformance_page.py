@@ -1,4 +1,4 @@
-"""The conformance page explains every failure, or says that it does not."""
+"""The conformance page explains every failure, or states that it does not."""
 
 from pathlib import Path
 

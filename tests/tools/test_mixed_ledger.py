@@ -7,13 +7,13 @@ import pytest
 from runnel.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 from runnel.model.ids import NO_ID
 from tools.mixed.ledger import Ledger
-from tools.mixed.watch import Seen
+from tools.mixed.monitor import GroupHistory
 
 Line = tuple[str, str, int, Any]
 """Who, what, when, and with which partitions or offsets."""
 
 
-def told(*lines: Line) -> Ledger:
+def ledger_of(*lines: Line) -> Ledger:
     ledger = Ledger()
     for member, name, at_ms, detail in lines:
         event: dict[str, Any] = {"name": name, "timestamp": at_ms}
@@ -25,7 +25,7 @@ def told(*lines: Line) -> Ledger:
             event |= {"offsets": [{"partition": partition, "offset": offset}], "success": is_done}
         else:
             event["partitions"] = [{"partition": partition} for partition in detail]
-        ledger.note(member, event)
+        ledger.add(member, event)
     return ledger
 
 
@@ -36,7 +36,7 @@ FIRST: list[Line] = [
 ]
 
 
-def heir(begin_ms: int, first: int) -> list[Line]:
+def successor(begin_ms: int, first: int) -> list[Line]:
     return [
         ("b", "partitions_assigned", begin_ms, [0]),
         ("b", "records_consumed", begin_ms, (0, first, 20)),
@@ -44,7 +44,7 @@ def heir(begin_ms: int, first: int) -> list[Line]:
 
 
 def test_a_handover_without_a_fault() -> None:
-    ledger = told(*FIRST, ("a", "partitions_revoked", 20, [0]), *heir(20, 10))
+    ledger = ledger_of(*FIRST, ("a", "partitions_revoked", 20, [0]), *successor(20, 10))
     found = ledger.findings()
     assert (found.faults, found.records, found.read_again, found.moves) == ([], 21, 0, 1)
     assert ledger.owned() == {"a": [], "b": [0]}
@@ -52,7 +52,7 @@ def test_a_handover_without_a_fault() -> None:
 
 
 def test_after_a_death_what_was_not_committed_is_read_again() -> None:
-    found = told(*FIRST, ("a", "killed", 20, []), *heir(99, 6)).findings()
+    found = ledger_of(*FIRST, ("a", "killed", 20, []), *successor(99, 6)).findings()
     assert (found.faults, found.read_again) == ([], 4)
 
 
@@ -68,14 +68,14 @@ def test_after_a_death_what_was_not_committed_is_read_again() -> None:
     ],
 )
 def test_a_handover_with_a_fault(end: str, begin_ms: int, first: int, fault: str) -> None:
-    (found,) = told(*FIRST, ("a", end, 20, [0]), *heir(begin_ms, first)).findings().faults
+    (found,) = ledger_of(*FIRST, ("a", end, 20, [0]), *successor(begin_ms, first)).findings().faults
     assert fault in found
 
 
 def test_reading_back_and_reading_what_is_not_owned_are_faults() -> None:
-    (back,) = told(*FIRST, ("a", "records_consumed", 13, (0, 9, 12))).findings().faults
+    (back,) = ledger_of(*FIRST, ("a", "records_consumed", 13, (0, 9, 12))).findings().faults
     assert "read from 9" in back
-    (stranger,) = told(("a", "records_consumed", 13, (3, 0, 1))).findings().faults
+    (stranger,) = ledger_of(("a", "records_consumed", 13, (3, 0, 1))).findings().faults
     assert "does not own it" in stranger
 
 
@@ -88,13 +88,13 @@ def described(epoch: int, *members: tuple[str, int, list[int]]) -> DescribedGrou
 
 
 def test_the_watch_sees_two_owners_and_epochs_that_go_back() -> None:
-    seen = Seen()
-    seen.look(described(4, ("a", 4, [0, 1]), ("b", 3, [2])))
-    seen.look(described(5, ("a", 5, [0]), ("b", 5, [1, 2])))
-    assert seen.faults == []
-    seen.look(described(4, ("a", 4, [0, 1]), ("b", 5, [1, 2])))
+    history = GroupHistory()
+    history.observe(described(4, ("a", 4, [0, 1]), ("b", 3, [2])))
+    history.observe(described(5, ("a", 5, [0]), ("b", 5, [1, 2])))
+    assert history.faults == []
+    history.observe(described(4, ("a", 4, [0, 1]), ("b", 5, [1, 2])))
     assert [
-        word for word in ("assigned to", "epoch of a", "ahead", "group's") if word in str(seen.faults)
+        word for word in ("assigned to", "epoch of a", "ahead", "group's") if word in str(history.faults)
     ] == [
         "assigned to",
         "epoch of a",
@@ -104,14 +104,16 @@ def test_the_watch_sees_two_owners_and_epochs_that_go_back() -> None:
 
 
 def test_the_watch_sees_commits_that_go_back_or_away() -> None:
-    seen = Seen()
-    seen.compare({0: 5})
-    seen.compare({0: 5, 1: 7})
-    assert seen.faults == []
-    seen.compare({0: 4})
-    assert len(seen.faults) == 2
+    history = GroupHistory()
+    history.compare({0: 5})
+    history.compare({0: 5, 1: 7})
+    assert history.faults == []
+    history.compare({0: 4})
+    assert len(history.faults) == 2
 
 
 def test_the_last_move_is_known() -> None:
-    ledger = told(*FIRST, ("a", "killed", 20, []), *heir(99, 6), ("b", "partitions_assigned", 120, []))
+    ledger = ledger_of(
+        *FIRST, ("a", "killed", 20, []), *successor(99, 6), ("b", "partitions_assigned", 120, [])
+    )
     assert (ledger.last_ms("partitions_assigned"), ledger.last_ms("never")) == (99, 0)

@@ -56,7 +56,7 @@ def _measure(bench: Bench, folder: Path, kind: str, command: Command) -> tuple[f
         members.append(Running(name, command(group), ledger, folder / f"{name}.log"))
 
     def is_even() -> bool:
-        shares = [len(places) for places in ledger.owned().values() if places]
+        shares = [len(partitions) for partitions in ledger.owned().values() if partitions]
         return len(shares) == len(members) and set(shares) == {PARTITIONS // len(members)}
 
     try:

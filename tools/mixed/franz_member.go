@@ -1,5 +1,5 @@
-// A group member made of franz-go: tells what it owns, reads and commits as lines of JSON, like the other members.
-// Usage: franz_member BOOTSTRAP TOPIC GROUP. SIGTERM makes it leave the group as a decent member does.
+// A group member with franz-go: reports what it owns, reads and commits as lines of JSON, like the other members.
+// Usage: franz_member BOOTSTRAP TOPIC GROUP. SIGTERM makes it leave the group.
 package main
 
 import (
@@ -17,11 +17,11 @@ import (
 
 type fields map[string]any
 
-var telling sync.Mutex
+var output sync.Mutex
 
-func tell(name string, with fields) {
-	telling.Lock()
-	defer telling.Unlock()
+func report(name string, with fields) {
+	output.Lock()
+	defer output.Unlock()
 	with["name"], with["timestamp"] = name, time.Now().UnixMilli()
 	line, err := json.Marshal(with)
 	if err != nil {
@@ -30,15 +30,15 @@ func tell(name string, with fields) {
 	fmt.Println(string(line))
 }
 
-func tellPartitions(name string) func(context.Context, *kgo.Client, map[string][]int32) {
+func reportPartitions(name string) func(context.Context, *kgo.Client, map[string][]int32) {
 	return func(_ context.Context, _ *kgo.Client, moved map[string][]int32) {
-		places := []fields{}
+		reported := []fields{}
 		for _, partitions := range moved {
 			for _, partition := range partitions {
-				places = append(places, fields{"partition": partition})
+				reported = append(reported, fields{"partition": partition})
 			}
 		}
-		tell(name, fields{"partitions": places})
+		report(name, fields{"partitions": reported})
 	}
 }
 
@@ -53,9 +53,9 @@ func main() {
 		kgo.BlockRebalanceOnPoll(),
 		kgo.FetchMaxWait(100*time.Millisecond),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.OnPartitionsAssigned(tellPartitions("partitions_assigned")),
-		kgo.OnPartitionsRevoked(tellPartitions("partitions_revoked")),
-		kgo.OnPartitionsLost(tellPartitions("partitions_lost")),
+		kgo.OnPartitionsAssigned(reportPartitions("partitions_assigned")),
+		kgo.OnPartitionsRevoked(reportPartitions("partitions_revoked")),
+		kgo.OnPartitionsLost(reportPartitions("partitions_lost")),
 	)
 	if err != nil {
 		panic(err)
@@ -70,10 +70,10 @@ func main() {
 		client.AllowRebalance()
 	}
 	client.Close()
-	tell("shutdown_complete", fields{})
+	report("shutdown_complete", fields{})
 }
 
-// take tells what was read, commits it, and tells how that went. No partition can be taken away meanwhile.
+// take reports what was read, commits it, and reports the result. No partition can be revoked meanwhile.
 func take(client *kgo.Client, fetches kgo.Fetches) {
 	ranges, offsets := []fields{}, []fields{}
 	fetches.EachPartition(func(read kgo.FetchTopicPartition) {
@@ -86,9 +86,9 @@ func take(client *kgo.Client, fetches kgo.Fetches) {
 	if len(ranges) == 0 {
 		return
 	}
-	tell("records_consumed", fields{"partitions": ranges})
+	report("records_consumed", fields{"partitions": ranges})
 	within, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err := client.CommitRecords(within, fetches.Records()...)
-	tell("offsets_committed", fields{"offsets": offsets, "success": err == nil, "error": fmt.Sprint(err)})
+	report("offsets_committed", fields{"offsets": offsets, "success": err == nil, "error": fmt.Sprint(err)})
 }

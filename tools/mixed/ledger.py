@@ -1,4 +1,4 @@
-"""What members said about partitions, put together: who owned what when, who read and committed what."""
+"""What members reported, combined: which member owned, read and committed what, and when."""
 
 import threading
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STILL = 1 << 62
-"""The end of what has not ended."""
+"""The end of a span that has not ended."""
 
 ABRUPT = ("killed", "lost")
-"""Ends after which a successor begins where was last committed, and reads again what came later."""
+"""Ends after which the next owner starts at the committed offset and rereads what follows."""
 
 
 @dataclass(slots=True)
 class Span:
-    """The time in which one member owned one partition, and what it read meanwhile."""
+    """The time in which one member owned one partition, and what it read."""
 
     partition: int
     member: str
@@ -40,40 +40,40 @@ class Findings:
 
 
 class Ledger:
-    """The lines of all members, as they come."""
+    """The events of all members, in order of arrival."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: dict[str, list[dict[str, Any]]] = {}
 
-    def note(self, member: str, event: dict[str, Any]) -> None:
+    def add(self, member: str, event: dict[str, Any]) -> None:
         with self._lock:
             self._events.setdefault(member, []).append(event)
 
     def killed(self, member: str, at_ms: int) -> None:
-        self.note(member, {"name": "killed", "timestamp": at_ms})
+        self.add(member, {"name": "killed", "timestamp": at_ms})
 
     def last_ms(self, name: str) -> int:
-        """When anybody last said this; 0 if nobody ever did."""
+        """The time of the last event of this name; 0 if there is none."""
         with self._lock:
             times = [
                 int(event["timestamp"])
                 for events in self._events.values()
                 for event in events
-                # Some tell of an assignment in which nothing is new.
+                # Some clients report an assignment without new partitions.
                 if event["name"] == name and event.get("partitions", True)
             ]
         return max(times, default=0)
 
     def owned(self) -> dict[str, list[int]]:
-        """What each member that lives says it owns now."""
+        """What each running member reports to own."""
         return {
             member: sorted(span.partition for span in spans if span.end == "running")
             for member, spans in self._spans({}).items()
         }
 
     def read_until(self) -> dict[int, int]:
-        """Partition → the offset behind the last one that anybody read."""
+        """Partition → the offset after the last one that was read."""
         ends: dict[int, int] = {}
         for spans in self._spans({}).values():
             for span in spans:
@@ -92,8 +92,8 @@ class Ledger:
         for spans in by_partition.values():
             spans.sort(key=lambda span: span.begin_ms)
             found.moves += len(spans) - 1
-            found.faults += _owned_twice(spans)
-            _judge_reading(spans, found)
+            found.faults += _overlaps(spans)
+            _check_reads(spans, found)
         with self._lock:
             for event in (event for events in self._events.values() for event in events):
                 if event["name"] == "offsets_committed":
@@ -103,17 +103,17 @@ class Ledger:
 
     def _spans(self, faults: dict[str, list[str]]) -> dict[str, list[Span]]:
         with self._lock:
-            events = {member: list(said) for member, said in self._events.items()}
-        lives = {member: _Life(member, faults.setdefault(member, [])) for member in events}
-        for member, life in lives.items():
+            events = {member: list(reported) for member, reported in self._events.items()}
+        histories = {member: _MemberHistory(member, faults.setdefault(member, [])) for member in events}
+        for member, history in histories.items():
             for event in events[member]:
-                life.take(event)
-        return {member: life.spans for member, life in lives.items()}
+                history.take(event)
+        return {member: history.spans for member, history in histories.items()}
 
 
 @dataclass(slots=True)
-class _Life:
-    """One member's own lines in their order, made into spans."""
+class _MemberHistory:
+    """The events of one member, converted to spans."""
 
     member: str
     faults: list[str]
@@ -122,7 +122,7 @@ class _Life:
 
     def take(self, event: dict[str, Any]) -> None:
         name, at_ms = event["name"], event["timestamp"]
-        partitions = [place["partition"] for place in event.get("partitions", [])]
+        partitions = [each["partition"] for each in event.get("partitions", [])]
         match name:
             case "partitions_assigned":
                 self._begin(partitions, at_ms)
@@ -140,7 +140,7 @@ class _Life:
     def _begin(self, partitions: list[int], at_ms: int) -> None:
         for partition in partitions:
             if partition in self.now:
-                self.faults.append(f"{self.member} was given {partition} twice")
+                self.faults.append(f"{self.member} was assigned {partition} twice")
             self.now[partition] = Span(partition, self.member, at_ms)
             self.spans.append(self.now[partition])
 
@@ -157,14 +157,14 @@ class _Life:
                 self.faults.append(f"{self.member} read {item} and does not own it")
 
     def _commit(self, offsets: list[dict[str, int]], is_done: bool) -> None:
-        for place in offsets:
-            if span := self.now.get(place["partition"]):
-                span.committed = max(span.committed, place["offset"] if is_done else -1)
+        for each in offsets:
+            if span := self.now.get(each["partition"]):
+                span.committed = max(span.committed, each["offset"] if is_done else -1)
                 span.commit_failed = not is_done
 
 
-def _owned_twice(spans: list[Span]) -> Iterator[str]:
-    """Pairs of spans of one partition that overlap; who lost its place may learn that late."""
+def _overlaps(spans: list[Span]) -> Iterator[str]:
+    """Pairs of spans of one partition that overlap; a member that lost it may learn so late."""
     for index, span in enumerate(spans):
         for later in spans[index + 1 :]:
             if later.begin_ms < span.end_ms and span.end != "lost":
@@ -174,14 +174,14 @@ def _owned_twice(spans: list[Span]) -> Iterator[str]:
                 )
 
 
-def _judge_reading(spans: list[Span], found: Findings) -> None:
-    """Walk through what was read of one partition, owner by owner: no offset left out, none read twice.
+def _check_reads(spans: list[Span], found: Findings) -> None:
+    """What was read of one partition, owner by owner: no offset is skipped, none is read twice.
 
-    A successor goes back only if the one before could not commit, and then only to what was committed.
+    An owner rereads only if the one before could not commit, and then only from the committed offset.
     """
-    following, highest, committed, excused = 0, 0, 0, False
+    following, highest, committed, may_reread = 0, 0, 0, False
     for span in spans:
-        least = committed if excused else following
+        least = committed if may_reread else following
         for first, last in span.ranges:
             if not least <= first <= following:
                 found.faults.append(
@@ -193,4 +193,4 @@ def _judge_reading(spans: list[Span], found: Findings) -> None:
             following = least = last + 1
             highest = max(highest, following)
         committed = max(committed, span.committed)
-        excused = span.end in ABRUPT or span.commit_failed or (excused and not span.ranges)
+        may_reread = span.end in ABRUPT or span.commit_failed or (may_reread and not span.ranges)

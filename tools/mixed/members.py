@@ -1,4 +1,4 @@
-"""The makes of members: how each is started, and that what it says is written down."""
+"""Group members of several clients: how each is started, and the process whose output is recorded."""
 
 import json
 import os
@@ -24,7 +24,7 @@ LEAVE_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What every member must know."""
+    """What every member is given."""
 
     bootstrap: str
     topic: str
@@ -86,7 +86,7 @@ def franz_go(scratch: Path) -> Command:
     return lambda group: [str(folder / "member"), group.bootstrap, group.topic, group.name]
 
 
-MAKES: dict[str, Callable[[Path], Command]] = {
+CLIENTS: dict[str, Callable[[Path], Command]] = {
     "librdkafka": librdkafka,
     "java": java,
     "franz-go": franz_go,
@@ -94,7 +94,7 @@ MAKES: dict[str, Callable[[Path], Command]] = {
 
 
 class Running:
-    """One member process, whose lines go into the ledger."""
+    """One member process, whose output is added to the ledger."""
 
     def __init__(self, name: str, command: list[str], ledger: Ledger, log: Path) -> None:
         self.name = name
@@ -110,12 +110,12 @@ class Running:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            # The last line of one who is killed may be cut off.
+            # The last line of a killed member may be incomplete.
             if line.startswith("{") and line.endswith("}\n"):
-                self._ledger.note(self.name, json.loads(line))
+                self._ledger.add(self.name, json.loads(line))
 
     def leave(self) -> None:
-        """Ask it to go, and wait until it is gone."""
+        """SIGTERM; wait until it has left the group and ended."""
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(LEAVE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Members of all makes join, leave and die under load, and then come to rest."""
+"""Members of several clients join, leave and are killed under load, until the group is stable again."""
 
 import random
 import threading
@@ -12,11 +12,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.mixed.ledger import Ledger
 from tools.mixed.members import Command, Group, Running
-from tools.mixed.watch import Watch
+from tools.mixed.monitor import GroupMonitor
 
 PARTITIONS = 12
 RECORDS_PER_S = 600
-REST_TIMEOUT_S = 90.0
+STABLE_TIMEOUT_S = 90.0
 
 SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
@@ -25,35 +25,35 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.assignment.interval.ms": "0",
 }
-"""A broker for this: one that notices a death in seconds."""
+"""Of a broker that detects a failed member within seconds."""
 
 
 @dataclass(slots=True)
-class Told:
-    """How it went."""
+class ChurnResult:
+    """What was wrong, and figures."""
 
     faults: list[str]
     figures: dict[str, object]
 
 
 @dataclass(slots=True)
-class Story:
+class Churn:
     """One group on one broker."""
 
     port: int
-    makes: dict[str, Command]
+    clients: dict[str, Command]
     scratch: Path
-    at_most: dict[str, int]
-    """How many members of each make may be there at once."""
+    members_max: dict[str, int]
+    """At most so many members of each client at once."""
     seed: int
-    say: Callable[[str], None] = print
+    progress: Callable[[str], None] = print
     ledger: Ledger = field(default_factory=Ledger)
     members: dict[str, list[Running]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=lambda: {"joined": 0, "left": 0, "killed": 0})
     produced: int = 0
 
-    def tell(self, seconds: float) -> Told:
-        """Let members come and go for so long, let them rest, and judge."""
+    def run(self, seconds: float) -> ChurnResult:
+        """Change the membership for so long, wait until the group is stable, and verify."""
         group = Group(f"127.0.0.1:{self.port}", f"mixed-{self.seed}", f"mixed-{self.seed}")
         admin = AdminClient({"bootstrap.servers": group.bootstrap})
         admin.create_topics([NewTopic(group.topic, PARTITIONS, 1)])[group.topic].result(30)
@@ -61,11 +61,11 @@ class Story:
         load = threading.Thread(target=self._produce, args=(group, stopping))
         load.start()
         try:
-            with Watch(self.port, group.name) as watch:
+            with GroupMonitor(self.port, group.name) as monitor:
                 self._churn(group, seconds)
                 stopping.set()
                 load.join()
-                faults, rest_s = self._rest(watch)
+                faults, stable_s = self._wait_until_stable(monitor)
                 found = self.ledger.findings()
         finally:
             stopping.set()
@@ -73,18 +73,18 @@ class Story:
                 running.kill()
         figures: dict[str, object] = {
             **self.counts,
-            "makes": sorted(self.makes),
+            "clients": sorted(self.clients),
             "records produced": self.produced,
             "records read": found.records,
-            "read again after a death": found.read_again,
+            "read again after a kill": found.read_again,
             "partitions moved": found.moves,
             "commits": found.commits,
             "commits refused": found.commits_failed,
-            "group epochs": watch.seen.epoch,
-            "looks at the group": watch.seen.looks,
-            "at rest after, s": round(rest_s, 1),
+            "group epochs": monitor.history.epoch,
+            "observations of the group": monitor.history.observations,
+            "stable after, s": round(stable_s, 1),
         }
-        return Told([*faults, *found.faults, *watch.seen.faults], figures)
+        return ChurnResult([*faults, *found.faults, *monitor.history.faults], figures)
 
     def _produce(self, group: Group, stopping: threading.Event) -> None:
         producer = Producer({"bootstrap.servers": group.bootstrap, "linger.ms": 5})
@@ -96,32 +96,36 @@ class Story:
         assert producer.flush(30) == 0
 
     def _churn(self, group: Group, seconds: float) -> None:
-        chance = random.Random(self.seed)
-        for make in self.makes:
-            self._join(group, make)
+        rng = random.Random(self.seed)
+        for client in self.clients:
+            self._join(group, client)
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            time.sleep(chance.uniform(0.5, 3.0))
-            make = chance.choice(sorted(self.makes))
-            there = self.members[make]
-            if not there or (len(there) < self.at_most[make] and chance.random() < 0.6):
-                self._join(group, make)
+            time.sleep(rng.uniform(0.5, 3.0))
+            client = rng.choice(sorted(self.clients))
+            running_members = self.members[client]
+            if not running_members or (
+                len(running_members) < self.members_max[client] and rng.random() < 0.6
+            ):
+                self._join(group, client)
             else:
-                running = there.pop(chance.randrange(len(there)))
-                self._part(running, is_kill=self.counts["killed"] <= self.counts["left"])
-        for make in self.makes:
-            if not self.members[make]:
-                self._join(group, make)
+                running = running_members.pop(rng.randrange(len(running_members)))
+                self._remove(running, is_kill=self.counts["killed"] <= self.counts["left"])
+        for client in self.clients:
+            if not self.members[client]:
+                self._join(group, client)
 
-    def _join(self, group: Group, make: str) -> None:
+    def _join(self, group: Group, client: str) -> None:
         self.counts["joined"] += 1
-        name = f"{make}-{self.counts['joined']}"
+        name = f"{client}-{self.counts['joined']}"
         log = self.scratch / f"{name}.log"
-        self.members.setdefault(make, []).append(Running(name, self.makes[make](group), self.ledger, log))
-        self.say(f"  {name} joins")
+        self.members.setdefault(client, []).append(
+            Running(name, self.clients[client](group), self.ledger, log)
+        )
+        self.progress(f"  {name} joins")
 
-    def _part(self, running: Running, is_kill: bool) -> None:
-        self.say(f"  {running.name} {'is killed' if is_kill else 'leaves'}")
+    def _remove(self, running: Running, is_kill: bool) -> None:
+        self.progress(f"  {running.name} {'is killed' if is_kill else 'leaves'}")
         if is_kill:
             self.counts["killed"] += 1
             running.kill()
@@ -129,8 +133,8 @@ class Story:
             self.counts["left"] += 1
             running.leave()
 
-    def _rest(self, watch: Watch) -> tuple[list[str], float]:
-        """Wait until every partition has its owner and everything is read; what is missing otherwise."""
+    def _wait_until_stable(self, monitor: GroupMonitor) -> tuple[list[str], float]:
+        """Wait until every partition has an owner and everything is read; what is missing otherwise."""
         began = time.monotonic()
         everywhere = list(range(PARTITIONS))
         names = {member.name for members in self.members.values() for member in members}
@@ -138,22 +142,23 @@ class Story:
             partition: (self.produced - partition + PARTITIONS - 1) // PARTITIONS for partition in everywhere
         }
         while True:
-            assigned = watch.owners() or {}
-            owned = {member: places for member, places in self.ledger.owned().items() if places}
-            is_at_rest = (
+            assigned = monitor.owners() or {}
+            owned = {member: partitions for member, partitions in self.ledger.owned().items() if partitions}
+            is_stable = (
                 len(assigned) == len(names)
                 and set(owned) <= names
-                and sorted(p for places in assigned.values() for p in places) == everywhere
-                and sorted(places for places in assigned.values() if places) == sorted(owned.values())
+                and sorted(p for partitions in assigned.values() for p in partitions) == everywhere
+                and sorted(partitions for partitions in assigned.values() if partitions)
+                == sorted(owned.values())
                 and self.ledger.read_until() == wanted
-                and watch.seen.committed == wanted
+                and monitor.history.committed == wanted
             )
             took_s = time.monotonic() - began
-            if is_at_rest:
+            if is_stable:
                 return [], took_s
-            if took_s > REST_TIMEOUT_S:
+            if took_s > STABLE_TIMEOUT_S:
                 return [
-                    f"no rest: the broker says {assigned}, the members say {owned}, of {sorted(names)};"
-                    f" read {self.ledger.read_until()}, committed {watch.seen.committed} of {wanted}"
+                    f"not stable: assigned {assigned}, owned {owned}, of {sorted(names)};"
+                    f" read {self.ledger.read_until()}, committed {monitor.history.committed} of {wanted}"
                 ], took_s
             time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""The broker's own word about a group, asked again and again: who owns what, and what is committed."""
+"""What the broker reports of a group, polled: which member owns what, and what is committed."""
 
 import threading
 from dataclasses import dataclass, field
@@ -8,22 +8,22 @@ from runnel.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestG
 from runnel.model.errors import ErrorCode
 from tools.twin.comparison import Twin
 
-LOOK_EVERY_S = 0.1
+INTERVAL_S = 0.1
 
 
 @dataclass(slots=True)
-class Seen:
-    """What has been seen so far, and what was wrong with it."""
+class GroupHistory:
+    """What was observed so far, and what was wrong."""
 
     faults: list[str] = field(default_factory=list)
-    looks: int = 0
+    observations: int = 0
     epoch: int = 0
     committed: dict[int, int] = field(default_factory=dict)
     member_epochs: dict[str, int] = field(default_factory=dict)
 
-    def look(self, group: DescribedGroup) -> None:
-        """No partition has two owners, and no epoch goes back."""
-        self.looks += 1
+    def observe(self, group: DescribedGroup) -> None:
+        """No partition has two owners, and no epoch decreases."""
+        self.observations += 1
         owners: dict[int, str] = {}
         for member in group.members:
             for topic in member.assignment.topic_partitions:
@@ -32,35 +32,35 @@ class Seen:
                         self.faults.append(f"{partition} is assigned to {other} and {member.member_id}")
                     owners[partition] = member.member_id
             if member.member_epoch < self.member_epochs.get(member.member_id, 0):
-                self.faults.append(f"the epoch of {member.member_id} went back to {member.member_epoch}")
+                self.faults.append(f"the epoch of {member.member_id} decreased to {member.member_epoch}")
             if member.member_epoch > group.group_epoch:
                 self.faults.append(f"{member.member_id} is ahead of its group: {member.member_epoch}")
             self.member_epochs[member.member_id] = member.member_epoch
         if group.group_epoch < self.epoch:
-            self.faults.append(f"the group's epoch went back from {self.epoch} to {group.group_epoch}")
+            self.faults.append(f"the group's epoch decreased from {self.epoch} to {group.group_epoch}")
         if group.assignment_epoch > group.group_epoch:
             self.faults.append(f"assignment {group.assignment_epoch} is ahead of {group.group_epoch}")
         self.epoch = group.group_epoch
 
     def compare(self, committed: dict[int, int]) -> None:
-        """Committed offsets never go back."""
+        """Committed offsets never decrease."""
         for partition, offset in self.committed.items():
             if (now := committed.get(partition, -1)) < offset:
-                self.faults.append(f"the committed offset of {partition} went back from {offset} to {now}")
+                self.faults.append(f"the committed offset of {partition} decreased from {offset} to {now}")
         self.committed = committed
 
 
-class Watch:
-    """Looks at one group until it is told to stop."""
+class GroupMonitor:
+    """Polls one group until it is stopped."""
 
     def __init__(self, port: int, group: str) -> None:
-        self.seen = Seen()
+        self.history = GroupHistory()
         self.group = group
         self._twin = Twin(port)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "GroupMonitor":
         self._thread.start()
         return self
 
@@ -70,7 +70,7 @@ class Watch:
         self._twin.close()
 
     def described(self, client: str = "look") -> DescribedGroup | None:
-        """The group as its coordinator tells it; None while there is none, or the broker does not answer."""
+        """The group as its coordinator describes it; None while there is none, or without a response."""
         request = ConsumerGroupDescribeRequest([self.group])
         try:
             answer = self._twin.ask(request, 1, client)
@@ -98,14 +98,14 @@ class Watch:
         return {part.partition_index: part.committed_offset for topic in topics for part in topic.partitions}
 
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_EVERY_S):
-            if group := self.described("watch"):
-                self.seen.look(group)
+        while not self._stopping.wait(INTERVAL_S):
+            if group := self.described("monitor"):
+                self.history.observe(group)
             if committed := self._committed():
-                self.seen.compare(committed)
+                self.history.compare(committed)
 
     def owners(self) -> dict[str, list[int]] | None:
-        """Member id → partitions, once every member has what it is to have."""
+        """Member id → partitions, once the group is stable."""
         group = self.described()
         if group is None or group.group_state != "Stable":
             return None
