@@ -284,19 +284,19 @@ def creation(name: str) -> Callable[[MetadataImage], ControllerResult[CreateTopi
 def test_concurrent_creation_reports_already_exists_after_commit() -> None:
     async def race(opened: Opened) -> None:
         await opened.metadata.submit([RegisterBrokerRecord(1, fenced=False, log_dirs=[b"d" * 16])])
-        told: list[int] = []
+        codes: list[int] = []
 
         async def create() -> None:
             answer = await opened.metadata.change(creation("t"))
-            told.append(answer.topics[0].error_code)
+            codes.append(answer.topics[0].error_code)
             assert "t" in opened.metadata.image.topics
 
         tasks = [asyncio.ensure_future(create()) for _ in range(3)]
         await asyncio.sleep(0)
         assert "t" not in opened.metadata.image.topics, "visible before it is durable"
-        assert told == []
+        assert codes == []
         await asyncio.gather(*tasks)
-        assert sorted(told) == [0, ErrorCode.TOPIC_ALREADY_EXISTS.code, ErrorCode.TOPIC_ALREADY_EXISTS.code]
+        assert sorted(codes) == [0, ErrorCode.TOPIC_ALREADY_EXISTS.code, ErrorCode.TOPIC_ALREADY_EXISTS.code]
 
     play(SimFiles(), race)
 

@@ -44,8 +44,8 @@ def test_open_transaction_blocks_read_committed(tmp_path: Path, is_commit: bool)
             b"inside",
             b"after",
         ]
-        told = [(entry.producer_id, entry.first_offset) for entry in seen.aborted_transactions]
-        assert told == ([] if is_commit else [(who[0], 1)])
+        listed = [(entry.producer_id, entry.first_offset) for entry in seen.aborted_transactions]
+        assert listed == ([] if is_commit else [(who[0], 1)])
         assert (seen.last_stable_offset, await latest(client, 1)) == (4, 4)
 
     play(tmp_path, scenario)
@@ -63,13 +63,13 @@ def test_aborted_transactions_are_listed_after_a_restart_where_they_overlap(tmp_
             await asyncio.sleep(0.01)
 
     async def second(world: BrokerWorld, client: Client) -> None:
-        told = [
+        listed = [
             [entry.first_offset for entry in only(reply).aborted_transactions]
             for offset in range(6)
             for reply in [await client.ask(fetch_from("t", (0, offset), isolation=1), 12)]
         ]
         # The first record is so old that its segment ends with it, and so does the first response.
-        assert told == [[0], [0, 4], [4], [4], [4], [4]]
+        assert listed == [[0], [0, 4], [4], [4], [4], [4]]
         little = only(await client.ask(fetch_from("t", (0, 1), isolation=1, partition_max_bytes=1), 12))
         assert [entry.first_offset for entry in little.aborted_transactions] == [0]
         reply = await client.ask(DescribeProducersRequest([TopicRequest("t", [0])]), 0)

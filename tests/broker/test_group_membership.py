@@ -129,7 +129,7 @@ def test_shutdown_completes_pending_requests(tmp_path: Path) -> None:
 def test_unknown_group_is_dead(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:
         for version in range(7):
-            (group,) = (await client.ask(DescribeGroupsRequest(["nobody"]), version)).groups
+            (group,) = (await client.ask(DescribeGroupsRequest(["unknown"]), version)).groups
             expected = ErrorCode.GROUP_ID_NOT_FOUND.code if version >= 6 else NONE
             assert (group.group_state, group.error_code) == ("Dead", expected)
 

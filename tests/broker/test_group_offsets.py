@@ -88,7 +88,7 @@ def test_only_members_of_the_generation_commit(tmp_path: Path) -> None:
         assert codes(await client.ask(stale, 8)) == [ErrorCode.ILLEGAL_GENERATION.code, UNKNOWN]
         right = commit_request({0: 1}, generation=1, member_id=member.member_id)
         assert codes(await client.ask(right, 8)) == [NONE]
-        unknown = commit_request({0: 1}, group="nobody", generation=1)
+        unknown = commit_request({0: 1}, group="unknown", generation=1)
         assert codes(await client.ask(unknown, 9)) == [ErrorCode.GROUP_ID_NOT_FOUND.code]
 
     play(tmp_path, scenario)
@@ -228,7 +228,7 @@ def test_offsets_are_deleted_on_request(tmp_path: Path) -> None:
         answers = [(part.partition_index, part.error_code) for part in reply.topics[0].partitions]
         assert answers == [(0, NONE), (9, UNKNOWN)]
         assert await fetch(client) == {1: 6}
-        request.group_id = "nobody"
+        request.group_id = "unknown"
         assert (await client.ask(request, 0)).error_code == ErrorCode.GROUP_ID_NOT_FOUND.code
 
     play(tmp_path, scenario)
@@ -239,11 +239,11 @@ def test_groups_are_deleted_in_every_version(tmp_path: Path, version: int) -> No
     async def scenario(world: BrokerWorld, client: Client) -> None:
         await join(client)
         await client.ask(commit_request({0: 5}, group="done"), 8)
-        reply = await client.ask(DeleteGroupsRequest(["g", "done", "nobody"]), version)
+        reply = await client.ask(DeleteGroupsRequest(["g", "done", "unknown"]), version)
         assert [(result.group_id, result.error_code) for result in reply.results] == [
             ("g", ErrorCode.NON_EMPTY_GROUP.code),
             ("done", NONE),
-            ("nobody", ErrorCode.GROUP_ID_NOT_FOUND.code),
+            ("unknown", ErrorCode.GROUP_ID_NOT_FOUND.code),
         ]
         assert await fetch(client, group="done") == {}
 

@@ -38,23 +38,23 @@ class RecordingShard:
     can_skip_corrupt_batches = False
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
         self.next: CoordinatorResult[None] = CoordinatorResult()
         """Called on commit."""
 
     def replay(self, key: Data, value: Data | None, place: ReplayContext) -> None:
         assert isinstance(key, GroupMetadataKey)
-        self.told.append((key.group, *place))
+        self.calls.append((key.group, *place))
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        self.told.append(("end", producer_id, producer_epoch, is_commit))
+        self.calls.append(("end", producer_id, producer_epoch, is_commit))
 
     def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
-        self.told.append((then, error))
+        self.calls.append((then, error))
         return CoordinatorResult()
 
     def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
-        self.told.append(("committed", token))
+        self.calls.append(("committed", token))
         decision, self.next = self.next, CoordinatorResult()
         return decision
 
@@ -107,7 +107,7 @@ def test_transactional_records_and_markers_are_replayed_live_and_when_loading(
         driver.partition.append_now(build_end_marker(marker, producer_id=7, producer_epoch=3, timestamp_ms=0))
         driver.transaction_ended(7, 3, is_commit=True)
         driver.run(CoordinatorResult(records=[line("d")]))
-        assert driver.shard.told == scenario
+        assert driver.shard.calls == scenario
         headers = [read_header(batch) for batch in driver.partition.log.batches(0, 5)]
         assert [(h.producer_id, h.base_sequence, h.is_transactional, h.is_control) for h in headers] == [
             (-1, -1, False, False),
@@ -124,7 +124,7 @@ def test_transactional_records_and_markers_are_replayed_live_and_when_loading(
         loading = ShardLoading(world.broker.timers)
         loading.load(driver, lambda loaded: ready.set())
         await ready.wait()
-        assert driver.shard.told == scenario
+        assert driver.shard.calls == scenario
 
     play(tmp_path, write)
     play(tmp_path, read)
@@ -146,11 +146,11 @@ def test_commit_callback_after_all_known_records_are_committed(
         waiting = CoordinatorResult[None]()
         waiting.when_committed("other")
         driver.run(waiting)
-        assert driver.shard.told == [("a", 0, -1, -1), ("then", None)]
+        assert driver.shard.calls == [("a", 0, -1, -1), ("then", None)]
         stored.set_result(1)
         await asyncio.sleep(0)
         world.broker.turn.finish()
-        assert driver.shard.told[2:] == [("committed", "token"), ("b", 1, -1, -1), ("committed", "other")]
+        assert driver.shard.calls[2:] == [("committed", "token"), ("b", 1, -1, -1), ("committed", "other")]
 
     play(tmp_path, scenario, flush_policy="commit")
 
@@ -162,9 +162,9 @@ def test_commit_callback_at_the_end_of_the_turn_without_pending_syncs(tmp_path: 
         decision = CoordinatorResult[None](records=[line("a")])
         decision.when_committed("token")
         driver.run(decision)
-        assert driver.shard.told == [("a", 0, -1, -1)]
+        assert driver.shard.calls == [("a", 0, -1, -1)]
         world.broker.turn.finish()
-        assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
+        assert driver.shard.calls == [("a", 0, -1, -1), ("committed", "token")]
 
     play(tmp_path, scenario)
 
@@ -192,9 +192,9 @@ def test_commit_callback_after_recovery_from_a_failed_sync(
         decision.when_committed("token")
         driver.run(decision)
         async with asyncio.timeout(20):
-            while len(driver.shard.told) < 2:
+            while len(driver.shard.calls) < 2:
                 await asyncio.sleep(0)
-        assert driver.shard.told == [("a", 0, -1, -1), ("committed", "token")]
+        assert driver.shard.calls == [("a", 0, -1, -1), ("committed", "token")]
         assert not results
 
     play(tmp_path, scenario, flush_policy="commit")
@@ -210,7 +210,7 @@ def test_shard_ahead_of_its_log_stops_writing(tmp_path: Path) -> None:
         driver.partition.log.truncate_to(2)
         assert (was_ahead, driver.is_ahead) == (False, True)
         driver.run(CoordinatorResult(records=[line("d")], continuation="then"))
-        assert driver.shard.told[3:] == [("then", ErrorCode.NOT_COORDINATOR)]
+        assert driver.shard.calls[3:] == [("then", ErrorCode.NOT_COORDINATOR)]
         assert driver.partition.log.end_offset == 2
         # A marker is stored at the offset of "c" and does not restore it.
         marker = EndMarker(committed=True, coordinator_epoch=0)
@@ -242,7 +242,7 @@ def test_no_commit_callback_for_rejected_or_lost_records(
         driver.run(decision)
         stored.set_exception(OSError(errno.EIO, "I/O error"))
         await asyncio.sleep(0)
-        assert [entry[0] for entry in driver.shard.told] == ["b"]
+        assert [entry[0] for entry in driver.shard.calls] == ["b"]
         closed = CoordinatorResult[None](records=[line("c")])
         closed.when_committed("another leader")
         last: Future[int] = asyncio.get_running_loop().create_future()
@@ -251,6 +251,6 @@ def test_no_commit_callback_for_rejected_or_lost_records(
         driver.close()
         last.set_result(driver.partition.log.end_offset)
         await asyncio.sleep(0)
-        assert [entry[0] for entry in driver.shard.told] == ["b", "c"]
+        assert [entry[0] for entry in driver.shard.calls] == ["b", "c"]
 
     play(tmp_path, scenario, flush_policy="commit")

@@ -112,9 +112,9 @@ def test_invalid_requests(tmp_path: Path) -> None:
         assert (await client.ask(AddOffsetsToTxnRequest("", *who, "g"), 4)).error_code == invalid
         too_long = await init(client, "y", transaction_timeout_ms=900_001)
         assert too_long.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT.code
-        nobody = ErrorCode.INVALID_PRODUCER_ID_MAPPING.code
-        assert (await end(client, "nobody", who)).error_code == nobody
-        assert (await describe(client, "nobody")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.code
+        unknown = ErrorCode.INVALID_PRODUCER_ID_MAPPING.code
+        assert (await end(client, "unknown", who)).error_code == unknown
+        assert (await describe(client, "unknown")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.code
 
     play(tmp_path, scenario)
 

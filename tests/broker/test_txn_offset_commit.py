@@ -213,7 +213,7 @@ def test_errors(tmp_path: Path) -> None:
         assert await writer.commit_offsets({0: 5}, generation_id=7, member_id=member.member_id) == [
             ErrorCode.ILLEGAL_GENERATION.code
         ]
-        assert await writer.commit_offsets({0: 5}, generation_id=1, member_id="nobody") == [
+        assert await writer.commit_offsets({0: 5}, generation_id=1, member_id="unknown") == [
             ErrorCode.UNKNOWN_MEMBER_ID.code
         ]
         right = {"generation_id": 1, "member_id": member.member_id}

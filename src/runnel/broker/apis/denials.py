@@ -33,7 +33,7 @@ _UNKNOWN_VALUES = {
     "records": b"",
     "timestamp": -1,
 }
-"""What Kafka answers beside an error where the declared default says something else."""
+"""Values beside an error in Kafka's responses that differ from the declared defaults."""
 
 
 def denied_items(array: str, into: str, *, with_top_level: bool = False) -> Denied:

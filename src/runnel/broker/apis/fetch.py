@@ -1,4 +1,4 @@
-"""Fetch: read from every wanted partition within a budget; wait while there is too little."""
+"""Fetch: read the requested partitions within max.bytes; wait for min.bytes."""
 
 import asyncio
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.fetch_sessions import FetchPlan, Result, Wanted
+from runnel.broker.runtime.fetch_sessions import FetchPlan, RequestedPartition, Result
 from runnel.broker.runtime.promise import MaybePromise, Promise, settled
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.waiting import LongPoll
@@ -26,7 +26,9 @@ from runnel.ports.disk import NotResident, Slice
 from runnel.ports.service import Session
 
 READ_COMMITTED = 1
-_TELLS_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+PartitionRead = tuple[PartitionData | None, int]
+"""The response of a partition and the size of its records; None if a session has no changes."""
+_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @handles(FetchRequest)
@@ -34,7 +36,7 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
     """Read records, or wait for them.
 
     v4 isolation level · v5 log start offset · v7 sessions · v9 leader epoch · v11 rack · v12 flexible and
-    diverging epoch · v13 topic ids · v15 replica state · v16 leader's endpoint · v17-18 for followers only
+    diverging epoch · v13 topic ids · v15 replica state · v16 leader's endpoint · v17-18 followers only
     """
     broker = ctx.broker
     try:
@@ -42,13 +44,13 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     plan.denied_topics = ctx.denied_topics
-    reading = Reading(broker, request, plan, ctx.session)
+    reading = DelayedFetch(broker, request, plan, ctx.session)
     response = reading.attempt(request.max_wait_ms <= 0)
     return reading.wait() if response is None else response
 
 
-class Reading:
-    """One fetch that is read now, and perhaps again when more has come or was loaded from the disk."""
+class DelayedFetch:
+    """A fetch that is retried when new data is available or was loaded into the page cache."""
 
     __slots__ = (
         "_appended_bytes",
@@ -57,7 +59,7 @@ class Reading:
         "_deadline_ms",
         "_found_bytes",
         "_is_committed_only",
-        "_is_cut_short",
+        "_is_truncated",
         "_loads",
         "_may_block",
         "_plan",
@@ -72,17 +74,17 @@ class Reading:
         self._session = session
         self._deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
         self._loads: list[Promise[None]] = []
-        """What the last attempt would have had to wait for the disk for."""
+        """Reads of the last attempt that are not in the page cache."""
         self._may_block = False
-        """Everything was loaded a moment ago: if it is evicted already, this attempt waits for the disk."""
+        """After loading: pages evicted since then are read on the event loop."""
         self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
         self._is_committed_only = request.isolation_level == READ_COMMITTED
-        """The end of a transaction may bring to light much more than was written since the last look."""
+        """A marker can make more bytes readable than were appended since the last attempt."""
         self._found_bytes = 0
-        self._is_cut_short = False
-        """More is there to read than one answer holds: at the end of a segment, waiting brings nothing."""
+        self._is_truncated = False
+        """More data is available than was read, for example at the end of a segment: do not wait."""
         self._appended_bytes = 0
-        """What all wanted partitions together had been given when we last looked."""
+        """Bytes appended to all requested partitions at the time of the last attempt."""
 
     def partitions(self) -> list[ReplicatedLog]:
         """The partitions to watch."""
@@ -90,28 +92,28 @@ class Reading:
         return [partition for partition in found if partition is not None]
 
     def wait(self) -> MaybePromise[FetchResponse]:
-        """Wait for what is missing, until the request's time is over."""
-        poll = LongPoll(self._broker.waiting, self._session, self.attempt_again)
+        """Wait for more data until max.wait.ms is over."""
+        poll = LongPoll(self._broker.waiting, self._session, self.retry)
         poll.start(self.partitions(), max(0, self._deadline_ms - self._broker.clock.monotonic_ms()))
         return poll
 
-    def attempt_again(self, is_last_chance: bool) -> MaybePromise[FetchResponse] | None:
-        """A watched partition moved: read again if there can be enough by now."""
-        if not is_last_chance and self._request.min_bytes > 1 and not self._is_committed_only:
+    def retry(self, is_expired: bool) -> MaybePromise[FetchResponse] | None:
+        """A watched partition changed: try again if min.bytes may be reached."""
+        if not is_expired and self._request.min_bytes > 1 and not self._is_committed_only:
             grown_bytes = self._count_appended_bytes() - self._appended_bytes
             if self._found_bytes + grown_bytes < self._request.min_bytes:
                 return None
-        return self.attempt(is_last_chance)
+        return self.attempt(is_expired)
 
-    def attempt(self, is_last_chance: bool) -> MaybePromise[FetchResponse] | None:
-        """The response; a promise where the disk has to be read; None while there is too little to answer."""
+    def attempt(self, is_expired: bool) -> MaybePromise[FetchResponse] | None:
+        """The response; a promise if the disk has to be read; None below min.bytes."""
         budget = self._budget
         results: list[Result] = []
         size_bytes = 0
-        self._is_cut_short = False
-        is_urgent = is_last_chance or not self._plan.wanted
+        self._is_truncated = False
+        is_urgent = is_expired or not self._plan.wanted
         for wanted in self._plan.wanted:
-            data, read_bytes = self._look_at(wanted, budget - size_bytes, size_bytes == 0)
+            data, read_bytes = self._read_partition(wanted, budget - size_bytes, size_bytes == 0)
             if data is None:
                 continue
             size_bytes += read_bytes
@@ -119,26 +121,25 @@ class Reading:
                 is_urgent = True
             results.append((wanted, data))
         if self._loads:
-            return self._broker.run(self._load(is_last_chance))
-        is_urgent = is_urgent or self._is_cut_short
+            return self._broker.run(self._load(is_expired))
+        is_urgent = is_urgent or self._is_truncated
         if not is_urgent and size_bytes < min(self._request.min_bytes, budget):
             self._found_bytes = size_bytes
             self._appended_bytes = self._count_appended_bytes()
             return None
         return self._respond(results)
 
-    async def _load(self, is_last_chance: bool) -> FetchResponse:
-        """Let threads read what is not in the page cache, all partitions at once, and attempt again."""
+    async def _load(self, is_expired: bool) -> FetchResponse:
+        """Load all missing ranges into the page cache in threads, and try again."""
         loads, self._loads = self._loads, []
-        # A disk that fails is reported by the attempt, as an error of its partition.
+        # The attempt reports a failed read as an error of its partition.
         await asyncio.gather(*map(settled, loads), return_exceptions=True)
         self._may_block = True
-        response = self.attempt(is_last_chance)
+        response = self.attempt(is_expired)
         self._may_block = False
         return await settled(self.wait() if response is None else response)
 
-    def _look_at(self, wanted: Wanted, budget: int, is_first: bool) -> tuple[PartitionData | None, int]:
-        """One partition's part of the answer and its bytes of records; no part when a session has no news."""
+    def _read_partition(self, wanted: RequestedPartition, budget: int, is_first: bool) -> PartitionRead:
         asked = wanted.asked
         try:
             partition = self._partition(wanted)
@@ -154,7 +155,7 @@ class Reading:
                 found = self._read(partition, asked, budget, end_offset, is_first)
                 size_bytes = found.size_bytes
                 if size_bytes and found.end_offset < end_offset:
-                    self._is_cut_short = True
+                    self._is_truncated = True
                 if len(found.parts) == 1 and type(found.parts[0]) is bytes:
                     records = found.parts[0]
                 elif found.parts:
@@ -167,10 +168,10 @@ class Reading:
             self._loads.append(partition.load(cold.load))
             return None, 0
         except ApiError as error:
-            return self._refused(wanted, error), 0
+            return self._error(wanted, error), 0
         high_watermark, log_start_offset = partition.high_watermark, partition.log.log_start_offset
         is_quiet = not size_bytes and diverging is None and self._plan.is_incremental
-        if is_quiet and wanted.was_told(high_watermark, log_start_offset):
+        if is_quiet and wanted.is_unchanged(high_watermark, log_start_offset):
             return None, 0
         data = PartitionData(
             asked.partition,
@@ -187,31 +188,31 @@ class Reading:
         )
         return data, size_bytes
 
-    def _partition(self, wanted: Wanted) -> ReplicatedLog:
+    def _partition(self, wanted: RequestedPartition) -> ReplicatedLog:
         """The partition to read. Raises ApiError."""
         if self._plan.denied_topics:
             name = wanted.topic or self._broker.topic_name(wanted.topic_id)
             if name in self._plan.denied_topics:
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not authorized to read {name}")
         partition = self._broker.partition_at.get((wanted.topic, wanted.asked.partition))
-        return _unusual_partition(self._broker, wanted) if partition is None else partition
+        return _resolve_partition(self._broker, wanted) if partition is None else partition
 
     def _read(
         self, partition: ReplicatedLog, asked: FetchPartition, budget: int, end_offset: int, is_first: bool
     ) -> Slice:
         log = partition.log
         if asked.fetch_offset == end_offset and end_offset >= log.log_start_offset:
-            # A reader that has everything: nothing to look for.
+            # The reader is at the end: no index lookup.
             return Slice([], 0)
         max_bytes = max(min(asked.partition_max_bytes, budget), 0)
         return partition.read(
             asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first, may_block=self._may_block
         )
 
-    def _refused(self, wanted: Wanted, error: ApiError) -> PartitionData:
+    def _error(self, wanted: RequestedPartition, error: ApiError) -> PartitionData:
         index = wanted.asked.partition
         data = PartitionData(index, error.code, high_watermark=-1, records=b"", aborted_transactions=None)
-        if error.error in _TELLS_LEADER:
+        if error.error in _LEADER_ERRORS:
             partition = _find(self._broker, wanted)
             if partition is not None:
                 data.current_leader = LeaderIdAndEpoch(self._broker.node_id, partition.epoch)
@@ -223,7 +224,7 @@ class Reading:
     def _respond(self, results: list[Result]) -> FetchResponse:
         plan = self._plan
         if plan.session is not None:
-            plan.session.told(results)
+            plan.session.record_response(results)
         response = FetchResponse(session_id=plan.session_id)
         topic: FetchableTopicResponse | None = None
         topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
@@ -244,20 +245,20 @@ class Reading:
 def aborted_within(
     partition: ReplicatedLog, first_offset: int, end_offset: int, *, may_block: bool
 ) -> list[AbortedTransaction]:
-    """What a reader of committed records must skip in these offsets."""
+    """Aborted transactions that overlap these offsets."""
     found = partition.log.aborted_transactions(first_offset, end_offset, may_block=may_block)
     return [AbortedTransaction(producer_id, offset) for producer_id, offset in found]
 
 
-def _find(broker: Broker, wanted: Wanted) -> ReplicatedLog | None:
+def _find(broker: Broker, wanted: RequestedPartition) -> ReplicatedLog | None:
     try:
-        return _unusual_partition(broker, wanted)
+        return _resolve_partition(broker, wanted)
     except ApiError:
         return None
 
 
-def _unusual_partition(broker: Broker, wanted: Wanted) -> ReplicatedLog:
-    """A partition that is named by its topic's id, or that is not here."""
+def _resolve_partition(broker: Broker, wanted: RequestedPartition) -> ReplicatedLog:
+    """The partition of a topic given by id, or unknown. Raises ApiError."""
     name = wanted.topic
     if not name:
         known = broker.topic_name(wanted.topic_id)
@@ -268,10 +269,10 @@ def _unusual_partition(broker: Broker, wanted: Wanted) -> ReplicatedLog:
 
 
 def _diverging(partition: ReplicatedLog, asked: FetchPartition) -> EpochEndOffset | None:
-    """Where the reader's history parts from ours (KIP-595), if it does."""
+    """The epoch and offset at which the reader's log diverges (KIP-595), or None."""
     epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch)
     if epoch < 0:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} is before our log")
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} precedes the log")
     if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
         return EpochEndOffset(epoch, end_offset)
     return None

@@ -1,4 +1,4 @@
-"""ListOffsets: the offset behind a moment, or behind one of the moments that have a name."""
+"""ListOffsets: find offsets by timestamp or special timestamp."""
 
 from collections import Counter
 
@@ -37,7 +37,7 @@ _NEEDS_VERSION = {
 
 @handles(ListOffsetsRequest)
 def list_offsets(request: ListOffsetsRequest, ctx: Context) -> MaybePromise[ListOffsetsResponse]:
-    """Find offsets. Those by timestamp are looked up in the files, by a thread.
+    """Find offsets. Lookups by timestamp read files and run in a thread.
 
     v2 isolation level · v4 leader epoch · v6 flexible · v7 max timestamp · v8 earliest local ·
     v9 latest tiered · v10 timeout · v11 earliest pending upload
@@ -54,7 +54,7 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> MaybePromise[List
             results.append(result)
             try:
                 if named[topic.name, asked.partition_index] > 1:
-                    raise ApiError(ErrorCode.INVALID_REQUEST, "a partition may be named once only")
+                    raise ApiError(ErrorCode.INVALID_REQUEST, "duplicate partition")
                 partition = ctx.broker.partition(topic.name, asked.partition_index)
                 partition.check_leader_epoch(asked.current_leader_epoch)
                 lookup = _find(partition, asked, request.isolation_level, ctx.api_version, result)
@@ -75,14 +75,14 @@ def _find(
     api_version: int,
     result: ListOffsetsPartitionResponse,
 ) -> Promise[None] | None:
-    """Fill in the result; a promise if a thread has to find it."""
+    """Set the result; a promise if a thread looks it up."""
     log = partition.log
     end_offset = partition.high_watermark
     if isolation_level == READ_COMMITTED:
         end_offset = partition.last_stable_offset
     timestamp = asked.timestamp
     if timestamp < 0 and _NEEDS_VERSION.get(timestamp, api_version + 1) > api_version:
-        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {api_version} has no timestamp {timestamp}")
+        raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {api_version} does not support {timestamp}")
     if timestamp == LATEST:
         result.offset = end_offset
         result.leader_epoch = partition.epoch

@@ -1,4 +1,4 @@
-"""OffsetCommit: remember how far a group has come."""
+"""OffsetCommit: store committed offsets of a group."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
@@ -20,10 +20,10 @@ _TOPIC_IDS_FROM = 10
 
 @handles(OffsetCommitRequest)
 def offset_commit(request: OffsetCommitRequest, ctx: Context) -> MaybePromise[OffsetCommitResponse]:
-    """Store offsets, of partitions that exist.
+    """Store offsets of existing partitions.
 
-    v2-4 a retention of the client's choice · v3 throttle time · v6 leader epoch · v7 static members ·
-    v8 flexible · v9 other errors for consumer groups (KIP-848) · v10 topic ids instead of names
+    v2-4 retention time · v3 throttle time · v6 leader epoch · v7 static members ·
+    v8 flexible · v9 consumer groups (KIP-848) · v10 topic ids instead of names
     """
     image = ctx.broker.metadata.image
     refused = [_split(topic, image, ctx.api_version) for topic in request.topics]
@@ -51,7 +51,7 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> MaybePromise[Of
 def _split(
     topic: OffsetCommitRequestTopic, image: MetadataImage, api_version: int
 ) -> list[OffsetCommitResponsePartition]:
-    """Give a topic both its name and its id, and take out the partitions that do not exist: their answers."""
+    """Resolve name and id of a topic, remove partitions that do not exist; returns their errors."""
     if api_version >= _TOPIC_IDS_FROM:
         known = image.topics_by_id.get(topic.topic_id)
         error = ErrorCode.UNKNOWN_TOPIC_ID

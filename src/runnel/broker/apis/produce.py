@@ -24,15 +24,15 @@ from runnel.ports.service import CloseConnection
 
 ACKS_ALL = -1
 ADMIN_CLIENT_ID = "__admin_client"
-"""The one name under which Kafka lets a client write to internal topics."""
+"""The client id that Kafka allows to produce to internal topics."""
 
 ATTRIBUTES = 22
-"""Where a batch says that it is part of a transaction, and how it is compressed."""
+"""Position of the low byte of a batch's attributes: compression type and transactional flag."""
 TRANSACTIONAL = 16
 _ZSTD, _COMPRESSION_MASK = 4, 7
 
 
-class ProduceAnswer(Promise[ProduceResponse]):
+class DelayedProduce(Promise[ProduceResponse]):
     """A produce response that is complete when all of its partitions are committed."""
 
     __slots__ = ("outstanding", "response")
@@ -42,45 +42,45 @@ class ProduceAnswer(Promise[ProduceResponse]):
     def __init__(self) -> None:
         super().__init__()
         self.response = ProduceResponse()
-        # The handler itself counts as one, so that nothing completes before all partitions are in.
+        # The handler itself counts as one, so that the response is not sent before all partitions are added.
         self.outstanding = 1
 
-    def settle_one(self) -> None:
+    def complete_one(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
             self.resolve(self.response)
 
     def wait_for(self, partition: ReplicatedLog, staged: Staged, result: PartitionProduceResponse) -> None:
-        """A batch is staged: its part of the answer stands, and counts once it is committed."""
+        """Set the offsets of a staged batch and wait for its commit."""
         self.outstanding += 1
-        tell_place(result, staged)
+        set_offsets(result, staged)
         partition.when_committed(PartitionAck(staged.last_offset + 1, self, result))
 
     def verified(self, batch: Unverified, outcome: Staged | ApiError) -> None:
-        """The coordinator's word has come for a batch."""
+        """The transaction of a batch was verified."""
         if isinstance(outcome, ApiError):
-            refuse(batch.result, outcome)
+            set_error(batch.result, outcome)
         else:
             self.wait_for(batch.partition, outcome, batch.result)
-        self.settle_one()
+        self.complete_one()
 
 
 class PartitionAck:
-    """One partition of a produce answer, waiting for its commit."""
+    """Acknowledgement of one partition, waiting for the commit of its batch."""
 
     __slots__ = ("answer", "end_offset", "result")
 
-    def __init__(self, end_offset: int, answer: ProduceAnswer, result: PartitionProduceResponse) -> None:
+    def __init__(self, end_offset: int, answer: DelayedProduce, result: PartitionProduceResponse) -> None:
         self.end_offset = end_offset
         self.answer = answer
         self.result = result
 
     def committed(self) -> None:
-        self.answer.settle_one()
+        self.answer.complete_one()
 
     def failed(self, error: ApiError) -> None:
-        refuse(self.result, error)
-        self.answer.settle_one()
+        set_error(self.result, error)
+        self.answer.complete_one()
 
 
 @handles(ProduceRequest)
@@ -88,10 +88,10 @@ def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] |
     """Append one batch per partition.
 
     v3 format 2 and transactional id · v5 log start offset · v7 zstd · v8 error messages · v9 flexible ·
-    v10 current leader · v11 TRANSACTION_ABORTABLE · v12 partitions join transactions by being written to ·
-    v13 topic ids instead of names. Versions 0-2 are advertised but refused.
+    v10 current leader · v11 TRANSACTION_ABORTABLE · v12 adds partitions to transactions ·
+    v13 topic ids instead of names. Versions 0-2 are advertised but rejected.
     """
-    answer = ProduceAnswer()
+    answer = DelayedProduce()
     verification: Verification | None = None
     broker, acks, api_version = ctx.broker, request.acks, ctx.api_version
     now_ms = broker.clock.now_ms()
@@ -104,96 +104,98 @@ def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] |
             try:
                 partition = broker.partition_at.get((topic.name, data.index))
                 if partition is None or partition.is_internal:
-                    partition = _unusual_partition(topic, data.index, ctx)
+                    partition = _resolve_partition(topic, data.index, ctx)
                 records = checked_records(data.records, partition, acks, api_version)
                 is_transactional = len(records) > ATTRIBUTES and records[ATTRIBUTES] & TRANSACTIONAL
-                if is_transactional and not _may_go_on(records, partition, request, ctx):
+                if is_transactional and not _needs_no_verification(records, partition, request, ctx):
                     verification = verification or _verification(request, ctx, answer)
                     verification.add(records, partition, result)
                     answer.outstanding += 1
                     continue
                 staged = partition.stage(records, now_ms)
             except ApiError as error:
-                refuse(result, error)
+                set_error(result, error)
                 continue
             if acks:
                 answer.wait_for(partition, staged, result)
     if acks == 0:
-        _hang_up_on_error(answer.response)
+        _close_on_error(answer.response)
         return None
     if verification is not None and verification.has_batches:
         return _held(answer, verification)
-    answer.settle_one()
+    answer.complete_one()
     return answer
 
 
-def _held(answer: ProduceAnswer, verification: Verification) -> Promise[ProduceResponse]:
-    """The same answer, but the connection's next batches must not overtake those that wait for a word."""
+def _held(answer: DelayedProduce, verification: Verification) -> Promise[ProduceResponse]:
+    """Hold the connection during verification: later batches must not overtake the unverified ones."""
     held: Promise[ProduceResponse] = Promise()
     forward(answer, held)
     verification.start()
-    answer.settle_one()
+    answer.complete_one()
     return held
 
 
-def _may_go_on(records: memoryview, partition: ReplicatedLog, request: ProduceRequest, ctx: Context) -> bool:
-    """May a transactional batch be written without asking the coordinator? Raises ApiError."""
+def _needs_no_verification(
+    records: memoryview, partition: ReplicatedLog, request: ProduceRequest, ctx: Context
+) -> bool:
+    """True if a transactional batch can be appended without verification. Raises ApiError."""
     if request.transactional_id is None:
-        why = "a batch of a transaction needs a transactional id"
+        why = "a transactional batch requires a transactional id"
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, why)
     if is_verified(records, partition):
         return True
     if request.acks == 0:
-        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "a transaction cannot begin without acknowledgement")
-    is_asked_for = ctx.broker.settings["transaction.partition.verification.enable"]
-    return not is_asked_for and ctx.api_version < ADD_PARTITIONS_VERSION
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, "a transactional batch requires acks other than 0")
+    is_enabled = ctx.broker.settings["transaction.partition.verification.enable"]
+    return not is_enabled and ctx.api_version < ADD_PARTITIONS_VERSION
 
 
-def _verification(request: ProduceRequest, ctx: Context, answer: ProduceAnswer) -> Verification:
+def _verification(request: ProduceRequest, ctx: Context, answer: DelayedProduce) -> Verification:
     assert request.transactional_id is not None
     return Verification(ctx.broker, request.transactional_id, ctx.api_version, answer.verified)
 
 
-def _unusual_partition(topic: TopicProduceData, index: int, ctx: Context) -> ReplicatedLog:
-    """A partition that is named by its topic's id, that is the broker's own, or that is not here."""
+def _resolve_partition(topic: TopicProduceData, index: int, ctx: Context) -> ReplicatedLog:
+    """The partition of a topic given by id, of an internal topic, or unknown. Raises ApiError."""
     name = topic.name
     if not name:
         known = ctx.broker.topic_name(topic.topic_id)
         if known is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "unknown topic id")
         name = known
     partition = ctx.broker.partition(name, index)
     if partition.is_internal and ctx.client_id != ADMIN_CLIENT_ID:
-        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is written by the broker only")
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is an internal topic")
     return partition
 
 
 def checked_records(
     records: memoryview | None, partition: ReplicatedLog, acks: int, api_version: int
 ) -> memoryview:
-    """The records, if nothing that only the request can tell speaks against them; the log judges the rest."""
+    """Check acks and compression against the request; the log validates the rest. Raises ApiError."""
     if acks == ACKS_ALL:
         partition.check_in_sync(partition.log.config.min_insync_replicas)
     elif not 0 <= acks <= 1:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if records is None:
-        raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
+        raise ApiError(ErrorCode.INVALID_RECORD, "a produce request requires a record batch per partition")
     if api_version < 7 and len(records) > ATTRIBUTES and records[ATTRIBUTES] & _COMPRESSION_MASK == _ZSTD:
         raise ApiError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs produce version 7, this is {api_version}"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd requires Produce version 7, this is {api_version}"
         )
     return records
 
 
-def tell_place(result: PartitionProduceResponse, staged: Staged) -> None:
-    """Make a partition's part of the answer say where its batch stands."""
+def set_offsets(result: PartitionProduceResponse, staged: Staged) -> None:
+    """Set the offsets of an appended batch."""
     result.base_offset = staged.base_offset
     result.log_append_time_ms = staged.log_append_time_ms
     result.log_start_offset = staged.log_start_offset
 
 
-def refuse(result: PartitionProduceResponse, error: ApiError) -> None:
-    """Make a partition's part of the answer say no, and which records are to blame if the log knows."""
+def set_error(result: PartitionProduceResponse, error: ApiError) -> None:
+    """Set the error of a partition, with the invalid records if known."""
     result.error_code = error.code
     if isinstance(error, RecordValidationError):
         result.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
@@ -201,8 +203,8 @@ def refuse(result: PartitionProduceResponse, error: ApiError) -> None:
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
 
 
-def _hang_up_on_error(response: ProduceResponse) -> None:
-    """A producer that wants no answers can only be told of trouble by a closed connection, as Kafka does."""
+def _close_on_error(response: ProduceResponse) -> None:
+    """Close the connection on an error of a request with acks=0, as Kafka does."""
     for topic in response.responses:
         for result in topic.partition_responses:
             if result.error_code:

@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227): what a consumer asked for last time, so that it need not say it again.
+"""Fetch sessions (KIP-227): the partitions of a consumer's previous requests.
 
 epoch -1  no session: the request names everything, an old session of the same id ends
 epoch  0  the same, and a new session begins
@@ -20,24 +20,24 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 
 EVICTION_MS_MIN = 120_000
-"""A session that was used more recently than this does not make room for a new one, as in Kafka."""
+"""A session used more recently than this is not evicted, as in Kafka."""
 
 
 @dataclass(slots=True)
-class Wanted:
-    """One partition that a fetch asks for, and what a session last said of it."""
+class RequestedPartition:
+    """A partition of a fetch request, and the values last returned by its session."""
 
     topic: str
-    """Empty when the request names topics by id."""
+    """Empty if the request uses topic ids."""
     topic_id: bytes
     asked: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
     is_unsaid: bool = True
-    """No answer of the session has mentioned it yet."""
+    """Not yet included in a response of the session."""
 
-    def was_told(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether the reader knows this already."""
+    def is_unchanged(self, high_watermark: int, log_start_offset: int) -> bool:
+        """True if the session has already returned these values."""
         return (
             high_watermark == self.high_watermark
             and log_start_offset == self.log_start_offset
@@ -45,8 +45,8 @@ class Wanted:
         )
 
 
-Result = tuple[Wanted, PartitionData]
-"""A wanted partition and its part of the answer."""
+Result = tuple[RequestedPartition, PartitionData]
+"""A requested partition and its response."""
 
 
 Key = tuple[str, bytes, int]
@@ -54,16 +54,16 @@ Key = tuple[str, bytes, int]
 
 @dataclass(slots=True)
 class FetchSession:
-    """The partitions of one consumer, in the order in which they get their turn."""
+    """The partitions of one consumer, in round-robin order."""
 
     id: int
     uses_topic_ids: bool
     epoch: int
     used_at_ms: int
-    partitions: dict[Key, Wanted] = field(default_factory=dict)
+    partitions: dict[Key, RequestedPartition] = field(default_factory=dict)
 
     def update(self, request: FetchRequest) -> None:
-        """Take in what an incremental request changes."""
+        """Apply the changes of an incremental request."""
         for wanted in wanted_by(request):
             key = (wanted.topic, wanted.topic_id, wanted.asked.partition)
             known = self.partitions.get(key)
@@ -76,16 +76,16 @@ class FetchSession:
                 self.partitions.pop((forgotten.topic, forgotten.topic_id, index), None)
 
     def advance(self, now_ms: int) -> None:
-        """A request of this epoch was accepted: the next one has the next epoch."""
+        """A request was accepted: expect the next epoch."""
         self.epoch = 1 if self.epoch == EPOCH_MAX else self.epoch + 1
         self.used_at_ms = now_ms
 
-    def told(self, results: "Iterable[Result]") -> None:
-        """Remember what an answer says; whoever has records in it goes to the end of the line."""
+    def record_response(self, results: "Iterable[Result]") -> None:
+        """Record the returned values; partitions with records move to the end of the order."""
         for wanted, data in results:
             wanted.high_watermark = data.high_watermark
             wanted.log_start_offset = data.log_start_offset
-            # After an error the next answer must speak of the partition again.
+            # After an error the next response includes the partition again.
             wanted.is_unsaid = bool(data.error_code)
             if data.records:
                 key = (wanted.topic, wanted.topic_id, wanted.asked.partition)
@@ -95,9 +95,9 @@ class FetchSession:
 
 @dataclass(slots=True)
 class FetchPlan:
-    """What one fetch request comes to, session considered."""
+    """The partitions to read for one request, with its session."""
 
-    wanted: list[Wanted]
+    wanted: list[RequestedPartition]
     session: FetchSession | None
     is_incremental: bool
     denied_topics: frozenset[str] = frozenset()
@@ -109,7 +109,7 @@ class FetchPlan:
 
 
 class FetchSessions:
-    """All fetch sessions, bounded in number; the least recently used one stands first."""
+    """All fetch sessions, limited in number; the least recently used one is first."""
 
     def __init__(self, slots_max: int, clock: Clock, entropy: Entropy) -> None:
         self._slots_max = slots_max
@@ -121,7 +121,7 @@ class FetchSessions:
         return len(self._sessions)
 
     def plan(self, request: FetchRequest, api_version: int) -> FetchPlan:
-        """Find, make, advance or end the session of a request. Raises ApiError."""
+        """Find, create, advance or close the session of a request. Raises ApiError."""
         if api_version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
             wanted = wanted_by(request)
@@ -149,26 +149,26 @@ class FetchSessions:
                 f"a fetch session has {FETCH_PARTITIONS_MAX} partitions at most",
             )
         if not session.partitions:
-            # A session without partitions has nothing to remember.
+            # A session without partitions is not kept.
             return FetchPlan([], None, is_incremental=False)
         self._sessions[session.id] = session
         session.advance(self._clock.monotonic_ms())
         return FetchPlan(list(session.partitions.values()), session, is_incremental=True)
 
-    def topics_of(self, request: FetchRequest, api_version: int) -> "list[Wanted] | None":
-        """What an incremental request may fetch without naming it; None if it belongs to no session."""
+    def topics_of(self, request: FetchRequest, api_version: int) -> "list[RequestedPartition] | None":
+        """The partitions of an incremental request's session; None if it has none."""
         if api_version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             return None
         session = self._sessions.get(request.session_id)
         return None if session is None else list(session.partitions.values())
 
     def is_current(self, session_id: int, epoch: int) -> bool:
-        """Whether a request of this epoch is the next of a session that has one partition."""
+        """True if this epoch is the next of a session with one partition."""
         session = self._sessions.get(session_id)
         return session is not None and session.epoch == epoch and len(session.partitions) == 1
 
     def fetched(self, session_id: int, offset: int, high_watermark: int, log_start_offset: int) -> None:
-        """The one partition of a session is answered with records from `offset`."""
+        """The only partition of a session returned records from `offset`."""
         session = self._sessions.pop(session_id)
         self._sessions[session_id] = session
         session.advance(self._clock.monotonic_ms())
@@ -178,7 +178,7 @@ class FetchSessions:
         wanted.log_start_offset = log_start_offset
         wanted.is_unsaid = False
 
-    def _begin(self, wanted: list[Wanted], *, uses_topic_ids: bool) -> FetchSession | None:
+    def _begin(self, wanted: list[RequestedPartition], *, uses_topic_ids: bool) -> FetchSession | None:
         if not wanted:
             return None
         now_ms = self._clock.monotonic_ms()
@@ -196,10 +196,10 @@ class FetchSessions:
         return session
 
 
-def wanted_by(request: FetchRequest) -> list[Wanted]:
-    """Every partition that the request itself names."""
+def wanted_by(request: FetchRequest) -> list[RequestedPartition]:
+    """All partitions of the request itself."""
     return [
-        Wanted(topic.topic, topic.topic_id, partition)
+        RequestedPartition(topic.topic, topic.topic_id, partition)
         for topic in request.topics
         for partition in topic.partitions
     ]

@@ -15,7 +15,7 @@ from runnel.broker.apis.produce import (
     ATTRIBUTES,
     TRANSACTIONAL,
     checked_records,
-    refuse,
+    set_error,
 )
 from runnel.broker.apis.produce_transactional import is_verified
 from runnel.broker.runtime.broker import Broker
@@ -218,7 +218,7 @@ class ProduceTemplate:
     def failure(self, correlation_id: int, index: int, error: ApiError) -> bytes:
         """The response frame of a batch that was refused."""
         result = PartitionProduceResponse(index)
-        refuse(result, error)
+        set_error(result, error)
         return b"".join(response_frame(self._response(result), self.version, correlation_id))
 
     def _response(self, result: PartitionProduceResponse) -> ProduceResponse:

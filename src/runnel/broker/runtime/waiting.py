@@ -1,4 +1,4 @@
-"""The waiting room: requests that have nothing to answer yet, one per connection, each with a deadline.
+"""Waiting requests: long polls, one per connection, each with a deadline.
 
 Nobody polls: a partition whose high watermark moves wakes its watchers at the end of the turn.
 """
@@ -13,11 +13,11 @@ from runnel.ports.service import Session
 
 T = TypeVar("T")
 Attempt = Callable[[bool], T | Promise[T] | None]
-"""Given whether this is the last chance: the response, its promise, or None to keep waiting."""
+"""Called with whether the deadline is over: the response, its promise, or None to keep waiting."""
 
 
 class LongPoll(Promise[T]):
-    """A request that waits until some partition has news for it, or its time is up."""
+    """A request that waits for a change of its partitions or for its deadline."""
 
     __slots__ = ("_attempt", "_partitions", "_session", "_timer", "_waiting")
 
@@ -30,7 +30,7 @@ class LongPoll(Promise[T]):
         self._timer: TimerHandle | None = None
 
     def start(self, partitions: Iterable[ReplicatedLog], wait_ms: int) -> None:
-        """Watch these partitions, for so long."""
+        """Watch these partitions until the deadline."""
         for partition in partitions:
             partition.watchers[self] = None
             self._partitions.append(partition)
@@ -38,11 +38,11 @@ class LongPoll(Promise[T]):
         self._waiting.polls[self._session] = self
 
     def look(self) -> None:
-        """Some partition moved: is there an answer now?"""
+        """A watched partition changed: try to complete."""
         self._try(False)
 
     def give_up(self) -> None:
-        """Time is up, or the broker is stopping: answer with what there is."""
+        """The deadline is over, or the broker is stopping: complete with the available data."""
         self._try(True)
 
     def leave(self) -> None:
@@ -56,11 +56,11 @@ class LongPoll(Promise[T]):
         if self._waiting.polls.get(self._session) is self:
             del self._waiting.polls[self._session]
 
-    def _try(self, is_last_chance: bool) -> None:
+    def _try(self, is_expired: bool) -> None:
         if self._timer is None:
             return
         try:
-            response = self._attempt(is_last_chance)
+            response = self._attempt(is_expired)
         except Exception as error:  # noqa: BLE001 - whoever the promise was made to reports it
             self.leave()
             self.fail(error)
@@ -78,13 +78,13 @@ class Waiting:
         self.polls: dict[Session, LongPoll[Any]] = {}
 
     def leave(self, session: Session) -> None:
-        """The connection is gone."""
+        """The connection was closed."""
         poll = self.polls.get(session)
         if poll is not None:
             poll.leave()
             poll.abandon()
 
     def give_up_all(self) -> None:
-        """The broker is stopping: everybody gets what there is."""
+        """The broker is stopping: complete all long polls with the available data."""
         for poll in list(self.polls.values()):
             poll.give_up()
