@@ -31,7 +31,7 @@ from runnel.model.errors import ApiError
 from runnel.ports.disk import FileSlice, NotResident, Slice
 from runnel.ports.service import Parts, Reply, Session
 from runnel.wire import decode, encoded, is_flexible
-from runnel.wire.primitives import varint
+from runnel.wire.primitives import VARINTS, varint
 
 API_KEY = 1
 VERSION_MIN = 7
@@ -157,6 +157,7 @@ class FetchTemplate:
         if after - start != size or partition is None or self._broker.gates.quotas.limits(session):
             return start
         run = Run()
+        limits = self._limits(partition)
         position = start
         while after <= end and run.count < count_max and run.memory_bytes < RUN_BYTES_MAX:
             if run.count and _READ_SIZE(buffer, position)[0] != size:
@@ -165,7 +166,7 @@ class FetchTemplate:
             if found is None:
                 break
             correlation_id, offset = found
-            read = self._read(partition, offset)
+            read = self._read(partition, offset, limits)
             if read is None:
                 break
             if not read.parts:
@@ -177,7 +178,7 @@ class FetchTemplate:
                 break
             if self._session_id != NO_SESSION:
                 self._advance_session(partition, offset)
-            run.add(self._head(correlation_id, partition, read), read, self._after)
+            run.add(self._head(correlation_id, limits, read.size_bytes), read, self._after)
             position = after
             start = after + 4
             after = start + size
@@ -187,7 +188,7 @@ class FetchTemplate:
     def _partition(self) -> ReplicatedLog | None:
         """The partition to read, unless the request must be decoded to be refused."""
         partition = self._broker.partition_at.get((self._topic, self._index))
-        if partition is None or partition.topic_id != self._topic_id:
+        if partition is None or partition.topic_id != self._topic_id or not partition.is_leader:
             return None
         return partition if self._epoch in (-1, partition.epoch) else None
 
@@ -212,10 +213,14 @@ class FetchTemplate:
         accounting = self._broker.gates.accounting
         accounting.account(session, API_KEY, self.version, count, count * self._size, response_bytes)
 
-    def _read(self, partition: ReplicatedLog, offset: int) -> Slice | None:
+    def _limits(self, partition: ReplicatedLog) -> tuple[int, int, int]:
+        """High watermark, last stable offset and log start, which are the same for a whole run."""
+        return partition.high_watermark, partition.last_stable_offset, partition.log.log_start_offset
+
+    def _read(self, partition: ReplicatedLog, offset: int, limits: tuple[int, int, int]) -> Slice | None:
         """What is there to read; None if the request must be decoded to be answered."""
         log = partition.log
-        end_offset = partition.last_stable_offset if self._is_committed_only else partition.high_watermark
+        end_offset = limits[1] if self._is_committed_only else limits[0]
         try:
             found = log.read(offset, self._max_bytes, end_offset, at_least_one=True, may_block=False)
             if not found.parts:
@@ -230,20 +235,13 @@ class FetchTemplate:
             return None
         return found
 
-    def _head(self, correlation_id: int, partition: ReplicatedLog, found: Slice) -> bytes:
-        """The response frame up to the records."""
-        size_bytes = found.size_bytes
-        length = self._length(size_bytes)
-        head = self._pack(
-            self._fixed_bytes + len(length) + size_bytes,
-            correlation_id,
-            self._before,
-            partition.high_watermark,
-            partition.last_stable_offset,
-            partition.log.log_start_offset,
-            self._middle,
+    def _head(self, correlation_id: int, limits: tuple[int, int, int], size_bytes: int) -> bytes:
+        """The response frame up to so many bytes of records."""
+        length = (
+            VARINTS[size_bytes + 1] if self._is_flexible and size_bytes < 4095 else self._length(size_bytes)
         )
-        return head + length
+        frame_bytes = self._fixed_bytes + len(length) + size_bytes
+        return self._pack(frame_bytes, correlation_id, self._before, *limits, self._middle) + length
 
     def _wait(
         self, frame: memoryview, session: Session, correlation_id: int, partition: ReplicatedLog, offset: int
@@ -275,12 +273,13 @@ class FetchTemplate:
         """A response, None to keep waiting, or that the request must be decoded after all."""
         if self._partition() is not partition:
             return UNDECIDED
-        found = self._read(partition, offset)
+        limits = self._limits(partition)
+        found = self._read(partition, offset, limits)
         if found is None or len(found.parts) > 1 or (found.parts and type(found.parts[0]) is not bytes):
             return UNDECIDED
         if not found.parts and not is_last:
             return None
-        body = self._head(0, partition, found)[9 if self._is_flexible else 8 :]
+        body = self._head(0, limits, found.size_bytes)[9 if self._is_flexible else 8 :]
         return Encoded(b"".join((body, *found.parts, self._after)))  # type: ignore[arg-type]
 
     def _settled(self, call: Call, frame: bytes, outcome: "Encoded | Undecided | Exception") -> None:
@@ -311,27 +310,23 @@ UNDECIDED = Undecided()
 class Run:
     """Consecutive responses of one connection, sent together."""
 
-    __slots__ = ("_parts", "_size_bytes", "count", "memory_bytes")
+    __slots__ = ("_file_bytes", "_parts", "count", "memory_bytes")
 
     def __init__(self) -> None:
         self.count = 0
         self.memory_bytes = 0
-        self._size_bytes = 0
+        self._file_bytes = 0
         self._parts: Parts = []
 
     def add(self, head: bytes, found: Slice, tail: bytes) -> None:
         """One more response: the frame around the records that were found."""
         self.count += 1
-        around_bytes = len(head) + len(tail)
-        self._size_bytes += around_bytes + found.size_bytes
-        self.memory_bytes += around_bytes
-        parts = self._parts
-        parts.append(head)
-        for part in found.parts:
-            parts.append(part)
-            if not isinstance(part, FileSlice):
-                self.memory_bytes += len(part)
-        parts.append(tail)
+        self._parts += (head, *found.parts, tail)
+        self.memory_bytes += len(head) + found.size_bytes + len(tail)
+        if type(found.parts[0]) is not bytes:
+            file_bytes = sum(part.length for part in found.parts if isinstance(part, FileSlice))
+            self._file_bytes += file_bytes
+            self.memory_bytes -= file_bytes
 
     def add_to(self, replies: list[Reply], session: Session, template: FetchTemplate) -> None:
         """The run ends here."""
@@ -340,10 +335,10 @@ class Run:
         reply = Reply()
         reply.count = self.count
         parts = self._parts
-        if self.memory_bytes == self._size_bytes:
+        if not self._file_bytes:
             # Each is below SENDFILE_BYTES_MIN: copying is cheaper than sending pieces.
             parts = [b"".join(parts)]  # type: ignore[arg-type]
-        template.account(session, self.count, self._size_bytes)
+        template.account(session, self.count, self.memory_bytes + self._file_bytes)
         reply.fill(parts, self.memory_bytes)
         replies.append(reply)
 
