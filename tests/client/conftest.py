@@ -1,4 +1,4 @@
-"""A broker for all tests of the client, and names that no other test has."""
+"""A broker for all client tests, and unique names."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -22,5 +22,5 @@ def address(broker: Broker) -> str:
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """A topic or group name of this test alone."""
+    """A unique topic or group name."""
     yield f"test-{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""A transaction as only a broken client leaves it: in a partition, and unknown to every coordinator."""
+"""Hanging transactions: open in a partition, but unknown to the coordinator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +18,15 @@ from runnel.testing import Broker
 
 
 @contextmanager
-def careless_broker() -> Iterator[Broker]:
-    """A broker that lets it happen, as Kafka did before it verified transactions."""
+def broker_without_verification() -> Iterator[Broker]:
+    """A broker without transaction verification."""
     with Broker({"transaction.partition.verification.enable": "false"}) as broker:
         set_transaction_version(broker, 1)
         yield broker
 
 
 def set_transaction_version(broker: Broker, level: int) -> None:
-    """Have clients that connect from now on use the classic transactions (1), or those of KIP-890 (2)."""
+    """Set the `transaction.version` of the cluster, for clients that connect afterwards."""
     update = FeatureUpdateKey("transaction.version", level, upgrade_type=2)
     request = UpdateFeaturesRequest(feature_updates=[update])
     with broker.client() as client:
@@ -37,7 +37,7 @@ def set_transaction_version(broker: Broker, level: int) -> None:
 async def leave_hanging(
     cluster: Cluster, where: TopicPartition, producer_id: int, *, name: str = "nobody", timestamp_ms: int = 1
 ) -> int:
-    """Write a record in a transaction that was never announced; its offset."""
+    """Write a record in a transaction without adding the partition; returns its offset."""
     records = build_batch(
         [Record(0, timestamp_ms, None, b"hangs")],
         producer_id=producer_id,

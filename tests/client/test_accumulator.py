@@ -1,4 +1,4 @@
-"""Batches keep their order, their sequence numbers and their content through every retry."""
+"""Batches keep their order, sequence numbers and content across retries."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ def test_every_record_is_sent_in_order_with_gapless_sequences(values, retries):
     assert batches.is_empty and batches.size_bytes == 0
 
 
-def test_one_batch_of_a_partition_at_a_time():
+def test_one_batch_per_partition_is_in_flight():
     batches = Accumulator(batch_bytes=50, compression=0)
     add(batches, b"x" * 40)
     add(batches, b"y" * 40)
@@ -65,7 +65,7 @@ def test_one_batch_of_a_partition_at_a_time():
     assert batches.ready(now_s=1.0) == []
 
 
-def test_a_batch_that_is_held_back_says_until_when():
+def test_a_requeued_batch_reports_its_retry_time():
     batches = Accumulator(batch_bytes=50, compression=0)
     add(batches, b"x")
     batches.requeue(batches.take(HERE, ME), not_before_s=7.0)
@@ -73,7 +73,7 @@ def test_a_batch_that_is_held_back_says_until_when():
     assert (batches.ready(now_s=7.0), batches.next_retry_s(now_s=7.0)) == ([HERE], None)
 
 
-def test_a_new_identity_counts_from_zero():
+def test_a_new_producer_id_restarts_sequence_numbers():
     batches = Accumulator(batch_bytes=50, compression=0)
     add(batches, b"x")
     batches.complete(batches.take(HERE, ME))
@@ -83,6 +83,6 @@ def test_a_new_identity_counts_from_zero():
 
 
 @given(st.binary(max_size=200), st.none() | st.binary(max_size=200), st.text(max_size=20))
-def test_the_size_is_never_guessed_too_small(value, key, header):
+def test_the_estimated_size_is_an_upper_bound(value, key, header):
     item = Record(0, 1, key, value, [(header, value)])
     assert record_size_bytes(item) >= len(encode_record(2**40, 2**20, key, value, item.headers))

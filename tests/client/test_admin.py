@@ -1,4 +1,4 @@
-"""Topics, settings, groups and offsets, looked after from outside."""
+"""Administration of topics, configs, groups and offsets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ def run(address: str, work: Callable[[Cluster], Awaitable[None]]) -> None:
     asyncio.run(connected())
 
 
-def test_a_topic_from_birth_to_death(address, name):
+def test_topic_lifecycle(address, name):
     async def work(cluster: Cluster) -> None:
         admin = Admin(cluster)
         await admin.create_topic(name, partitions=2, settings={"retention.ms": "5000"})
@@ -42,7 +42,7 @@ def test_a_topic_from_birth_to_death(address, name):
     run(address, work)
 
 
-def test_what_the_broker_will_not_have(address, name):
+def test_invalid_topics_are_rejected(address, name):
     async def work(cluster: Cluster) -> None:
         admin = Admin(cluster)
         await admin.create_topic(name)
@@ -60,7 +60,7 @@ def test_what_the_broker_will_not_have(address, name):
     run(address, work)
 
 
-def test_validation_makes_nothing(address, name):
+def test_validate_only_creates_nothing(address, name):
     async def work(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name, validate_only=True)
         assert name not in [topic.name for topic in await cluster.topics()]
@@ -68,7 +68,7 @@ def test_validation_makes_nothing(address, name):
     run(address, work)
 
 
-def test_settings_are_set_and_unset(address, name):
+def test_configs_are_set_and_deleted(address, name):
     async def work(cluster: Cluster) -> None:
         admin = Admin(cluster)
         await admin.create_topic(name)
@@ -96,7 +96,7 @@ def test_settings_are_set_and_unset(address, name):
     run(address, work)
 
 
-def test_a_brokers_settings_are_asked_of_that_broker(address):
+def test_broker_configs_are_described_by_that_broker(address):
     async def work(cluster: Cluster) -> None:
         admin = Admin(cluster)
         settings = {setting.name: setting for setting in await admin.settings(ResourceType.BROKER, "1")}
@@ -110,7 +110,7 @@ def test_a_brokers_settings_are_asked_of_that_broker(address):
     run(address, work)
 
 
-def test_records_are_deleted_and_sizes_told(address, name):
+def test_delete_records_and_partition_sizes(address, name):
     async def work(cluster: Cluster) -> None:
         admin, partition = Admin(cluster), TopicPartition(name, 0)
         await admin.create_topic(name)
@@ -125,7 +125,7 @@ def test_records_are_deleted_and_sizes_told(address, name):
     run(address, work)
 
 
-def test_a_groups_offsets_from_outside(address, name):
+def test_group_offsets_are_administered(address, name):
     async def work(cluster: Cluster) -> None:
         groups = Groups(cluster)
         await Admin(cluster).create_topic(name, partitions=2)
@@ -146,7 +146,7 @@ def test_a_groups_offsets_from_outside(address, name):
     run(address, work)
 
 
-def test_without_an_event_loop(address, name):
+def test_the_synchronous_client(address, name):
     with SyncClient(address) as client:
         client.create_topic(name, partitions=2, settings={"retention.ms": "-1"})
         assert name in client.topics()

@@ -1,4 +1,4 @@
-"""What a reader gets to see of fetched batches."""
+"""Visible messages of fetched batches."""
 
 import pytest
 
@@ -41,25 +41,25 @@ def seen(view: Chunk) -> list[tuple[int, bytes | None]]:
     return [(message.offset, message.value) for message in view.messages()]
 
 
-def test_messages_begin_at_the_offset_also_inside_a_batch():
+def test_messages_start_at_the_offset_inside_a_batch():
     view = chunk(batch(10, b"a", b"b", b"c"), batch(13, b"d"), from_offset=11)
     assert seen(view) == [(11, b"b"), (12, b"c"), (13, b"d")]
     assert view.next_offset == 14
 
 
-def test_a_message_is_all_there():
+def test_a_message_has_all_fields():
     [message] = chunk(batch(7, b"a")).messages()
     assert (message.topic, message.partition, message.offset, message.timestamp_ms) == ("t", 3, 7, 5)
     assert (message.key, message.value, list(message.headers)) == (b"k", b"a", [("h", b"1")])
 
 
-def test_a_cut_off_batch_at_the_end_waits_for_the_next_chunk():
+def test_a_truncated_last_batch_is_skipped():
     whole = batch(1, b"b")
     view = chunk(batch(0, b"a"), whole[: len(whole) - 1])
     assert (seen(view), view.next_offset) == ([(0, b"a")], 1)
 
 
-def test_aborted_transactions_are_left_out_until_their_marker():
+def test_aborted_records_are_skipped_until_their_marker():
     view = chunk(
         batch(0, b"lost", producer_id=1),
         batch(1, b"kept", producer_id=2),
@@ -74,11 +74,11 @@ def test_aborted_transactions_are_left_out_until_their_marker():
     assert view.next_offset == 7
 
 
-def test_markers_are_nobodys_message():
+def test_control_records_are_not_messages():
     assert seen(chunk(batch(0, b"a", producer_id=1), marker(1, 1, committed=True))) == [(0, b"a")]
 
 
-def test_damage_on_the_way_is_noticed():
+def test_corrupt_batches_raise_an_error():
     damaged = batch(0, b"a")
     damaged[-1] ^= 1
     with pytest.raises(
@@ -87,6 +87,6 @@ def test_damage_on_the_way_is_noticed():
         seen(chunk(damaged))
 
 
-def test_garbage_is_an_error_of_the_client_too():
+def test_garbage_raises_a_client_error():
     with pytest.raises(BrokerError, match="reading t-3"):
         chunk(bytearray(100))

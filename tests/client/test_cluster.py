@@ -1,4 +1,4 @@
-"""Finding brokers, telling what is wrong, and coming back after they were away."""
+"""Bootstrap, error messages and reconnection."""
 
 import asyncio
 import socket
@@ -34,12 +34,12 @@ from runnel.testing import Broker
         ("[::1]", [("::1", 9092)]),
     ],
 )
-def test_addresses(text, expected):
+def test_bootstrap_servers_are_parsed(text, expected):
     assert parse_addresses(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", " , ", "a:b", ":9092", "a:0", "a:99999"])
-def test_addresses_that_are_none(text):
+def test_invalid_bootstrap_servers(text):
     with pytest.raises(ValueError, match=r"127\.0\.0\.1:9092"):
         parse_addresses(text)
 
@@ -55,20 +55,20 @@ async def connect(address: str, **options: float) -> None:
         pass
 
 
-def test_nobody_there_is_said_at_once_and_with_advice():
+def test_an_unreachable_broker_is_reported_with_a_hint():
     address = f"127.0.0.1:{closed_port()}"
     with pytest.raises(
-        NoBrokerAvailable, match=rf"no broker answers at {address} \(connection refused\).*runnel serve"
+        NoBrokerAvailable, match=rf"no broker available at {address} \(connection refused\).*runnel serve"
     ):
         asyncio.run(connect(address))
 
 
-def test_the_second_address_will_do(address):
+def test_the_second_bootstrap_server_is_used(address):
     asyncio.run(connect(f"127.0.0.1:{closed_port()},{address}"))
 
 
 def connect_to_stranger(answer: bytes, timeout_s: float) -> None:
-    """Connect to a server that is not Kafka, and says just this."""
+    """Connect to a server of another protocol that sends these bytes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def talk() -> None:
@@ -76,7 +76,7 @@ def connect_to_stranger(answer: bytes, timeout_s: float) -> None:
             with visitor:
                 visitor.recv(1000)
                 visitor.sendall(answer)
-                # Until the visitor leaves.
+                # Until the client disconnects.
                 while visitor.recv(1000):
                     pass
 
@@ -88,17 +88,17 @@ def connect_to_stranger(answer: bytes, timeout_s: float) -> None:
             thread.join()
 
 
-def test_another_protocol_is_recognised():
-    with pytest.raises(ConnectionLost, match="is this really a Kafka port"):
+def test_another_protocol_is_detected():
+    with pytest.raises(ConnectionLost, match="is this a Kafka listener"):
         connect_to_stranger(b"HTTP/1.1 400 Bad Request\r\n\r\n", 20)
 
 
-def test_silence_ends_in_a_timeout():
-    with pytest.raises(TimedOut, match=r"did not answer ApiVersions in 0\.5 s"):
+def test_an_unresponsive_server_times_out():
+    with pytest.raises(TimedOut, match=r"did not respond to ApiVersions within 0\.5 s"):
         connect_to_stranger(b"", 0.5)
 
 
-def test_many_questions_on_one_connection(address):
+def test_pipelined_requests(address):
     async def play() -> None:
         async with Cluster(address) as cluster:
             connection = await cluster.any_connection()
@@ -112,16 +112,18 @@ def test_many_questions_on_one_connection(address):
     asyncio.run(play())
 
 
-def test_a_topic_that_is_not_there_is_said_with_advice(address, name):
+def test_an_unknown_topic_is_reported_with_a_hint(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await cluster.topic(name)
 
-    with pytest.raises(BrokerError, match=f"there is no topic '{name}'; create it with `runnel topic create"):
+    with pytest.raises(
+        BrokerError, match=f"topic '{name}' does not exist; create it with `runnel topic create"
+    ):
         asyncio.run(play())
 
 
-def test_a_connection_that_was_lost_fails_its_questions_and_is_opened_anew(name):
+def test_a_lost_connection_fails_its_requests_and_is_reopened(name):
     async def play() -> None:
         async with Broker() as broker, Cluster(broker.bootstrap_servers) as cluster:
             await Admin(cluster).create_topic(name)
@@ -136,17 +138,17 @@ def test_a_connection_that_was_lost_fails_its_questions_and_is_opened_anew(name)
     asyncio.run(play())
 
 
-def test_a_coordinator_that_has_left_the_cluster_is_looked_up_again(address, name):
+def test_an_unavailable_coordinator_is_looked_up_again(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             cluster._coordinators[GROUP_KEY, name] = 99
             assert await Groups(cluster).stable_offsets(name, [TopicPartition(name, 0)]) == {}
-            with pytest.raises(BrokerNotAvailable, match="broker 99 is not part of the cluster right now"):
+            with pytest.raises(BrokerNotAvailable, match="broker 99 is not available"):
                 await cluster.connection(99)
 
     asyncio.run(play())
 
 
-def test_errors_are_one_family():
+def test_errors_have_one_base_class():
     family = {NoBrokerAvailable, ConnectionLost, TimedOut, BrokerNotAvailable, BrokerError, InvalidResponse}
     assert family <= set(ClientError.__subclasses__())

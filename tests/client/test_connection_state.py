@@ -1,4 +1,4 @@
-"""Bytes in any pieces are the same answers, versions are agreed, and nonsense is named."""
+"""Framing, version negotiation and invalid responses."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ def learned(features: Sequence[FinalizedFeatureKey] = (), **versions: tuple[int,
 
 
 @given(st.lists(st.binary(min_size=4, max_size=40), max_size=8), st.data())
-def test_frames_come_out_whole_however_they_arrive(frames, data):
+def test_frames_are_reassembled(frames, data):
     stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     cutter, got = FrameDecoder(), []
@@ -55,29 +55,29 @@ def test_frames_come_out_whole_however_they_arrive(frames, data):
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 2**31 - 1])
-def test_an_impossible_length_is_not_waited_for(length):
-    with pytest.raises(InvalidResponse, match="is this really a Kafka port"):
+def test_an_invalid_length_raises_an_error(length):
+    with pytest.raises(InvalidResponse, match="is this a Kafka listener"):
         list(FrameDecoder().feed(length.to_bytes(4, "big", signed=True)))
 
 
 @pytest.mark.parametrize("theirs, expected", [((0, 2), 2), ((0, 99), 4), ((4, 4), 4)])
-def test_the_newest_version_that_both_know(theirs, expected):
+def test_the_newest_common_version_is_used(theirs, expected):
     assert learned(heartbeat=theirs).version_of(HeartbeatRequest()) == expected
 
 
 @pytest.mark.parametrize("theirs", [(5, 9), None])
-def test_no_common_version_is_said_by_name(theirs):
+def test_no_common_version_is_reported_by_api_name(theirs):
     conversation = learned(heartbeat=theirs) if theirs else learned()
-    with pytest.raises(UnsupportedVersion, match="does not support Heartbeat"):
+    with pytest.raises(UnsupportedVersion, match="no common version of Heartbeat"):
         conversation.version_of(HeartbeatRequest())
 
 
-def test_topics_are_named_not_numbered():
+def test_versions_with_topic_ids_are_not_used():
     assert learned(fetch=(4, 18)).version_of(FetchRequest()) == 12
 
 
 @pytest.mark.parametrize("level, produce, end", [(None, 11, 4), (1, 11, 4), (2, 12, 5)])
-def test_the_newer_transactions_are_spoken_where_the_cluster_agreed_on_them(level, produce, end):
+def test_transaction_v2_versions_require_the_feature(level, produce, end):
     features = [] if level is None else [FinalizedFeatureKey("transaction.version", level, level)]
     conversation = learned(features, produce=(0, 13), end_txn=(0, 5), add_partitions_to_txn=(0, 5))
     assert conversation.version_of(ProduceRequest()) == produce
@@ -85,7 +85,7 @@ def test_the_newer_transactions_are_spoken_where_the_cluster_agreed_on_them(leve
     assert conversation.version_of(AddPartitionsToTxnRequest()) == 3
 
 
-def test_answers_find_their_questions():
+def test_responses_are_matched_to_requests():
     conversation = learned(heartbeat=(0, 4))
     first, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
     second, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
@@ -99,13 +99,13 @@ def test_answers_find_their_questions():
     ]
 
 
-def test_an_answer_nobody_asked_for():
+def test_an_unexpected_correlation_id():
     frame = b"".join(response_frame(HeartbeatResponse(), 4, 77))
     with pytest.raises(InvalidResponse, match="77"):
         list(learned(heartbeat=(0, 4)).received(frame))
 
 
-def test_an_older_broker_answers_api_versions_in_version_0():
+def test_an_older_broker_responds_to_api_versions_in_version_0():
     conversation = ConnectionState("test")
     number, _ = conversation.send(ApiVersionsRequest(), ApiVersionsResponse)
     error = ApiVersionsResponse(
@@ -117,9 +117,9 @@ def test_an_older_broker_answers_api_versions_in_version_0():
     assert (answer.error_code, conversation.version_of(ApiVersionsRequest())) == (35, 2)
 
 
-def test_garbage_inside_a_frame_is_named():
+def test_a_malformed_response_is_reported():
     conversation = learned(heartbeat=(0, 4))
     number, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
     frame = number.to_bytes(4, "big") + b"\x00\x01"
-    with pytest.raises(InvalidResponse, match="HeartbeatResponse cannot be read"):
+    with pytest.raises(InvalidResponse, match="malformed HeartbeatResponse"):
         list(conversation.received(len(frame).to_bytes(4, "big") + frame))

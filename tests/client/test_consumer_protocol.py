@@ -1,4 +1,4 @@
-"""What members say to each other, and a fair share for each."""
+"""The embedded consumer protocol and the range assignor."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,17 +18,17 @@ partitions = st.builds(TopicPartition, names, st.integers(0, 20))
 
 
 @given(st.sets(names))
-def test_a_subscription_comes_back_sorted(topics):
+def test_subscriptions_round_trip_sorted(topics):
     assert subscribed_topics(subscription_bytes(topics)) == sorted(topics)
 
 
 @given(st.sets(partitions))
-def test_an_assignment_comes_back(chosen):
+def test_assignments_round_trip(chosen):
     assert set(assigned_partitions(assignment_bytes(chosen))) == chosen
 
 
 @given(st.binary(max_size=30))
-def test_an_assignment_of_another_protocol_is_no_partitions(data):
+def test_an_assignment_of_another_protocol_has_no_partitions(data):
     assert isinstance(assigned_partitions(data), list)
 
 
@@ -36,7 +36,7 @@ def test_an_assignment_of_another_protocol_is_no_partitions(data):
     st.dictionaries(names, st.sets(st.sampled_from(["a", "b", "c"])), max_size=6),
     st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 9)),
 )
-def test_ranges_cover_everything_once_and_evenly(wanted, counts):
+def test_ranges_are_complete_disjoint_and_balanced(wanted, counts):
     shares = assign_ranges(wanted, counts)
     assert set(shares) == set(wanted)
     for topic, count in counts.items():
@@ -47,5 +47,5 @@ def test_ranges_cover_everything_once_and_evenly(wanted, counts):
         assert sizes == sorted(sizes, reverse=True) and (not sizes or sizes[0] - sizes[-1] <= 1)
 
 
-def test_our_range_assignor_has_the_name_that_others_know():
+def test_the_range_assignor_has_the_standard_name():
     assert RangePartitionAssignor.name == "range"

@@ -1,4 +1,4 @@
-"""Members share the work, nobody's work is lost when they come and go."""
+"""Consumers in a group: rebalances, commits and restarts."""
 
 import asyncio
 import time
@@ -56,7 +56,7 @@ def member(cluster: Cluster, name: str, **options: object) -> GroupConsumer:
     return GroupConsumer(cluster, name, [name], heartbeat_ms=50, **options)  # type: ignore[arg-type]
 
 
-def test_one_member_reads_everything_and_goes_on_where_it_was(address, name):
+def test_a_member_resumes_at_the_committed_offset(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await fill(cluster, name, 100)
@@ -72,7 +72,7 @@ def test_one_member_reads_everything_and_goes_on_where_it_was(address, name):
     asyncio.run(play())
 
 
-def test_a_second_member_takes_over_half_and_gives_it_back(address, name):
+def test_partitions_are_rebalanced_when_a_member_joins_and_leaves(address, name):
     events: list[tuple[str, str, int]] = []
 
     def listening(who: str) -> dict[str, object]:
@@ -127,7 +127,7 @@ def test_more_members_than_partitions(address, name):
     asyncio.run(play())
 
 
-def test_only_what_was_handed_out_is_committed(address, name):
+def test_only_consumed_messages_are_committed(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await fill(cluster, name, 40)
@@ -153,7 +153,7 @@ def test_latest_starts_at_the_end(address, name):
     asyncio.run(play())
 
 
-def test_a_static_member_comes_back_without_a_rebalance(address, name):
+def test_a_static_member_rejoins_without_a_rebalance(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await fill(cluster, name, 4)
@@ -169,14 +169,14 @@ def test_a_static_member_comes_back_without_a_rebalance(address, name):
     asyncio.run(play())
 
 
-def test_who_leaves_in_the_middle_of_joining_does_not_wait(address, name):
+def test_leaving_during_a_join_does_not_block(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await fill(cluster, name, 4)
             async with member(cluster, name) as a:
                 await poll_until(lambda: bool(a.assignment), a)
                 b = member(cluster, name)
-                # b's join now waits for a, who does not poll.
+                # b's join now waits for a, which does not poll.
                 assert await b.poll(0.2) == []
                 async with asyncio.timeout(10):
                     await b.close()
@@ -185,7 +185,7 @@ def test_who_leaves_in_the_middle_of_joining_does_not_wait(address, name):
     asyncio.run(play())
 
 
-def test_a_partition_is_ours_when_it_is_known_where_to_read(address, name, monkeypatch):
+def test_a_partition_is_assigned_once_its_position_is_known(address, name, monkeypatch):
     async def play() -> None:
         may_go_on = asyncio.Event()
 
@@ -208,7 +208,7 @@ def test_a_partition_is_ours_when_it_is_known_where_to_read(address, name, monke
     asyncio.run(play())
 
 
-def test_the_group_survives_a_restart_of_the_broker(name):
+def test_the_group_survives_a_broker_restart(name):
     async def play() -> None:
         async with Broker() as broker, Cluster(broker.bootstrap_servers) as cluster:
             await fill(cluster, name, 20)
@@ -223,7 +223,7 @@ def test_the_group_survives_a_restart_of_the_broker(name):
     asyncio.run(play())
 
 
-def test_a_topic_that_grows_is_shared_out_anew(address, name, monkeypatch: pytest.MonkeyPatch):
+def test_new_partitions_trigger_a_rebalance(address, name, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("runnel.client.group_consumer.METADATA_CHECK_INTERVAL_S", 0.1)
 
     async def play() -> None:

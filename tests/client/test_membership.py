@@ -1,4 +1,4 @@
-"""A member's way into its group, and back to the door when the group says so."""
+"""The state machine of a member of a classic group."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def stable(membership: Membership) -> Membership:
     return membership
 
 
-def test_the_broker_gives_a_name_and_wants_to_hear_it():
+def test_a_required_member_id_is_used_in_the_rejoin():
     membership = member()
     assert membership.join().member_id == ""
     assert not membership.joined(
@@ -45,7 +45,7 @@ def test_the_broker_gives_a_name_and_wants_to_hear_it():
     assert membership.join().member_id == "m-1"
 
 
-def test_the_leader_hands_out_everybodys_partitions():
+def test_the_leader_sends_all_assignments():
     membership = member()
     joined(membership, others=("other",))
     request = membership.sync({"orders": 3})
@@ -53,20 +53,20 @@ def test_the_leader_hands_out_everybodys_partitions():
     assert request.generation_id == 5
 
 
-def test_a_follower_hands_out_nothing():
+def test_a_follower_sends_no_assignments():
     membership = member()
     joined(membership, leader="other")
     assert not membership.is_leader
     assert membership.sync({}).assignments == []
 
 
-def test_partitions_are_ours_once_synced():
+def test_partitions_are_assigned_once_synced():
     membership = stable(member())
     assert membership.state is MembershipState.STABLE
     assert membership.partitions == [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
-def test_a_rebalance_leaves_us_the_generation_to_commit_in():
+def test_the_generation_is_kept_until_the_rejoin():
     membership = stable(member())
     assert not membership.heartbeat_received(
         HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS.code)
@@ -77,20 +77,20 @@ def test_a_rebalance_leaves_us_the_generation_to_commit_in():
 @pytest.mark.parametrize(
     "error, member_id", [(ErrorCode.UNKNOWN_MEMBER_ID, ""), (ErrorCode.ILLEGAL_GENERATION, "me")]
 )
-def test_who_was_thrown_out_begins_anew(error, member_id):
+def test_a_removed_member_rejoins(error, member_id):
     membership = stable(member())
     assert not membership.heartbeat_received(HeartbeatResponse(error_code=error.code))
     assert membership.state is MembershipState.UNJOINED
     assert membership.join().member_id == member_id
 
 
-def test_a_refusal_that_no_rejoining_mends_is_told():
+def test_a_fatal_join_error_is_raised():
     membership = member()
     membership.join()
     with pytest.raises(BrokerError, match="joining group g"):
         membership.joined(JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT.code))
 
 
-def test_a_static_member_keeps_its_place_when_it_goes():
+def test_a_static_member_does_not_leave_on_close():
     assert stable(member()).leaves_on_close
     assert not stable(member(instance_id="one")).leaves_on_close

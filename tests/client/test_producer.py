@@ -1,4 +1,4 @@
-"""Records arrive: once, in order, where their key belongs, whatever happens to the broker meanwhile."""
+"""Records are delivered once and in order, also across broker restarts."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ async def read_all(cluster: Cluster, topic: str) -> list[Message]:
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("acks", ["all", "1"])
-def test_what_is_sent_is_read(address, name, compression, acks):
+def test_sent_records_are_read(address, name, compression, acks):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(name, partitions=3)
@@ -55,7 +55,7 @@ def test_what_is_sent_is_read(address, name, compression, acks):
     asyncio.run(play())
 
 
-def test_nobody_waits_for_acks_0(address, name):
+def test_acks_0_does_not_wait(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(name)
@@ -81,7 +81,7 @@ def test_records_without_a_key_use_all_partitions(address, name):
     assert set(spread) == {0, 1, 2, 3} and min(spread.values()) >= 50
 
 
-def test_null_values_keys_and_given_places(address, name):
+def test_null_values_keys_and_explicit_partitions(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(name, partitions=2, settings={"retention.ms": "-1"})
@@ -98,7 +98,7 @@ def test_null_values_keys_and_given_places(address, name):
     asyncio.run(play())
 
 
-def test_a_missing_topic_is_made_when_the_broker_allows_it(address, name):
+def test_a_missing_topic_is_created_automatically(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster, Producer(cluster) as producer:
             assert (await producer.send_and_wait(name, b"x")).offset == 0
@@ -107,16 +107,16 @@ def test_a_missing_topic_is_made_when_the_broker_allows_it(address, name):
 
 
 @pytest.mark.runnel({"auto.create.topics.enable": False})
-def test_a_missing_topic_is_told_when_it_does_not(runnel, name):
+def test_a_missing_topic_is_an_error_without_auto_creation(runnel, name):
     async def play() -> None:
         async with Cluster(runnel.bootstrap_servers) as cluster, Producer(cluster) as producer:
             await producer.send(name, b"x")
 
-    with pytest.raises(BrokerError, match="there is no topic"):
+    with pytest.raises(BrokerError, match="does not exist"):
         asyncio.run(play())
 
 
-def test_a_record_too_large_fails_alone(address, name):
+def test_a_record_that_is_too_large_fails_alone(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(name, settings={"max.message.bytes": "2000"})
@@ -128,7 +128,7 @@ def test_a_record_too_large_fails_alone(address, name):
     asyncio.run(play())
 
 
-def test_a_wrong_partition_is_refused(address, name):
+def test_an_invalid_partition_is_rejected(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(name, partitions=2)
@@ -139,7 +139,7 @@ def test_a_wrong_partition_is_refused(address, name):
         asyncio.run(play())
 
 
-def test_a_full_buffer_makes_the_sender_wait(address, name):
+def test_a_full_buffer_blocks_the_sender(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(name)
@@ -152,7 +152,7 @@ def test_a_full_buffer_makes_the_sender_wait(address, name):
     asyncio.run(play())
 
 
-def test_a_closed_producer_fails_what_it_did_not_send(address, name):
+def test_closing_fails_queued_records(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(name)
@@ -167,7 +167,7 @@ def test_a_closed_producer_fails_what_it_did_not_send(address, name):
     asyncio.run(play())
 
 
-def test_restarts_lose_and_double_nothing(name):
+def test_restarts_neither_lose_nor_duplicate_records(name):
     async def send_forever(producer: Producer, until_s: float) -> int:
         futures: list[asyncio.Future[Delivery]] = []
         while time.monotonic() < until_s:
@@ -193,7 +193,7 @@ def test_restarts_lose_and_double_nothing(name):
     asyncio.run(play())
 
 
-def test_impossible_wishes_are_refused_at_once(address):
+def test_invalid_configs_are_rejected(address):
     cluster = Cluster(address)
     with pytest.raises(ValueError, match="acks"):
         Producer(cluster, acks="2")

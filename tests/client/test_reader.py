@@ -1,4 +1,4 @@
-"""Reading from offsets and moments, to the end or on and on, also while the broker is away."""
+"""Reading from offsets and timestamps, to the end or continuously, also across broker restarts."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,8 +24,8 @@ from runnel.testing import Broker
 
 
 async def fill(cluster: Cluster, topic: str, count: int, partitions: int = 1) -> list[TopicPartition]:
-    """Records 0, 1, … with timestamps 1000, 1010, …, round and round the partitions."""
-    # The timestamps are of 1970, which any retention would take.
+    """Records 0, 1, … with timestamps 1000, 1010, …, round-robin over the partitions."""
+    # The timestamps are from 1970, so retention must be disabled.
     await Admin(cluster).create_topic(topic, partitions=partitions, settings={"retention.ms": "-1"})
     async with Producer(cluster, batch_bytes=300) as producer:
         for number in range(count):
@@ -78,7 +78,7 @@ def test_from_an_offset(address, name, offset):
 
 
 @pytest.mark.parametrize("moment, first", [(0, 0), (1000, 0), (1001, 1), (1500, 50), (1990, 99), (1991, 100)])
-def test_from_a_moment(address, name, moment, first):
+def test_from_a_timestamp(address, name, moment, first):
     async def play() -> None:
         async with Cluster(address) as cluster:
             partitions = await fill(cluster, name, 100)
@@ -97,7 +97,7 @@ def test_the_latest_timestamp(address, name):
     asyncio.run(play())
 
 
-def test_following_gets_what_comes_later(address, name):
+def test_following_receives_later_records(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             [partition] = await fill(cluster, name, 5)
@@ -112,7 +112,7 @@ def test_following_gets_what_comes_later(address, name):
     asyncio.run(play())
 
 
-def test_seeking_goes_back(address, name):
+def test_seeking_backwards(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             [partition] = await fill(cluster, name, 50)
@@ -126,7 +126,7 @@ def test_seeking_goes_back(address, name):
     asyncio.run(play())
 
 
-def test_an_offset_that_is_gone_is_an_error_or_a_new_start(address, name):
+def test_an_out_of_range_offset_is_an_error_or_reset(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             [partition] = await fill(cluster, name, 50)
@@ -142,7 +142,7 @@ def test_an_offset_that_is_gone_is_an_error_or_a_new_start(address, name):
     asyncio.run(play())
 
 
-def test_an_interrupt_ends_the_waiting(address, name):
+def test_an_interrupt_wakes_the_caller(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             [partition] = await fill(cluster, name, 0)
@@ -156,7 +156,7 @@ def test_an_interrupt_ends_the_waiting(address, name):
     asyncio.run(play())
 
 
-def test_a_follower_survives_a_restart(name):
+def test_following_survives_a_broker_restart(name):
     async def play() -> None:
         async with Broker() as broker, Cluster(broker.bootstrap_servers) as cluster:
             [partition] = await fill(cluster, name, 10)
@@ -172,7 +172,7 @@ def test_a_follower_survives_a_restart(name):
     asyncio.run(play())
 
 
-def test_a_reader_that_does_not_take_holds_little(address, name):
+def test_prefetching_is_bounded(address, name):
     async def play() -> None:
         async with Cluster(address) as cluster:
             [partition] = await fill(cluster, name, 3000)

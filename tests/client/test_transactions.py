@@ -1,4 +1,4 @@
-"""Transactions as the client speaks of them: sending in them, looking at them, ending them."""
+"""The transactional producer and the administration of transactions."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ from runnel.client.cluster import Node
 from runnel.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, start_offsets
 from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
-from tests.client.hanging import careless_broker, leave_hanging, set_transaction_version
+from tests.client.hanging import broker_without_verification, leave_hanging, set_transaction_version
 
 EVER = 2**62
 
@@ -43,13 +43,13 @@ async def values(cluster: Cluster, topic: str, isolation: int = READ_COMMITTED) 
 
 @pytest.fixture(scope="module", params=[1, 2])
 def versioned(request: pytest.FixtureRequest):
-    """The address of a broker with the classic transactions, or with those of KIP-890."""
+    """The address of a broker with transaction.version 1 or 2 (KIP-890)."""
     with Broker({"transaction.state.log.num.partitions": 2}) as broker:
         set_transaction_version(broker, request.param)
         yield broker.bootstrap_servers
 
 
-def test_all_of_a_transaction_or_nothing(versioned, name):
+def test_transactions_are_atomic(versioned, name):
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name, partitions=2)
         async with TransactionalProducer(cluster, name) as producer:
@@ -71,7 +71,7 @@ def test_all_of_a_transaction_or_nothing(versioned, name):
     play(versioned, scenario)
 
 
-def test_a_record_that_cannot_be_sent_spoils_its_transaction_only(versioned, name):
+def test_a_failed_record_aborts_its_transaction_only(versioned, name):
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name, settings={"max.message.bytes": "2000"})
         async with TransactionalProducer(cluster, name) as producer:
@@ -86,7 +86,7 @@ def test_a_record_that_cannot_be_sent_spoils_its_transaction_only(versioned, nam
     play(versioned, scenario)
 
 
-def test_whoever_takes_an_id_fences_its_holder(versioned, name):
+def test_a_new_producer_fences_the_previous_one(versioned, name):
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name)
         zombie, heir = TransactionalProducer(cluster, name), TransactionalProducer(cluster, name)
@@ -96,7 +96,7 @@ def test_whoever_takes_an_id_fences_its_holder(versioned, name):
             await heir.send(name, b"whole")
         with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
             await zombie.send_and_wait(name, b"too late")
-        with pytest.raises(BrokerError, match="taken over"):
+        with pytest.raises(BrokerError, match="fenced"):
             await zombie.commit()
         await zombie.close()
         assert await values(cluster, name) == [b"whole"]
@@ -108,10 +108,10 @@ def test_order_of_calls(versioned, name):
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name)
         async with TransactionalProducer(cluster, name) as producer:
-            with pytest.raises(ClientError, match="begin one first"):
+            with pytest.raises(ClientError, match="no open transaction"):
                 await producer.send(name, b"x")
             await producer.begin()
-            with pytest.raises(ClientError, match="open already"):
+            with pytest.raises(ClientError, match="already open"):
                 await producer.begin()
             await producer.send_and_wait(name, b"left open")
         view = await Transactions(cluster).describe(name)
@@ -120,7 +120,7 @@ def test_order_of_calls(versioned, name):
     play(versioned, scenario)
 
 
-def test_another_process_ends_what_one_prepared(versioned, name):
+def test_another_process_ends_a_transaction(versioned, name):
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name)
         transactions = Transactions(cluster)
@@ -131,7 +131,7 @@ def test_another_process_ends_what_one_prepared(versioned, name):
             view = await transactions.describe(name)
             assert (view.state, view.partitions) == ("Ongoing", [TopicPartition(name, 0)])
             await outcome(name, view.producer_id, view.producer_epoch)
-            # Whoever missed the answer may ask again.
+            # A retry after a lost response.
             await outcome(name, view.producer_id, view.producer_epoch)
         assert await values(cluster, name) == [b"commit"]
 
@@ -139,7 +139,7 @@ def test_another_process_ends_what_one_prepared(versioned, name):
 
 
 class WithDeadBroker(Cluster):
-    """A cluster whose metadata tells of a broker at which nobody answers."""
+    """A cluster whose metadata contains an unreachable broker."""
 
     async def refresh(self, topics: Any, *, allow_auto_create: bool = False) -> Any:
         answer = await super().refresh(topics, allow_auto_create=allow_auto_create)
@@ -147,7 +147,7 @@ class WithDeadBroker(Cluster):
         return answer
 
 
-def test_finding_what_brokers_tell_that_can_be_asked(versioned, name):
+def test_listing_skips_unreachable_brokers(versioned, name):
     async def scenario(cluster: Cluster) -> None:
         await Transactions(cluster).init_producer_id(name, timeout_ms=1000)
         async with WithDeadBroker(versioned, timeout_s=0.5) as broken:
@@ -164,7 +164,7 @@ def test_finding_what_brokers_tell_that_can_be_asked(versioned, name):
     play(versioned, scenario)
 
 
-def test_finding_by_state_producer_age_and_name(versioned, name):
+def test_listing_by_state_producer_duration_and_pattern(versioned, name):
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name)
         transactions = Transactions(cluster)
@@ -184,13 +184,13 @@ def test_finding_by_state_producer_age_and_name(versioned, name):
             assert await found(producer_ids=[view.producer_id]) == ["open"]
             assert await found(longer_than_ms=EVER, states=["Ongoing"]) == []
             assert await found(pattern=f"{name}-i.*") == ["idle"]
-            with pytest.raises(BrokerError, match="no state Nonsense"):
+            with pytest.raises(BrokerError, match="unknown state Nonsense"):
                 await found(states=["Nonsense"])
 
     play(versioned, scenario)
 
 
-def test_only_what_no_coordinator_knows_is_hanging(name):
+def test_only_transactions_unknown_to_the_coordinator_are_hanging(name):
     async def scenario(cluster: Cluster) -> None:
         await Admin(cluster).create_topic(name, partitions=2)
         here, there = TopicPartition(name, 0), TopicPartition(name, 1)
@@ -198,14 +198,14 @@ def test_only_what_no_coordinator_knows_is_hanging(name):
         async with TransactionalProducer(cluster, "known") as producer, producer.transaction():
             await producer.send_and_wait(name, b"open", partition=0)
             offset = await leave_hanging(cluster, here, 4711)
-            # Known by name, but not as one that writes to this partition.
+            # The coordinator knows the transactional id, but not this partition.
             holder = await transactions.describe("known")
             await leave_hanging(cluster, there, holder.producer_id, name="known", timestamp_ms=5000)
             found = await transactions.hanging([here, there], silent_since_ms=EVER)
             seen = [(one.producer.partition, one.producer.producer_id, one.transactional_id) for one in found]
             assert seen == [(here, 4711, None), (there, holder.producer_id, "known")]
             assert found[0].producer.start_offset == offset
-            # Whoever wrote a moment ago may still be known in a moment.
+            # Recent writes are skipped: the coordinator may be about to be updated.
             [old] = await transactions.hanging([here, there], silent_since_ms=5000)
             assert old.producer.producer_id == 4711
             for one in found:
@@ -213,5 +213,5 @@ def test_only_what_no_coordinator_knows_is_hanging(name):
             assert await transactions.hanging([here, there], silent_since_ms=EVER) == []
         assert await values(cluster, name) == [b"open"]
 
-    with careless_broker() as broker:
+    with broker_without_verification() as broker:
         play(broker.bootstrap_servers, scenario)

@@ -1,4 +1,4 @@
-"""The programs and the tables of docs/DELIVERY.md: what is run, and what is claimed to come of it."""
+"""The programs and the result tables of docs/DELIVERY.md."""
 
 import re
 from pathlib import Path
@@ -9,12 +9,12 @@ _TABLE = re.compile(r"^\| what happens \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def programs() -> dict[str, str]:
-    """The text of each program by its name."""
+    """The source of each program by name."""
     return dict(_PROGRAM.findall(PAGE.read_text()))
 
 
 def claims() -> dict[tuple[str, str], list[str]]:
-    """What is left in the topic, for everything that can happen to each program or mode."""
+    """The documented result for each program or mode and each failure."""
     found: dict[tuple[str, str], list[str]] = {}
     for table in _TABLE.findall(PAGE.read_text()):
         head, _, *rows = [

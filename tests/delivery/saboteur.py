@@ -1,4 +1,4 @@
-"""Runs a program, and sends it a signal right before, amid or after a chosen call of its Kafka client.
+"""Runs a program and sends it a signal before, during or after a chosen call of its Kafka client.
 
 python saboteur.py before:Consumer.commit:2:SIGKILL program.py arguments…
 """
@@ -13,7 +13,7 @@ import confluent_kafka
 
 
 def sabotage(order: str) -> None:
-    """Replace the client's class by one that knows the moment."""
+    """Replace the client class by one that injects the signal."""
     when, method, number, name = order.split(":")
     class_name, method_name = method.split(".")
     original = getattr(confluent_kafka, class_name)
@@ -24,7 +24,7 @@ def sabotage(order: str) -> None:
         calls += 1
         is_moment = calls == int(number)
         if is_moment and when == "amid":
-            # What a commit does first: bring everything to the broker.
+            # The first step of a commit is a flush.
             self.flush()
         if is_moment and when != "after":
             os.kill(os.getpid(), signal.Signals[name])

@@ -1,4 +1,4 @@
-"""The programs of docs/DELIVERY.md, broken on purpose: lost, doubled or exactly once, as the page claims."""
+"""Fault injection for the programs of docs/DELIVERY.md: the results are as documented."""
 
 import json
 import os
@@ -24,7 +24,7 @@ ORDERS = ["1", "2", "3"]
 
 
 class Stage:
-    """A broker with the topics of the page, behind a line that can lose things, and the page's programs."""
+    """A broker behind a lossy proxy, and the programs of the page."""
 
     def __init__(self, broker: Broker, wire: Wire, folder: Path) -> None:
         self.broker = broker
@@ -36,7 +36,7 @@ class Stage:
             (folder / name).write_text(text)
 
     def start(self, program: str, *arguments: str, sabotage: str | None = None) -> "subprocess.Popen[str]":
-        """A program of the page as a process of its own."""
+        """Start a program of the page as a process."""
         command = [sys.executable]
         if sabotage is not None:
             command += [str(SABOTEUR), sabotage]
@@ -46,7 +46,7 @@ class Stage:
         return process
 
     def run(self, program: str, *arguments: str) -> "tuple[int, str]":
-        """A program of the page to its end: its exit code and what it printed."""
+        """Run a program of the page; returns its exit code and output."""
         process = self.start(program, *arguments)
         printed, _ = process.communicate(timeout=PATIENCE_S)
         return process.returncode, printed
@@ -56,7 +56,7 @@ class Stage:
         return [(message.value or b"").decode() for message in messages]
 
     def wait_for_bills(self, expected: list[str]) -> None:
-        """Wait until all orders are noted as done and these bills are there, and see that no more come."""
+        """Wait until all orders are committed and these invoices exist, and check that no more follow."""
 
         def noted() -> int:
             commits = self.client.run(lambda cluster: Groups(cluster).committed("billing"))
@@ -82,7 +82,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def warm_up(client: SyncClient) -> None:
-    """Have the coordinators' topics made: librdkafka sleeps for a second when it has to wait for that."""
+    """Create the internal topics in advance, because librdkafka would sleep for a second."""
     client.run(lambda cluster: Groups(cluster).committed("billing"))
     client.run(lambda cluster: Transactions(cluster).init_producer_id("nobody", timeout_ms=1000))
 
@@ -105,8 +105,8 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
                     stage.end()
 
 
-def test_the_page_has_what_is_tested_here() -> None:
-    """A row or program that is added to the page is either tried here, or this fails."""
+def test_the_page_is_covered() -> None:
+    """Every row and program of the page is tested here."""
     works = ["at_most_once.py", "at_least_once.py", "exactly_once.py"]
     assert set(programs()) == {"send.py", "prepare.py", "commit.py", *works}
     tried = {(mode, happening) for mode in MODES for happening in ON_THE_WAY}
@@ -114,7 +114,7 @@ def test_the_page_has_what_is_tested_here() -> None:
     assert set(CLAIMS) == tried
 
 
-# Sending.
+# Producers.
 
 MODES = ["at-most-once", "at-least-once", "exactly-once"]
 ON_THE_WAY = {"nothing": None, "the request is lost": REQUEST, "the answer is lost": ANSWER}
@@ -122,7 +122,7 @@ ON_THE_WAY = {"nothing": None, "the request is lost": REQUEST, "the answer is lo
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("happening", ON_THE_WAY)
-def test_sending(stage: Stage, mode: str, happening: str) -> None:
+def test_producer_failures(stage: Stage, mode: str, happening: str) -> None:
     lost = ON_THE_WAY[happening]
     if lost is not None:
         stage.wire.lose(lost, PRODUCE, 3)
@@ -130,11 +130,11 @@ def test_sending(stage: Stage, mode: str, happening: str) -> None:
     expected = CLAIMS[mode, happening]
     wait_until(lambda: len(stage.values("orders")) >= len(expected))
     assert stage.values("orders") == expected
-    # Who does not ask for answers has none to lose.
+    # With acks=0 there is no response to lose.
     assert stage.wire.has_lost is (lost is not None and (mode, lost) != ("at-most-once", ANSWER))
 
 
-# Working.
+# Consume-transform-produce.
 
 BETWEEN = {
     "at_most_once.py": "after:Consumer.commit:2",
@@ -192,14 +192,14 @@ AT_WORK: dict[str, Callable[[Stage, str], None]] = {
 
 @pytest.mark.parametrize("program", BETWEEN)
 @pytest.mark.parametrize("happening", AT_WORK)
-def test_working(stage: Stage, program: str, happening: str) -> None:
+def test_consumer_failures(stage: Stage, program: str, happening: str) -> None:
     for order in ORDERS:
         stage.client.send("orders", order.encode())
     AT_WORK[happening](stage, program)
     stage.wait_for_bills(CLAIMS[program, happening])
 
 
-def test_whoever_reads_uncommitted_sees_what_was_aborted(stage: Stage) -> None:
+def test_read_uncommitted_sees_aborted_records(stage: Stage) -> None:
     for order in ORDERS:
         stage.client.send("orders", order.encode())
     killed_between(stage, "exactly_once.py")
@@ -208,28 +208,28 @@ def test_whoever_reads_uncommitted_sees_what_was_aborted(stage: Stage) -> None:
     assert "see what was aborted too: 1 2 2 3" in (Path(__file__).parents[2] / "docs/DELIVERY.md").read_text()
 
 
-# Two phases.
+# Two-phase commit.
 
 
-def test_one_process_commits_what_others_have_prepared(stage: Stage) -> None:
+def test_one_process_commits_the_transactions_of_others(stage: Stage) -> None:
     notes = []
     for number in (1, 2):
         code, note = stage.run("prepare.py", f"sink-{number}", f"a{number}", f"b{number}")
         assert code == 0
         notes.append(note)
-    # The workers are gone, and now the broker goes down and comes back.
+    # The workers have exited; now the broker restarts.
     stage.broker.restart()
     assert stage.values("bills") == []
     assert stage.values("bills", committed_only=False) == ["a1", "b1", "a2", "b2"]
     assert stage.run("commit.py", notes[1]) == (0, "")
-    # The first transaction is still open, and committed readers keep the order of the log.
+    # The first transaction is still open, so read_committed consumers wait for it.
     assert stage.values("bills") == []
     for _ in range(2):
         assert stage.run("commit.py", *notes) == (0, "")
         assert stage.values("bills") == ["a1", "b1", "a2", "b2"]
 
 
-def test_what_a_worker_started_anew_has_aborted_cannot_be_committed(stage: Stage) -> None:
+def test_a_transaction_aborted_by_a_restarted_worker_cannot_be_committed(stage: Stage) -> None:
     _, stale = stage.run("prepare.py", "sink-1", "first")
     _, fresh = stage.run("prepare.py", "sink-1", "second")
     assert json.loads(stale)[1:] != json.loads(fresh)[1:]

@@ -1,4 +1,4 @@
-"""The line between a client and its broker, which can lose one request, or the answer to it."""
+"""A proxy between a client and a broker that drops one request or one response."""
 
 import asyncio
 from types import TracebackType
@@ -10,7 +10,7 @@ REQUEST, ANSWER = "request", "answer"
 
 
 class Wire:
-    """Passes frames between clients and a broker until the one that is to be lost; cuts the line there."""
+    """Forwards frames, and closes the connection at the chosen one."""
 
     def __init__(self) -> None:
         self._thread = LoopThread("wire")
@@ -32,7 +32,7 @@ class Wire:
         self._thread.close()
 
     def lose(self, what: str, api_key: int, number: int) -> None:
-        """Lose the n-th request of this kind, or the answer to it."""
+        """Drop the n-th request of this API, or its response."""
         self._wanted, self._seen, self.has_lost = (what, api_key, number), 0, False
 
     async def _close(self) -> None:
@@ -92,7 +92,7 @@ class Wire:
 
 
 async def frames(reader: asyncio.StreamReader):
-    """Each frame with its length before it, until the other side ends."""
+    """Length-prefixed frames until the connection is closed."""
     while True:
         try:
             prefix = await reader.readexactly(4)

@@ -147,7 +147,7 @@ def test_several_topics(run, name):
 def test_errors(run, name):
     run.ok("topic", "create", name, "--set", "max.message.bytes=1000")
     for arguments, code, expected in [
-        (("consume", f"{name}-x"), 1, "there is no topic"),
+        (("consume", f"{name}-x"), 1, "does not exist"),
         (("consume", name, "-p", "7"), 1, "has no partition 7"),
         (("consume", name, "-p", "0-99"), 1, "has no partition 1:"),
         (("consume", name, "--from", "whenever"), 2, "is not a time"),

@@ -41,7 +41,7 @@ def test_failures_are_one_line_and_status_1(run, name):
     for arguments, expected in [
         (("topic", "create", name), "already exists"),
         (("topic", "create", "a b"), "INVALID_TOPIC_EXCEPTION"),
-        (("topic", "describe", f"{name}-x"), "there is no topic"),
+        (("topic", "describe", f"{name}-x"), "does not exist"),
         (("topic", "delete", f"{name}-x", "--yes"), "UNKNOWN_TOPIC_OR_PARTITION"),
         (("topic", "alter", name, "--partitions", "1"), "INVALID_PARTITIONS"),
         (("config", "alter", "topic", name, "--set", "retention.ms=soon"), "INVALID_CONFIG"),
@@ -68,7 +68,7 @@ def test_usage_errors_are_status_2(run, name):
         (("topic", "create"), "Missing argument"),
         (("config", "alter", "topic", name), "nothing to change"),
         (("config", "describe", "cupboard", name), "cupboard"),
-        (("topic", "list", "-b", "x:y"), "is not a broker address"),
+        (("topic", "list", "-b", "x:y"), "invalid bootstrap server"),
     ]:
         outcome = run(*arguments)
         assert (outcome.code, outcome.out) == (2, ""), arguments
@@ -92,7 +92,7 @@ def test_command_group_alone_prints_its_help(run):
 def test_no_broker_available(run):
     outcome = run("topic", "list", "-b", "127.0.0.1:1")
     assert (outcome.code, outcome.out) == (1, "")
-    assert "no broker answers at 127.0.0.1:1 (connection refused)" in outcome.err
+    assert "no broker available at 127.0.0.1:1 (connection refused)" in outcome.err
     assert "runnel serve" in outcome.err
 
 

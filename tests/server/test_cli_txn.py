@@ -9,7 +9,7 @@ import pytest
 from runnel.client import SyncClient, TransactionalProducer
 from runnel.client.cluster import Cluster
 from runnel.model.ids import TopicPartition
-from tests.client.hanging import careless_broker, leave_hanging
+from tests.client.hanging import broker_without_verification, leave_hanging
 from tests.server.cli import CommandLine
 
 
@@ -69,7 +69,7 @@ def test_abort_by_id_fences_and_unblocks_readers(run, opened):
 
 
 def test_find_and_abort_hanging_transactions_only(capfd, tmp_path, monkeypatch):
-    with careless_broker() as broker, broker.client() as client:
+    with broker_without_verification() as broker, broker.client() as client:
         run = CommandLine(broker.bootstrap_servers, capfd, tmp_path, monkeypatch)
         run.ok("topic", "create", "t", "other")
         run.ok("produce", "t", "before")
@@ -115,15 +115,15 @@ def test_produce_is_one_transaction(run, name):
 
 def test_errors(run, name):
     for arguments, code, expected in [
-        (("txn", "describe", name), 1, "there is no such transactional id"),
-        (("txn", "abort", name, "--yes"), 1, "there is no such transactional id"),
+        (("txn", "describe", name), 1, "the transactional id does not exist"),
+        (("txn", "abort", name, "--yes"), 1, "the transactional id does not exist"),
         (("txn", "abort"), 2, "specify a TRANSACTIONAL_ID"),
         (("txn", "abort", name, "--topic", name), 2, "specify a TRANSACTIONAL_ID"),
         (("txn", "abort", "--topic", name, "--partition", "0"), 2, "specify a TRANSACTIONAL_ID"),
         (("txn", "list", "--id", "("), 1, "regular expression"),
         (("txn", "list", "--state", "nonsense"), 2, "nonsense"),
         (("txn", "list", "--longer-than", "soon"), 2, "is not a duration"),
-        (("txn", "find-hanging", "--topic", f"{name}-x"), 1, "there is no topic"),
+        (("txn", "find-hanging", "--topic", f"{name}-x"), 1, "does not exist"),
         (("produce", name, "x", "--transactional-id", name, "--acks", "1"), 2, "--acks all"),
     ]:
         outcome = run(*arguments)

@@ -1,9 +1,9 @@
-"""A small Kafka client: for the command line, the tests, and the rooms that talk to brokers as a client does.
+"""A small Kafka client for the command line, the pipelines and the tests.
 
     async with Cluster("127.0.0.1:9092") as cluster, Producer(cluster) as producer:
         delivery = await producer.send_and_wait("orders", b"a cup of tea", key=b"anna")
 
-Without an event loop, `SyncClient` has the same in a handful of plain verbs.
+`SyncClient` offers the same without an event loop.
 """
 
 from importlib import import_module
@@ -78,7 +78,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> object:
-    # Imported when asked for: whoever needs one part should not pay for the messages of all of them.
+    # Imported on first use, so that a caller loads only the message modules that it needs.
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

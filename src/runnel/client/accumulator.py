@@ -1,7 +1,7 @@
-"""Records that wait to be sent, gathered into batches per partition. No I/O, no clock.
+"""Batching of records by partition. No I/O, no clock.
 
-At most one batch of a partition is on its way at a time. That keeps the order of records through every retry,
-and lets the next batch grow meanwhile: the busier the broker, the larger the batches.
+At most one batch per partition is in flight. This preserves the order of records across retries, and lets the
+next batch grow in the meantime: the slower the broker, the larger the batches.
 """
 
 from asyncio import Future
@@ -13,13 +13,13 @@ from runnel.batch.records import Record
 from runnel.model.ids import TopicPartition
 
 RECORD_OVERHEAD_BYTES = 32
-"""Lengths, deltas and room for growth: what a record takes beside its key and value, roughly."""
+"""An upper estimate of the size of a record without key, value and headers."""
 SEQUENCE_MASK = 0x7FFFFFFF
 
 
 @dataclass(slots=True)
 class Delivery:
-    """Where a record ended up; the offset is -1 when the broker was not asked to tell (acks=0)."""
+    """The partition and offset of a delivered record; the offset is -1 with acks=0."""
 
     partition: TopicPartition
     offset: int
@@ -28,7 +28,7 @@ class Delivery:
 
 @dataclass(slots=True)
 class ProducerIdentity:
-    """How a broker recognises an idempotent producer."""
+    """The id and epoch of an idempotent producer."""
 
     producer_id: int = -1
     producer_epoch: int = -1
@@ -37,7 +37,7 @@ class ProducerIdentity:
 
 @dataclass(slots=True)
 class PendingBatch:
-    """Records of one partition that travel together, and those who wait for them."""
+    """The records of one batch, with the futures of their deliveries."""
 
     partition: TopicPartition
     deadline_s: float
@@ -49,7 +49,7 @@ class PendingBatch:
     encoded: bytearray | None = None
 
     def delivered(self, base_offset: int, log_append_time_ms: int) -> None:
-        """The broker has the records, the first of them at `base_offset`."""
+        """The batch was written at `base_offset`."""
         for index, (record, waiter) in enumerate(zip(self.records, self.waiters, strict=True)):
             if not waiter.done():
                 offset = base_offset + index if base_offset >= 0 else -1
@@ -57,14 +57,14 @@ class PendingBatch:
                 waiter.set_result(Delivery(self.partition, offset, timestamp_ms))
 
     def failed(self, error: Exception) -> None:
-        """The records will not be delivered."""
+        """The batch will not be delivered."""
         for waiter in self.waiters:
             if not waiter.done():
                 waiter.set_exception(error)
 
 
 class Accumulator:
-    """Batches per partition in the order of sending, and the sequence numbers of an idempotent producer."""
+    """Queues of batches by partition, and the sequence numbers of an idempotent producer."""
 
     def __init__(self, batch_bytes: int, compression: int) -> None:
         self._batch_bytes = batch_bytes
@@ -73,12 +73,12 @@ class Accumulator:
         self._sequences: dict[TopicPartition, int] = {}
         self.in_flight: set[TopicPartition] = set()
         self.size_bytes = 0
-        """Bytes of all records that are not yet delivered."""
+        """The size of all undelivered records."""
 
     def add(
         self, partition: TopicPartition, record: Record, waiter: "Future[Delivery]", deadline_s: float
     ) -> None:
-        """Line a record up behind the others of its partition."""
+        """Append a record to the queue of its partition."""
         size_bytes = record_size_bytes(record)
         queue = self._queues.setdefault(partition, deque())
         if not queue or not self._has_room(queue[-1], size_bytes):
@@ -90,16 +90,16 @@ class Accumulator:
         self.size_bytes += size_bytes
 
     def has_room_for(self, partition: TopicPartition, record: Record) -> bool:
-        """Is a batch of this partition growing that the record still fits in?"""
+        """Whether the record fits into the open batch of the partition."""
         queue = self._queues.get(partition)
         return queue is not None and len(queue) > 0 and self._has_room(queue[-1], record_size_bytes(record))
 
     def _has_room(self, batch: PendingBatch, size_bytes: int) -> bool:
-        # A batch that was encoded has been on the wire, perhaps successfully: it must not change any more.
+        # An encoded batch may have been written already, so it must not change.
         return batch.encoded is None and batch.size_bytes + size_bytes <= self._batch_bytes
 
     def ready(self, now_s: float) -> list[TopicPartition]:
-        """Partitions whose first batch may go now."""
+        """Partitions whose first batch can be sent now."""
         return [
             partition
             for partition, queue in self._queues.items()
@@ -107,7 +107,7 @@ class Accumulator:
         ]
 
     def next_retry_s(self, now_s: float) -> float | None:
-        """When the earliest batch that is held back may go."""
+        """When the earliest batch that is backing off can be sent."""
         timestamps = [
             queue[0].not_before_s
             for partition, queue in self._queues.items()
@@ -116,7 +116,7 @@ class Accumulator:
         return min(timestamps, default=None)
 
     def has_full_batch(self) -> bool:
-        """Is there a batch that will not grow any more?"""
+        """Whether there is a full batch."""
         return any(
             len(queue) > 1 or (queue and queue[0].size_bytes >= self._batch_bytes)
             for queue in self._queues.values()
@@ -142,22 +142,22 @@ class Accumulator:
         return batch
 
     def requeue(self, batch: PendingBatch, not_before_s: float) -> None:
-        """Try the batch again later, before anything else of its partition."""
+        """Retry the batch later, before the other batches of its partition."""
         self.in_flight.discard(batch.partition)
         batch.not_before_s = not_before_s
         self._queues.setdefault(batch.partition, deque()).appendleft(batch)
 
     def complete(self, batch: PendingBatch) -> None:
-        """The batch is done, well or not."""
+        """The batch was delivered or has failed."""
         self.in_flight.discard(batch.partition)
         self.size_bytes -= batch.size_bytes
 
     def reset_sequences(self) -> None:
-        """A new identity counts from zero."""
+        """Restart sequence numbers at zero, for a new producer id or epoch."""
         self._sequences.clear()
 
     def clear(self) -> list[PendingBatch]:
-        """Take out everything that waits."""
+        """Remove and return all queued batches."""
         batches = [batch for queue in self._queues.values() for batch in queue]
         self._queues.clear()
         self.size_bytes -= sum(batch.size_bytes for batch in batches)
@@ -169,7 +169,7 @@ class Accumulator:
 
 
 def record_size_bytes(record: Record) -> int:
-    """What a record will take in a batch, at most, before compression."""
+    """The maximum size of a record in a batch, before compression."""
     size_bytes = RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size_bytes += 4 * len(name) + len(value or b"") + 10

@@ -1,4 +1,4 @@
-"""Looking after topics and settings."""
+"""Topic and config administration."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -43,12 +43,12 @@ from runnel.wire import Request, Response
 ResponseT = TypeVar("ResponseT", bound=Response)
 
 BROKER_DEFAULT = -1
-"""As a number of partitions or replicas: let the broker decide (KIP-464)."""
+"""The broker's default number of partitions or replicas (KIP-464)."""
 
 
 @dataclass(slots=True)
 class Setting:
-    """One setting with its value and where that comes from."""
+    """One config with its value and source."""
 
     name: str
     value: str | None
@@ -59,17 +59,17 @@ class Setting:
 
 
 class Admin:
-    """Topics and settings of a cluster."""
+    """Administers the topics and configs of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def topics(self) -> list[TopicView]:
-        """Every topic, by name."""
+        """All topics, sorted by name."""
         return await self._cluster.topics()
 
     async def topic(self, name: str) -> TopicView:
-        """One topic as it is now."""
+        """The current metadata of a topic."""
         self._cluster.invalidate_topic(name)
         return await self._cluster.topic(name)
 
@@ -82,7 +82,7 @@ class Admin:
         settings: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> None:
-        """Make a topic; BrokerRefused if it exists or the broker will not have it."""
+        """Create a topic; BrokerError if it exists or the request is invalid."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -101,26 +101,26 @@ class Admin:
         self._cluster.invalidate_topic(name)
 
     async def delete_topic(self, name: str) -> None:
-        """Remove a topic and its records."""
+        """Delete a topic."""
         request = DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=self._timeout_ms
         )
-        # Not retried: "unknown topic" counts as retriable, and here it is the plain answer.
+        # Not retried: UNKNOWN_TOPIC_OR_PARTITION is retriable, but final here.
         response = await self._cluster.send_to_controller(request, DeleteTopicsResponse)
         check(response.responses[0].error_code, f"deleting topic {name}", response.responses[0].error_message)
         self._cluster.invalidate_topic(name)
 
     async def add_partitions(self, name: str, total: int) -> None:
-        """Grow a topic to `total` partitions; keys written before stay where they are."""
+        """Increase the number of partitions to `total`; existing records are not moved."""
         topic = CreatePartitionsTopic(name=name, count=total, assignments=None)
         request = CreatePartitionsRequest(topics=[topic], timeout_ms=self._timeout_ms)
         response = await self._cluster.send_to_controller(request, CreatePartitionsResponse)
         result = response.results[0]
-        check(result.error_code, f"growing topic {name} to {total} partitions", result.error_message)
+        check(result.error_code, f"adding partitions to topic {name}", result.error_message)
         self._cluster.invalidate_topic(name)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Drop the records below an offset (-1: all of them); returns the new first offsets."""
+        """Delete the records before an offset (-1 for all); returns the new log start offsets."""
         first: dict[TopicPartition, int] = {}
         for node_id, partitions in (await self._cluster.by_leader(before)).items():
             topics: dict[str, DeleteRecordsTopic] = {}
@@ -139,16 +139,16 @@ class Admin:
         return first
 
     async def sizes(self) -> dict[TopicPartition, int]:
-        """Bytes on disk of every partition, all replicas together."""
+        """The size on disk of every partition, over all replicas."""
         await self._cluster.retry(lambda: self._cluster.refresh([]))
         sizes: dict[TopicPartition, int] = {}
         for node_id in list(self._cluster.nodes):
             request = DescribeLogDirsRequest(topics=None)
             response = await self._cluster.send_to_node(node_id, request, DescribeLogDirsResponse)
-            check(response.error_code, "asking for the size of the logs")
-            for folder in response.results:
-                check(folder.error_code, f"asking for the size of the logs in {folder.log_dir}")
-                for topic in folder.topics:
+            check(response.error_code, "describing log directories")
+            for directory in response.results:
+                check(directory.error_code, f"describing log directory {directory.log_dir}")
+                for topic in directory.topics:
                     for view in topic.partitions:
                         partition = TopicPartition(topic.name, view.partition_index)
                         sizes[partition] = sizes.get(partition, 0) + view.partition_size
@@ -157,7 +157,7 @@ class Admin:
     async def settings(
         self, kind: ResourceType, name: str, *, keys: Iterable[str] | None = None, documentation: bool = False
     ) -> list[Setting]:
-        """The settings of a topic, broker or group, each with its source."""
+        """The configs of a topic, broker or group."""
         resource = DescribeConfigsResource(
             resource_type=kind, resource_name=name, configuration_keys=None if keys is None else list(keys)
         )
@@ -166,7 +166,7 @@ class Admin:
         result = response.results[0]
         check(
             result.error_code,
-            f"reading the settings of {kind.name.lower()} {name or 'default'}",
+            f"describing the configs of {kind.name.lower()} {name or 'default'}",
             result.error_message,
         )
         return [
@@ -189,7 +189,7 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set, delete, append to or subtract from settings, all of them or none."""
+        """Set, delete, append to or subtract from configs; all changes are applied or none."""
         configs = [
             AlterableConfig(name=key, config_operation=operation, value=value)
             for key, operation, value in changes
@@ -200,14 +200,14 @@ class Admin:
         result = response.responses[0]
         check(
             result.error_code,
-            f"changing the settings of {kind.name.lower()} {name or 'default'}",
+            f"altering the configs of {kind.name.lower()} {name or 'default'}",
             result.error_message,
         )
 
     async def _send_to_owner(
         self, kind: ResourceType, name: str, request: Request, response_type: type[ResponseT]
     ) -> ResponseT:
-        # A broker's static settings are known to that broker only.
+        # Only the broker itself knows its static configs.
         if kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and name:
             return await self._cluster.send_to_node(_node_id(name), request, response_type)
         return await self._cluster.send_to_controller(request, response_type)
@@ -228,4 +228,4 @@ def _node_id(name: str) -> int:
     try:
         return int(name)
     except ValueError:
-        raise ClientError(f"{name!r} is not a broker id; brokers are named by number") from None
+        raise ClientError(f"{name!r} is not a broker id; broker ids are numbers") from None

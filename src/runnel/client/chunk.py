@@ -1,4 +1,4 @@
-"""A stretch of fetched batches, and the messages in it. No I/O."""
+"""Fetched batches of one partition, and their messages. No I/O."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ from runnel.model.ids import TopicPartition
 
 @dataclass(slots=True)
 class Message:
-    """One record and where it stands."""
+    """One record with its partition and offset."""
 
     topic: str
     partition: int
@@ -27,19 +27,19 @@ class Message:
 
 @dataclass(slots=True)
 class Chunk:
-    """Whole batches of one partition as they came; the offset asked for may lie inside the first."""
+    """Complete batches of one partition as fetched; the first may begin before `from_offset`."""
 
     partition: TopicPartition
     records: memoryview
     from_offset: int
     next_offset: int
-    """One past the last record, where the next chunk begins; also past records that no reader gets to see."""
+    """The offset of the next fetch, also past control and aborted records."""
     high_watermark: int
     aborted: Sequence[tuple[int, int]] = ()
-    """(producer id, first offset) of aborted transactions that a committed-only reader must leave out."""
+    """(producer id, first offset) of aborted transactions, which read_committed skips."""
 
     def messages(self) -> Iterator[Message]:
-        """The messages from `from_offset` on; not those that control transactions or were aborted."""
+        """The messages from `from_offset` on, without control and aborted records."""
         topic, number = self.partition
         with _as_broker_error(self.partition):
             for position, header in visible_batches(self):
@@ -58,7 +58,7 @@ class Chunk:
 
 
 def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:
-    """The batches with messages for the reader, each checked against its checksum."""
+    """The batches with visible messages; verifies their checksums."""
     aborted = sorted(chunk.aborted, key=lambda transaction: transaction[1])
     aborted_producers: set[int] = set()
     for position, header in walk_headers(chunk.records):
@@ -77,7 +77,7 @@ def visible_batches(chunk: Chunk) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def end_of(partition: TopicPartition, records: memoryview, offset: int) -> int:
-    """One past the last offset of the whole batches in `records`, or `offset` if there is none."""
+    """The offset after the last complete batch in `records`, or `offset` if there is none."""
     with _as_broker_error(partition):
         for _, header in walk_headers(records):
             offset = max(offset, header.next_offset)
@@ -86,7 +86,7 @@ def end_of(partition: TopicPartition, records: memoryview, offset: int) -> int:
 
 @contextmanager
 def _as_broker_error(partition: TopicPartition) -> Iterator[None]:
-    """Damaged records are an error like any other that a broker can give."""
+    """Raise BrokerError for corrupt batches."""
     try:
         yield
     except CorruptBatch as error:

@@ -1,4 +1,4 @@
-"""The brokers as one thing: who leads what, who coordinates whom, and a connection to each."""
+"""Cluster metadata, coordinator lookup, and connections to brokers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -22,14 +22,14 @@ from runnel.wire import Request, Response
 
 DEFAULT_PORT = 9092
 MISSING_TOPIC_TIMEOUT_S = 1.0
-"""A topic made a moment ago may not have reached every broker; one that is not there by then is not there."""
+"""How long an unknown topic is retried, because new topics may not have propagated to all brokers yet."""
 GROUP_KEY = 0
 TRANSACTION_KEY = 1
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 T = TypeVar("T")
 Address = tuple[str, int, object]
-"""Host, port, and the lane that keeps one asker's connection apart from the others'."""
+"""Host, port, and the lane of a dedicated connection."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Node:
 
 @dataclass(slots=True)
 class PartitionView:
-    """One partition as the metadata tells it."""
+    """The metadata of one partition."""
 
     partition: int
     leader: int
@@ -55,7 +55,7 @@ class PartitionView:
 
 @dataclass(slots=True)
 class TopicView:
-    """One topic as the metadata tells it; partitions in order of their number."""
+    """The metadata of one topic; partitions are sorted by index."""
 
     name: str
     topic_id: bytes
@@ -64,7 +64,7 @@ class TopicView:
 
 
 class Cluster:
-    """A client's view of the brokers behind some bootstrap addresses."""
+    """A client's view of a cluster."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Cluster:
         timeout_s: float = REQUEST_TIMEOUT_S,
         api_timeout_s: float | None = None,
     ) -> None:
-        """`timeout_s` bounds one request, `api_timeout_s` an operation with its retries (KIP-266)."""
+        """`timeout_s` limits one request, `api_timeout_s` an operation with its retries (KIP-266)."""
         self.bootstrap = parse_addresses(bootstrap)
         self.client_id = client_id
         self.timeout_s = timeout_s
@@ -101,7 +101,7 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """End every connection."""
+        """Close all connections."""
         for task in self._opening.values():
             task.cancel()
         await asyncio.gather(*self._opening.values(), return_exceptions=True)
@@ -111,10 +111,10 @@ class Cluster:
     # Connections.
 
     async def connection(self, node_id: int, lane: object = None) -> Connection:
-        """The connection to a broker by its id, opened if need be.
+        """The connection to a broker, opened on demand.
 
-        A broker answers one connection in order, so whoever asks long questions (a fetch waiting for records,
-        a join waiting for the group) takes a `lane` of its own, and does not hold up the others.
+        A broker responds in order on each connection, so blocking requests (long polls, joins) use a
+        dedicated connection, identified by a `lane`.
         """
         if node_id not in self.nodes:
             await self.refresh([])
@@ -124,7 +124,7 @@ class Cluster:
         return await self._connect((node.host, node.port, lane))
 
     async def any_connection(self) -> Connection:
-        """A connection to whoever answers: open ones, then known brokers, then the bootstrap addresses."""
+        """A connection to any broker: an open one, a known broker, or a bootstrap server, in this order."""
         for (_, _, lane), connection in self._connections.items():
             if lane is None and connection.is_open:
                 return connection
@@ -138,7 +138,7 @@ class Cluster:
         raise NoBrokerAvailable(", ".join(f"{host}:{port}" for host, port in self.bootstrap), reason)
 
     async def close_lane(self, lane: object) -> None:
-        """End the connections that only one asker used."""
+        """Close the dedicated connections of a lane."""
         addresses = [address for address in self._connections if address[2] is lane]
         await asyncio.gather(*(self._connections.pop(address).close() for address in addresses))
 
@@ -148,7 +148,7 @@ class Cluster:
             return connection
         task = self._opening.get(address)
         if task is None:
-            # One opening for all who ask, as a task of its own: a cancelled caller does not take it along.
+            # Shared by concurrent callers, and a separate task so that a cancelled caller does not cancel it.
             task = asyncio.create_task(self._open(address))
             self._opening[address] = task
         return await asyncio.shield(task)
@@ -169,12 +169,12 @@ class Cluster:
     async def refresh(
         self, topics: Iterable[str] | None, *, allow_auto_create: bool = False
     ) -> MetadataResponse:
-        """Ask who is there and who leads what: of some topics, of none ([]), or of all (None)."""
+        """Fetch the metadata of the brokers and of some topics, none ([]), or all (None)."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=wanted, allow_auto_topic_creation=allow_auto_create)
         connection = await self.any_connection()
         response = await connection.send(request, MetadataResponse, timeout_s=self.timeout_s)
-        check(response.error_code, "asking for metadata")
+        check(response.error_code, "fetching metadata")
         self.cluster_id, self.controller_id = response.cluster_id, response.controller_id
         self.nodes = {
             node.node_id: Node(node.node_id, node.host, node.port, node.rack) for node in response.brokers
@@ -189,14 +189,14 @@ class Cluster:
         return response
 
     async def topics(self) -> list[TopicView]:
-        """Every topic of the cluster, by name."""
+        """All topics, sorted by name."""
         response = await self.retry(lambda: self.refresh(None))
         return sorted(
             (_topic_view(topic) for topic in response.topics if topic.name), key=lambda topic: topic.name
         )
 
     async def topic(self, name: str, *, allow_auto_create: bool = False) -> TopicView:
-        """One topic; asks only if it is not known yet. BrokerRefused if it does not exist."""
+        """The cached or fetched metadata of a topic. BrokerError if it does not exist."""
         known = self._topics.get(name)
         return known if known is not None else await self._find_topic(name, allow_auto_create)
 
@@ -209,17 +209,17 @@ class Cluster:
                 return topic
             error = ErrorCode.from_code(response.topics[0].error_code)
             if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                hint = f"there is no topic {name!r}; create it with `runnel topic create {name}`"
+                hint = f"topic {name!r} does not exist; create it with `runnel topic create {name}`"
                 await missing.after(BrokerError(error, f"topic {name}", hint))
             else:
                 await backoff.after(BrokerError(error, f"topic {name}"))
 
     def invalidate_topic(self, name: str) -> None:
-        """What we know of a topic is stale: the next use asks again."""
+        """Discard the cached metadata of a topic."""
         self._topics.pop(name, None)
 
     async def leader(self, partition: TopicPartition) -> int:
-        """The node that leads a partition; asks once if the topic is not known."""
+        """The leader of a partition; fetches metadata if the topic is not cached."""
         if partition.topic not in self._topics:
             await self.refresh([partition.topic])
         topic = self._topics.get(partition.topic)
@@ -240,26 +240,26 @@ class Cluster:
         return view.leader
 
     async def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions, grouped by who leads them."""
+        """Group partitions by leader."""
         groups: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             groups.setdefault(await self.leader(partition), []).append(partition)
         return groups
 
-    # Asking.
+    # Requests.
 
     async def send_to_any(self, request: Request, response_type: type[ResponseT]) -> ResponseT:
-        """Ask whoever is there."""
+        """Send a request to any broker."""
         connection = await self.any_connection()
         return await connection.send(request, response_type, timeout_s=self.timeout_s)
 
     async def send_to_node(self, node_id: int, request: Request, response_type: type[ResponseT]) -> ResponseT:
-        """Ask one broker."""
+        """Send a request to a broker."""
         connection = await self.connection(node_id)
         return await connection.send(request, response_type, timeout_s=self.timeout_s)
 
     async def send_to_controller(self, request: Request, response_type: type[ResponseT]) -> ResponseT:
-        """Ask the node that decides about metadata; where every broker forwards, any will do."""
+        """Send a request to the controller, or to any broker if brokers forward it."""
         if not self.nodes:
             await self.refresh([])
         if self.controller_id in self.nodes:
@@ -276,17 +276,17 @@ class Cluster:
         lane: object = None,
         timeout_s: float | None = None,
     ) -> ResponseT:
-        """Ask the broker that looks after a group or a transactional id."""
+        """Send a request to the coordinator of a group or transactional id."""
         connection = await self.connection(await self.coordinator(key, kind), lane)
         return await connection.send(request, response_type, timeout_s=timeout_s or self.timeout_s)
 
     async def coordinator(self, key: str, kind: int = GROUP_KEY) -> int:
-        """The node that looks after a group or a transactional id."""
+        """The coordinator of a group or transactional id."""
         if (kind, key) in self._coordinators:
             return self._coordinators[kind, key]
         request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
         response = await self.send_to_any(request, FindCoordinatorResponse)
-        # Up to version 3 the answer is for one key and stands at the top.
+        # Up to version 3 the response has one coordinator at the top level.
         found = response.coordinators[0] if response.coordinators else response
         name = "group" if kind == GROUP_KEY else "transactional id"
         check(found.error_code, f"finding the coordinator of {name} {key}", found.error_message)
@@ -296,13 +296,13 @@ class Cluster:
         return found.node_id
 
     def invalidate_coordinator(self, key: str, kind: int = GROUP_KEY) -> None:
-        """Somebody else looks after it now: the next use asks again."""
+        """Discard the cached coordinator."""
         self._coordinators.pop((kind, key), None)
 
     async def retry(
         self, operation: Callable[[], Awaitable[T]], recover: Callable[[], None] | None = None
     ) -> T:
-        """Run an operation until it succeeds, fails for good or time is over; `recover` before a new try."""
+        """Retry an operation until it succeeds, fails or times out; `recover` runs before each retry."""
         backoff = Backoff(self.api_timeout_s)
         while True:
             try:
@@ -314,11 +314,11 @@ class Cluster:
 
 
 def parse_addresses(bootstrap: str | Sequence[str]) -> list[tuple[str, int]]:
-    """Read "host:port,host:port"; the port may be left out, an IPv6 host stands in brackets."""
+    """Parse "host:port,host:port"; the port is optional, IPv6 hosts are in brackets."""
     texts = bootstrap.split(",") if isinstance(bootstrap, str) else bootstrap
     addresses = [_parse_address(text.strip()) for text in texts if text.strip()]
     if not addresses:
-        raise ValueError("no broker address was given; one looks like 127.0.0.1:9092")
+        raise ValueError("no bootstrap server was given; expected host:port, for example 127.0.0.1:9092")
     return addresses
 
 
@@ -327,7 +327,7 @@ def _parse_address(text: str) -> tuple[str, int]:
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is not a broker address; one looks like 127.0.0.1:9092")
+        raise ValueError(f"invalid bootstrap server {text!r}; expected host:port, for example 127.0.0.1:9092")
     return host.strip("[]"), int(port)
 
 

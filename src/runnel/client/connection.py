@@ -1,4 +1,4 @@
-"""One connection to one broker: many questions may be on their way, answers come back in order."""
+"""One connection to a broker, with pipelined requests."""
 
 import asyncio
 from typing import TypeVar, cast
@@ -16,7 +16,7 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 
 class Connection(asyncio.Protocol):
-    """An open connection whose versions are agreed."""
+    """An open connection with negotiated API versions."""
 
     def __init__(self, address: str, client_id: str) -> None:
         self.address = address
@@ -32,14 +32,14 @@ class Connection(asyncio.Protocol):
     async def open(
         cls, host: str, port: int, *, client_id: str = "runnel", timeout_s: float = CONNECT_TIMEOUT_S
     ) -> "Connection":
-        """Connect and agree on versions; NoBroker if nobody answers in time."""
+        """Connect and negotiate versions; NoBrokerAvailable if the connection fails or times out."""
         address = f"{host}:{port}"
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(lambda: cls(address, client_id), host, port)
         except TimeoutError:
-            raise NoBrokerAvailable(address, f"no connection in {timeout_s:g} s") from None
+            raise NoBrokerAvailable(address, f"no connection within {timeout_s:g} s") from None
         except OSError as error:
             raise NoBrokerAvailable(address, _reason(error)) from error
         try:
@@ -54,17 +54,17 @@ class Connection(asyncio.Protocol):
         return self._end is None
 
     def version_of(self, request: Request) -> int:
-        """The version in which a request would be asked; NotSpoken if in none."""
+        """The version in which a request would be sent; UnsupportedVersion if there is none in common."""
         return self._state.version_of(request)
 
     def feature(self, name: str) -> int:
-        """The level of a feature that the cluster has agreed on; 0 if it knows of none."""
+        """The finalized level of a cluster feature; 0 if there is none."""
         return self._state.features.get(name, 0)
 
     async def send(
         self, request: Request, response_type: type[ResponseT], *, timeout_s: float = REQUEST_TIMEOUT_S
     ) -> ResponseT:
-        """Send a question and wait for its answer. Questions asked meanwhile do not wait for each other."""
+        """Send a request and wait for its response. Concurrent requests are pipelined."""
         await self._writable.wait()
         self._check_open()
         correlation_id, buffers = self._state.send(request, response_type)
@@ -76,35 +76,35 @@ class Connection(asyncio.Protocol):
                 return cast(ResponseT, await future)
         except TimeoutError:
             name = type(request).__name__.removesuffix("Request")
-            late = TimedOut(f"{self.address} did not answer {name} in {timeout_s:g} s")
-            # Answers come in order, so nothing behind this one can be waited for either.
+            late = TimedOut(f"{self.address} did not respond to {name} within {timeout_s:g} s")
+            # Responses arrive in order, so later requests would not complete either.
             self._finish(late)
             raise late from None
         finally:
             self._waiting.pop(correlation_id, None)
 
     async def send_oneway(self, request: Request) -> None:
-        """Send a request that gets no answer."""
+        """Send a request without a response."""
         await self._writable.wait()
         self._check_open()
         self._send(self._state.send_oneway(request))
 
     async def close(self) -> None:
-        """End the connection, also for those who still wait for an answer."""
+        """Close the connection; in-flight requests fail."""
         self.abort()
         await self._closed.wait()
 
     def abort(self) -> None:
-        """End the connection without waiting for the socket to be gone."""
+        """Close the connection without waiting for the socket."""
         self._finish(ConnectionLost(f"the connection to {self.address} was closed"))
 
     async def _negotiate_versions(self, timeout_s: float) -> None:
-        ours = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
-        response = await self.send(ours, ApiVersionsResponse, timeout_s=timeout_s)
+        request = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
+        response = await self.send(request, ApiVersionsResponse, timeout_s=timeout_s)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION.code:
             self._state.set_api_versions(response)
-            response = await self.send(ours, ApiVersionsResponse, timeout_s=timeout_s)
-        check(response.error_code, f"agreeing on versions with {self.address}")
+            response = await self.send(request, ApiVersionsResponse, timeout_s=timeout_s)
+        check(response.error_code, f"negotiating API versions with {self.address}")
         self._state.set_api_versions(response)
 
     def _check_open(self) -> None:
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
         else:
             self._closed.set()
 
-    # What asyncio calls.
+    # asyncio.Protocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -154,7 +154,7 @@ class Connection(asyncio.Protocol):
 
 
 def _reason(error: OSError) -> str:
-    # For a name with several addresses asyncio folds all refusals into one error without a number.
+    # For a name with several addresses asyncio combines the errors into one without errno.
     if isinstance(error, ConnectionRefusedError) or "Connect call failed" in str(error):
         return "connection refused"
     return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""What consumers tell each other through their group: subscriptions and assignments, bytes to the broker."""
+"""The embedded consumer protocol: subscriptions and assignments, opaque to the broker."""
 
 from collections.abc import Iterable, Mapping
 
@@ -18,17 +18,17 @@ ASSIGNMENT_VERSION = 1
 
 
 def subscription_bytes(topics: Iterable[str]) -> bytes:
-    """What a member says when it joins: the topics it wants."""
+    """Encode a subscription to topics."""
     return encode_consumer_protocol(ConsumerProtocolSubscription(topics=sorted(topics)), SUBSCRIPTION_VERSION)
 
 
 def subscribed_topics(metadata: bytes | memoryview) -> list[str]:
-    """The topics that a member wants; MalformedMessage if it did not speak this protocol."""
+    """The subscribed topics of a member; MalformedMessage if it does not use this protocol."""
     return read_subscription(metadata).topics
 
 
 def assignment_bytes(partitions: Iterable[TopicPartition]) -> bytes:
-    """What the leader of a group hands to one member."""
+    """Encode the assignment of a member."""
     topics: dict[str, OwnedTopic] = {}
     for name, index in partitions:
         topics.setdefault(name, OwnedTopic(topic=name)).partitions.append(index)
@@ -37,7 +37,7 @@ def assignment_bytes(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def assigned_partitions(assignment: bytes | memoryview) -> list[TopicPartition]:
-    """The partitions in an assignment; none if it is empty or not of this protocol."""
+    """The partitions of an assignment; none if it is empty or of another protocol."""
     try:
         message = read_assignment(assignment)
     except MalformedMessage:
@@ -50,18 +50,18 @@ def assigned_partitions(assignment: bytes | memoryview) -> list[TopicPartition]:
 
 
 def assign_ranges(
-    wanted: Mapping[str, Iterable[str]], partition_counts: Mapping[str, int]
+    subscriptions: Mapping[str, Iterable[str]], partition_counts: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Kafka's range assignor: every member gets one stretch of each topic it wants, early ones the longer."""
-    assignment: dict[str, list[TopicPartition]] = {member: [] for member in wanted}
+    """Kafka's range assignor: a contiguous range of each subscribed topic; the first ones are longer."""
+    assignment: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
     for topic, count in sorted(partition_counts.items()):
-        members = sorted(member for member, topics in wanted.items() if topic in topics)
+        members = sorted(member for member, topics in subscriptions.items() if topic in topics)
         if not members:
             continue
-        share, extra = divmod(count, len(members))
+        length, extra = divmod(count, len(members))
         first = 0
         for index, member in enumerate(members):
-            last = first + share + (index < extra)
+            last = first + length + (index < extra)
             assignment[member] += [TopicPartition(topic, partition) for partition in range(first, last)]
             first = last
     return assignment

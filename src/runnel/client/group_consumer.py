@@ -1,4 +1,4 @@
-"""Reading topics together with others: the group shares partitions out and remembers how far each is read."""
+"""A consumer in a consumer group, with automatic assignment and offset commits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from runnel.model.ids import TopicPartition
 from runnel.wire import Request, Response
 
 METADATA_CHECK_INTERVAL_S = 30.0
-"""How often the leader of a group looks whether a topic has grown."""
+"""How often the group leader checks for new partitions."""
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 Listener = Callable[[Sequence[TopicPartition]], None]
@@ -31,7 +31,7 @@ Listener = Callable[[Sequence[TopicPartition]], None]
 class GroupConsumer:
     """A member of a consumer group; use as `async with`, which commits and leaves at the end.
 
-    Messages count as read once the next ones are asked for, so a crash repeats some rather than losing any.
+    Messages are consumed once the next ones are polled, so that delivery is at least once.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class GroupConsumer:
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
     ) -> None:
-        """`start` says where to begin in partitions that the group never read: earliest or latest."""
+        """`start` is the initial position in partitions without a committed offset: earliest or latest."""
         self._cluster = cluster
         self._start = start
         self._heartbeat_s = heartbeat_ms / 1000
@@ -86,13 +86,13 @@ class GroupConsumer:
 
     @property
     def assignment(self) -> list[TopicPartition]:
-        """The partitions that are ours now, and of which we know where to read."""
+        """The assigned partitions with a known position."""
         if self._membership.state is not MembershipState.STABLE:
             return []
         return [partition for partition in self._membership.partitions if partition in self._reader.positions]
 
     def next_offset(self, partition: TopicPartition) -> int:
-        """The offset that follows what was handed out of one of our partitions."""
+        """The offset after the last message that was returned."""
         if self._read is not None and self._read[0] == partition:
             return self._read[1]
         return self._reader.positions[partition]
@@ -106,7 +106,7 @@ class GroupConsumer:
         await self.close()
 
     async def poll(self, timeout_s: float, max_messages: int | None = None) -> list[Message]:
-        """The next messages, or none when time is over. Rebalances and commits happen meanwhile."""
+        """The next messages, or none after the timeout. Also rebalances and commits."""
         self._update_position()
         try:
             async with asyncio.timeout(timeout_s):
@@ -123,13 +123,13 @@ class GroupConsumer:
         return self._take_messages(self._chunk, max_messages)
 
     async def messages(self) -> AsyncIterator[Message]:
-        """Message by message, without end."""
+        """Iterate over messages, without end."""
         while True:
             for message in await self.poll(3600, 1):
                 yield message
 
     async def commit(self) -> None:
-        """Tell the group how far we have read: everything that was handed out."""
+        """Commit the offsets of all consumed messages."""
         self._update_position()
         self._commit_due_s = _now_s() + (self._commit_every_s or 0)
         moved = {
@@ -157,13 +157,13 @@ class GroupConsumer:
         except BrokerError as error:
             if not membership.commit_rejected(error.error):
                 raise
-            # The group moved on without us: whoever has these partitions now starts from the last commit.
+            # The group has rebalanced: the new owners of the partitions resume at the last commit.
             self._request_rejoin()
             return
         self._committed.update(moved)
 
     async def close(self) -> None:
-        """Commit, leave the group and stop reading."""
+        """Commit, leave the group and stop fetching."""
         try:
             await self._stop_tasks()
             await self.commit()
@@ -174,7 +174,7 @@ class GroupConsumer:
             await self._reader.close()
             await self._cluster.close_lane(self)
 
-    # Handing out.
+    # Delivery.
 
     def _take_messages(self, chunk: Chunk, max_messages: int | None) -> list[Message]:
         messages = list(islice(self._rest, max_messages))
@@ -194,7 +194,7 @@ class GroupConsumer:
     # Joining.
 
     async def _ensure_joined(self) -> None:
-        """Wait until we are in the group; a join goes on while its caller loses patience and comes back."""
+        """Wait until the member has joined; the join continues if the caller times out."""
         if self._failure is not None:
             raise self._failure
         if self._join_task is None and (
@@ -237,7 +237,7 @@ class GroupConsumer:
             membership.synced(await self._send(request_to_sync, SyncGroupResponse, timeout_s))
 
     async def _count_partitions(self) -> dict[str, int]:
-        """How many partitions the topics have that anyone in the group wants; for the leader only."""
+        """The partition counts of all subscribed topics of the group; only for the leader."""
         wanted = {topic for topics in self._membership.subscriptions.values() for topic in topics}
         if not wanted:
             return {}
@@ -257,7 +257,7 @@ class GroupConsumer:
         )
 
     async def _heartbeat_loop(self) -> None:
-        """Keep our place in the group, until it changes."""
+        """Send heartbeats until a rebalance starts."""
         topics_due_s = _now_s() + METADATA_CHECK_INTERVAL_S
         while True:
             await asyncio.sleep(self._heartbeat_s)
@@ -286,13 +286,13 @@ class GroupConsumer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._join_task is not None:
-            # The broker answers in order: behind a join that waits for the group, a farewell would wait too.
+            # Responses are in order: a LeaveGroup would wait for the parked join.
             await self._cluster.close_lane(self)
 
     async def _send(
-        self, request: Request, response_type: type[ResponseT], waits_s: float = 0.0
+        self, request: Request, response_type: type[ResponseT], extra_timeout_s: float = 0.0
     ) -> ResponseT:
-        timeout_s = self._cluster.timeout_s + waits_s
+        timeout_s = self._cluster.timeout_s + extra_timeout_s
         return await self._cluster.send_to_coordinator(
             self.group_id, request, response_type, lane=self, timeout_s=timeout_s
         )

@@ -1,4 +1,4 @@
-"""Looking after consumer groups: who is in them, how far they are, and moving them."""
+"""Administration of consumer groups: members, offsets and deletion."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ MEMBER_KINDS = {0: CLASSIC, 1: CONSUMER}
 
 @dataclass(slots=True)
 class GroupListing:
-    """One group in a list."""
+    """A listed group."""
 
     group_id: str
     state: str
@@ -63,7 +63,7 @@ class GroupListing:
 
 @dataclass(slots=True)
 class GroupMember:
-    """One consumer of a group and what it reads."""
+    """A member of a group and its assignment."""
 
     member_id: str
     client_id: str
@@ -71,16 +71,16 @@ class GroupMember:
     instance_id: str | None
     partitions: list[TopicPartition]
     target: list[TopicPartition]
-    """What it shall read; differs from `partitions` while a group of the newer protocol moves some."""
+    """The target assignment; differs from `partitions` while a consumer group is reconciling."""
     kind: str = CLASSIC
     epoch: int | None = None
-    """Up to which epoch of the group it has come, in the newer protocol."""
+    """The member epoch, in the consumer protocol."""
     rack: str | None = None
 
 
 @dataclass(slots=True)
 class GroupView:
-    """A group and its members."""
+    """A described group."""
 
     group_id: str
     state: str
@@ -90,27 +90,27 @@ class GroupView:
     members: list[GroupMember] = field(default_factory=list)
     kind: str = CLASSIC
     epoch: int | None = None
-    """Counts what happened to the group, in the newer protocol: members, topics, partitions."""
+    """The group epoch, in the consumer protocol."""
     target_epoch: int | None = None
-    """The epoch for which partitions were last shared out."""
+    """The assignment epoch."""
 
 
 @dataclass(slots=True)
 class Commit:
-    """How far a group has read one partition."""
+    """A committed offset."""
 
     offset: int
     metadata: str = ""
 
 
 class Groups:
-    """The consumer groups of a cluster."""
+    """Administers the consumer groups of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     async def list(self) -> list[GroupListing]:
-        """Every group of every broker, by name."""
+        """All groups, sorted by id."""
         await self._cluster.retry(lambda: self._cluster.refresh([]))
 
         async def attempt(node_id: int) -> ListGroupsResponse:
@@ -129,7 +129,7 @@ class Groups:
         return sorted(listings, key=lambda listing: listing.group_id)
 
     async def describe(self, group_id: str) -> GroupView:
-        """One group and its members; BrokerRefused with GROUP_ID_NOT_FOUND if there is none."""
+        """Describe a group; BrokerError with GROUP_ID_NOT_FOUND if it does not exist."""
         try:
             return await self._describe_consumer(group_id)
         except (UnsupportedVersion, BrokerError) as error:
@@ -168,7 +168,7 @@ class Groups:
 
         group = await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
         if group.group_state == "Dead":
-            # Brokers before KIP-1043 say so for groups that do not exist.
+            # Brokers before KIP-1043 return Dead for groups that do not exist.
             raise BrokerError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
         is_consumer = group.protocol_type == "consumer"
         members = [
@@ -185,7 +185,7 @@ class Groups:
         )
 
     async def committed(self, group_id: str) -> dict[TopicPartition, Commit]:
-        """How far a group has read, in every partition it ever committed."""
+        """All committed offsets of a group."""
 
         async def attempt() -> dict[TopicPartition, Commit]:
             request = OffsetFetchRequest(
@@ -201,9 +201,9 @@ class Groups:
     async def stable_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, Commit]:
-        """How far a group has read these partitions, once no open transaction is about to change that.
+        """The committed offsets of these partitions, once no transactional commit is pending.
 
-        They are asked for by name: a list of all leaves out what so far only an open transaction has.
+        Partitions are requested by name, because a request of all omits those with only a pending commit.
         """
         numbers: dict[str, list[int]] = {}
         for partition in partitions:
@@ -225,7 +225,7 @@ class Groups:
         return await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
 
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Move a group that has no members to other offsets."""
+        """Reset the offsets of a group without members."""
 
         async def attempt() -> None:
             request = commit_request(group_id, offsets)
@@ -235,7 +235,7 @@ class Groups:
         await self._cluster.retry(attempt, lambda: self._cluster.invalidate_coordinator(group_id))
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget how far a group has read some partitions."""
+        """Delete the committed offsets of partitions."""
         topics: dict[str, OffsetDeleteRequestTopic] = {}
         for partition in partitions:
             topic = topics.setdefault(partition.topic, OffsetDeleteRequestTopic(name=partition.topic))
@@ -251,10 +251,10 @@ class Groups:
         for result in response.topics:
             for view in result.partitions:
                 partition = TopicPartition(result.name, view.partition_index)
-                check(view.error_code, f"deleting the offset of group {group_id} in {partition}")
+                check(view.error_code, f"deleting the offset of group {group_id} for {partition}")
 
     async def delete(self, group_id: str) -> None:
-        """Remove a group that has no members, and its offsets."""
+        """Delete a group without members, and its offsets."""
 
         async def attempt() -> None:
             request = DeleteGroupsRequest(groups_names=[group_id])
@@ -286,7 +286,7 @@ def _consumer_member(member: Member) -> GroupMember:
         member.instance_id,
         _partitions(member.assignment),
         _partitions(member.target_assignment),
-        # Version 0 does not tell; without it, all members are taken for what the group is.
+        # Version 0 has no member type; members are assumed to use the consumer protocol.
         MEMBER_KINDS.get(member.member_type, CONSUMER),
         member.member_epoch,
         member.rack_id,
@@ -309,7 +309,7 @@ def commit_request(
     member_id: str = "",
     instance_id: str | None = None,
 ) -> OffsetCommitRequest:
-    """The request that commits offsets, as a member or from outside the group."""
+    """An OffsetCommit request of a member or of an admin client."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for partition, offset in offsets.items():
         topic = topics.setdefault(partition.topic, OffsetCommitRequestTopic(name=partition.topic))
@@ -328,16 +328,16 @@ def commit_request(
 
 
 def check_committed(group_id: str, response: OffsetCommitResponse) -> None:
-    """BrokerRefused for the first partition whose commit was refused."""
+    """Raise BrokerError for the first partition whose commit failed."""
     for topic in response.topics:
         for view in topic.partitions:
             partition = TopicPartition(topic.name, view.partition_index)
-            check(view.error_code, f"committing an offset of group {group_id} in {partition}")
+            check(view.error_code, f"committing the offset of group {group_id} for {partition}")
 
 
 def _commits(group_id: str, response: OffsetFetchResponse) -> dict[TopicPartition, Commit]:
-    about = f"reading the offsets of group {group_id}"
-    # Up to version 7 the answer is for one group and stands at the top.
+    about = f"fetching the offsets of group {group_id}"
+    # Up to version 7 the response has one group at the top level.
     group = response.groups[0] if response.groups else response
     check(group.error_code, about)
     commits: dict[TopicPartition, Commit] = {}

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for callers that have none."""
+"""An event loop in a background thread, for synchronous callers."""
 
 import asyncio
 import threading
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def fastest_loop() -> asyncio.AbstractEventLoop:
-    """A new event loop: uvloop's where it is installed, else the standard one."""
+    """A new event loop: uvloop's if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -27,13 +27,13 @@ class LoopThread:
         self._ready = threading.Event()
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        # A daemon, so that a caller who forgets to close can still end the program.
+        # A daemon, so that an unclosed client does not prevent the process from exiting.
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
         self._ready.wait()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine over there and wait for what it returns or raises."""
+        """Run a coroutine in the loop and wait for its result."""
         assert self._loop is not None
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
@@ -43,7 +43,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Cancel what still runs and end the thread."""
+        """Cancel running coroutines and stop the thread."""
         if self._loop is not None and self._stop is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()

@@ -1,8 +1,8 @@
-"""One consumer's place in a classic group, without I/O: what to ask next, and what the answers mean.
+"""The state machine of a consumer in a classic group, without I/O.
 
-UNJOINED ──join──▶ JOINING ──answer──▶ SYNCING ──answer──▶ STABLE
-    ▲                 │ member id wanted: ask again      │ heartbeat says "rebalance": rejoin
-    └── fenced or unknown: forget who we were ◀──────────┘
+UNJOINED ──join──▶ JOINING ──response──▶ SYNCING ──response──▶ STABLE
+    ▲                 │ MEMBER_ID_REQUIRED: rejoin             │ REBALANCE_IN_PROGRESS: rejoin
+    └── UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION: reset ◀───────┘
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ NO_GENERATION = -1
 
 
 class MembershipState(Enum):
-    """How far a member is on its way into the group."""
+    """The state of a member."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"
@@ -42,11 +42,11 @@ REJOIN_ERRORS = {
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.REBALANCE_IN_PROGRESS,
 }
-"""Answers that send a member back to the door; nothing is wrong with it."""
+"""Errors after which the member rejoins."""
 
 
 class Membership:
-    """Who we are in the group, and which partitions are ours."""
+    """The member id, generation and assignment of a consumer."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Membership:
         self.generation_id = NO_GENERATION
         self.partitions: list[TopicPartition] = []
         self.subscriptions: dict[str, list[str]] = {}
-        """Who wants which topics; only the leader of the group is told."""
+        """The subscriptions of all members; only for the leader."""
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
         self.instance_id = instance_id
@@ -74,7 +74,7 @@ class Membership:
         return bool(self.subscriptions)
 
     def join(self) -> JoinGroupRequest:
-        """Ask to be let in."""
+        """The JoinGroup request."""
         self.state = MembershipState.JOINING
         return JoinGroupRequest(
             group_id=self.group_id,
@@ -87,7 +87,7 @@ class Membership:
         )
 
     def joined(self, response: JoinGroupResponse) -> bool:
-        """Are we in? If not, ask again; BrokerRefused if asking again is of no use."""
+        """Handle the JoinGroup response; False to rejoin, BrokerError if that is of no use."""
         error = ErrorCode.from_code(response.error_code)
         if error is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
@@ -99,17 +99,17 @@ class Membership:
         self.state = MembershipState.SYNCING
         self.member_id = response.member_id
         self.generation_id = response.generation_id
-        leads = response.leader == response.member_id and not response.skip_assignment
+        is_leader = response.leader == response.member_id and not response.skip_assignment
         self.subscriptions = (
             {member.member_id: subscribed_topics(member.metadata) for member in response.members}
-            if leads
+            if is_leader
             else {}
         )
         return True
 
     def sync(self, partition_counts: Mapping[str, int]) -> SyncGroupRequest:
-        """Ask for our partitions; the leader hands out everyone's."""
-        shares = assign_ranges(self.subscriptions, partition_counts) if self.is_leader else {}
+        """The SyncGroup request; the leader's has the assignments of all members."""
+        assignments_by_member = assign_ranges(self.subscriptions, partition_counts) if self.is_leader else {}
         return SyncGroupRequest(
             group_id=self.group_id,
             generation_id=self.generation_id,
@@ -119,20 +119,20 @@ class Membership:
             protocol_name=ASSIGNOR,
             assignments=[
                 SyncGroupRequestAssignment(member_id=member_id, assignment=assignment_bytes(partitions))
-                for member_id, partitions in shares.items()
+                for member_id, partitions in assignments_by_member.items()
             ],
         )
 
     def synced(self, response: SyncGroupResponse) -> bool:
-        """Do we have our partitions? If not, join again."""
-        if not self._is_current(response.error_code, "syncing with"):
+        """Handle the SyncGroup response; False to rejoin."""
+        if not self._is_current(response.error_code, "syncing"):
             return False
         self.state = MembershipState.STABLE
         self.partitions = sorted(assigned_partitions(response.assignment))
         return True
 
     def heartbeat(self) -> HeartbeatRequest:
-        """Say that we are alive."""
+        """The Heartbeat request."""
         return HeartbeatRequest(
             group_id=self.group_id,
             generation_id=self.generation_id,
@@ -141,32 +141,32 @@ class Membership:
         )
 
     def heartbeat_received(self, response: HeartbeatResponse) -> bool:
-        """Is the group as it was? If not, join again."""
+        """Handle the Heartbeat response; False to rejoin."""
         if response.error_code == ErrorCode.REBALANCE_IN_PROGRESS.code:
-            # Until we join again we are still of the old generation, and may commit what we have read in it.
+            # Until it rejoins, the member may commit in the old generation.
             return False
-        return self._is_current(response.error_code, "staying in")
+        return self._is_current(response.error_code, "sending a heartbeat to")
 
     def commit_rejected(self, error: ErrorCode) -> bool:
-        """Was a commit refused because the group moved on? Then join again."""
+        """Handle a failed commit; True to rejoin because the group has rebalanced."""
         if error not in REJOIN_ERRORS:
             return False
         self._reset(error)
         return True
 
     def revoked(self) -> None:
-        """Our partitions are given up; we are on our way to the next generation."""
+        """The partitions were revoked before a rejoin."""
         self.partitions = []
         self.state = MembershipState.UNJOINED
 
     def leave(self) -> LeaveGroupRequest:
-        """Say good-bye, so that the others need not wait for the session to run out."""
+        """The LeaveGroup request."""
         member = MemberIdentity(member_id=self.member_id, group_instance_id=self.instance_id)
         return LeaveGroupRequest(group_id=self.group_id, member_id=self.member_id, members=[member])
 
     @property
     def leaves_on_close(self) -> bool:
-        """A static member keeps its place while it is away."""
+        """Static members stay in the group until their session expires."""
         return bool(self.member_id) and self.instance_id is None
 
     def _is_current(self, code: int, doing: str) -> bool:

@@ -1,4 +1,4 @@
-"""Where a log begins, where it ends, and which offset a moment stands at."""
+"""Offset lookup: earliest, latest, and by timestamp."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ READ_COMMITTED = 1
 
 @dataclass(slots=True)
 class FoundOffset:
-    """An offset and the timestamp of the record there; both -1 where nothing was found."""
+    """An offset and the timestamp of its record; both -1 if none was found."""
 
     offset: int
     timestamp_ms: int
@@ -34,7 +34,7 @@ class FoundOffset:
 async def list_offsets(
     cluster: Cluster, timestamps: Mapping[TopicPartition, int], *, isolation: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, FoundOffset]:
-    """The first offset at or after a timestamp, or what EARLIEST, LATEST and MAX_TIMESTAMP stand for."""
+    """The first offset at or after each timestamp, or for EARLIEST, LATEST and MAX_TIMESTAMP."""
     found: dict[TopicPartition, FoundOffset] = {}
 
     async def list_missing() -> None:
@@ -55,7 +55,7 @@ async def list_offsets(
         for topic in response.topics:
             for view in topic.partitions:
                 partition = TopicPartition(topic.name, view.partition_index)
-                check(view.error_code, f"asking for the offsets of {partition}")
+                check(view.error_code, f"listing the offsets of {partition}")
                 found[partition] = FoundOffset(view.offset, view.timestamp)
 
     def recover() -> None:
@@ -69,13 +69,13 @@ async def list_offsets(
 async def end_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
 ) -> dict[TopicPartition, int]:
-    """One past the last record that a reader may see, for each partition."""
+    """The end offset of each partition, as visible at the isolation level."""
     found = await list_offsets(cluster, dict.fromkeys(partitions, LATEST), isolation=isolation)
     return {partition: view.offset for partition, view in found.items()}
 
 
 async def start_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The first offset that is still there, for each partition."""
+    """The log start offset of each partition."""
     found = await list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     return {partition: view.offset for partition, view in found.items()}
 
@@ -83,7 +83,7 @@ async def start_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) 
 async def offsets_since(
     cluster: Cluster, partitions: Iterable[TopicPartition], timestamp_ms: int
 ) -> dict[TopicPartition, int]:
-    """The first record at or after a moment, for each partition; its end where there is none."""
+    """The first offset at or after a timestamp for each partition; the end offset if there is none."""
     partitions = list(partitions)
     found = await list_offsets(cluster, dict.fromkeys(partitions, timestamp_ms))
     without = [partition for partition in partitions if found[partition].offset == NOT_FOUND]

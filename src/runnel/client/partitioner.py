@@ -1,4 +1,4 @@
-"""Which partition a key belongs to: the same answer that Java's producer gives."""
+"""The default partitioner for keys, compatible with the Java client."""
 
 MASK = 0xFFFFFFFF
 MULTIPLIER = 0x5BD1E995
@@ -21,5 +21,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition that every record with this key goes to."""
+    """The partition of a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count

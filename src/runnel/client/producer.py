@@ -1,4 +1,4 @@
-"""Sending records: batched by partition, retried until delivered or given up, each written once."""
+"""An idempotent producer with batching and retries."""
 
 import asyncio
 import time
@@ -49,12 +49,12 @@ class Producer:
         delivery_timeout_s: float = 120.0,
     ) -> None:
         if acks not in ACKS:
-            raise ValueError(f"acks is all, 1 or 0, not {acks!r}")
+            raise ValueError(f"acks must be all, 1 or 0, not {acks!r}")
         self._cluster = cluster
         self._acks = ACKS[acks]
         self._idempotent = self._acks == -1 if idempotent is None else idempotent
         if self._idempotent and self._acks != -1:
-            raise ValueError("an idempotent producer needs acks=all")
+            raise ValueError("an idempotent producer requires acks=all")
         self._linger_s = linger_ms / 1000
         self._buffer_bytes = buffer_bytes
         self._delivery_timeout_s = delivery_timeout_s
@@ -88,7 +88,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> "asyncio.Future[Delivery]":
-        """Line a record up, waiting while the buffer is full; the future resolves when the broker has it."""
+        """Queue a record, waiting while the buffer is full; the future resolves when it is acknowledged."""
         stamp = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
         record = Record(0, stamp, key, value, headers)
         target = await self._partition(topic, record, partition)
@@ -111,7 +111,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Send one record and wait until the broker has it."""
+        """Send a record and wait for its acknowledgement."""
         return await (
             await self.send(
                 topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
@@ -119,7 +119,7 @@ class Producer:
         )
 
     async def flush(self) -> None:
-        """Wait until nothing is left to send. Failures are told by the futures of `send`."""
+        """Wait until all records are acknowledged or have failed, as the futures of `send` report."""
         self._flushes += 1
         self._wake.set()
         try:
@@ -129,7 +129,7 @@ class Producer:
             self._flushes -= 1
 
     async def close(self, *, flush: bool = True) -> None:
-        """End the producer; without `flush`, what was not sent fails."""
+        """Close the producer; without `flush`, queued records fail."""
         try:
             if flush:
                 await self.flush()
@@ -140,7 +140,7 @@ class Producer:
             await asyncio.gather(*tasks, return_exceptions=True)
             self._stop(ClientError("the producer was closed before the record was sent"))
 
-    # Choosing a partition.
+    # Partitioning.
 
     async def _partition(self, topic: str, record: Record, partition: int | None) -> TopicPartition:
         if self._sender is None:
@@ -153,7 +153,8 @@ class Producer:
             return TopicPartition(topic, partition)
         if record.key is not None:
             return TopicPartition(topic, partition_for_key(record.key, count))
-        # Records without a key fill one batch after the other, each in another partition: few, large batches.
+        # Sticky partitioning (KIP-480): records without a key fill one batch before the next partition is
+        # used.
         sticky = TopicPartition(topic, self._sticky.get(topic, 0) % count)
         if not self._batches.has_room_for(sticky, record):
             sticky = TopicPartition(topic, (sticky.partition + 1) % count)
@@ -174,7 +175,7 @@ class Producer:
         except ClientError as error:
             self._stop(error)
         except Exception as error:
-            # A bug: whoever waits for a record must not wait for ever.
+            # A bug; pending futures must not wait forever.
             self._stop(ClientError(f"the producer stopped: {error!r}"))
             raise
 
@@ -195,11 +196,11 @@ class Producer:
     async def _init_producer_id(self) -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
         response = await self._cluster.send_to_any(request, InitProducerIdResponse)
-        check(response.error_code, "getting a producer id")
+        check(response.error_code, "allocating a producer id")
         return ProducerIdentity(response.producer_id, response.producer_epoch)
 
     async def _dispatch(self) -> None:
-        """Start one request for each leader that has none on its way and something to get."""
+        """Send one request to each leader with ready batches and no request in flight."""
         loop = asyncio.get_running_loop()
         by_leader: dict[int, list[TopicPartition]] = {}
         for partition in self._batches.ready(loop.time()):
@@ -213,7 +214,7 @@ class Producer:
             by_leader.setdefault(leader, []).append(partition)
         identity = self._identity
         if identity is None:
-            # An answer that came meanwhile took our identity away.
+            # The producer id was reset by a concurrent response.
             self._wake.set()
             return
         for leader, partitions in by_leader.items():
@@ -242,10 +243,10 @@ class Producer:
             for batch in batches:
                 self._retry_or_fail(batch, error)
         except BaseException as error:
-            # The producer was closed, or this is a bug; nobody may wait for these records any more.
+            # The producer was closed, or this is a bug; pending futures must not wait forever.
             for batch in batches:
                 self._batches.complete(batch)
-                batch.failed(ClientError(f"not known whether the broker has the record: {error!r}"))
+                batch.failed(ClientError(f"it is unknown whether the record was written: {error!r}"))
             raise
         finally:
             self._busy_leaders.discard(leader)
@@ -253,8 +254,7 @@ class Producer:
             self._signal_progress()
 
     async def _add_partitions(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
-        """Say what must be known before the leader gets records of these partitions: outside of transactions,
-        nothing."""
+        """Add partitions to the transaction before they are written; does nothing outside of transactions."""
 
     def _request(self, batches: Sequence[PendingBatch]) -> ProduceRequest:
         topics: dict[str, TopicProduceData] = {}
@@ -281,7 +281,7 @@ class Producer:
         for batch in batches:
             result = results.get((batch.partition.topic, batch.partition.partition))
             if result is None:
-                self._retry_or_fail(batch, ClientError(f"the broker's answer leaves {batch.partition} out"))
+                self._retry_or_fail(batch, ClientError(f"the response has no result for {batch.partition}"))
             elif result.error_code == 0:
                 self._deliver(batch, result.base_offset, result.log_append_time_ms)
             else:
@@ -292,10 +292,10 @@ class Producer:
         if error is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._deliver(batch, -1, -1)
             return
-        is_renewable = self._idempotent and self._transactional_id is None
-        if error in PRODUCER_STATE_LOST and is_renewable and batch.attempts == 1:
-            # The broker forgot us, perhaps because all our records expired. This batch was sent once and
-            # refused once, so it is not in the log, and may go again under a new identity.
+        can_reset_id = self._idempotent and self._transactional_id is None
+        if error in PRODUCER_STATE_LOST and can_reset_id and batch.attempts == 1:
+            # The broker has lost the producer state, for example because the records expired. This batch was
+            # sent once and rejected, so it is not in the log and can be sent with a new producer id.
             self._reset_identity()
             batch.encoded = None
             self._batches.requeue(batch, 0.0)
@@ -314,14 +314,14 @@ class Producer:
             self._batches.requeue(batch, loop.time() + pause_s)
             return
         if error.retriable:
-            error = TimedOut(f"not delivered in {self._delivery_timeout_s:g} s: {error}")
+            error = TimedOut(f"not delivered within {self._delivery_timeout_s:g} s: {error}")
         self._batches.complete(batch)
         batch.failed(error)
         self._batch_failed(error)
 
     def _batch_failed(self, error: ClientError) -> None:
         """A batch will not be delivered."""
-        # Whether the broker counted this batch is unknown, and with it the next sequence number.
+        # Whether the batch was written is unknown, and so is the next sequence number.
         self._reset_identity()
 
     def _reset_identity(self) -> None:
@@ -329,7 +329,7 @@ class Producer:
             self._identity = None
             self._batches.reset_sequences()
 
-    # Waiting for each other.
+    # Progress.
 
     async def _wait_for_progress(self) -> None:
         self._check_running()
@@ -340,7 +340,7 @@ class Producer:
         progressed.set()
 
     def _check_may_send(self) -> None:
-        """Raise why no record can be taken, if so."""
+        """Raise an error if no record can be sent."""
         self._check_running()
 
     def _check_running(self) -> None:

@@ -1,7 +1,7 @@
-"""Reading partitions from given offsets, a bounded stretch ahead of the caller.
+"""A consumer with manual assignment and bounded prefetching.
 
-One task per leader asks for its partitions and puts what it gets into a short queue; it stops while that is
-full. A moved or unreachable leader only ends the round: all tasks begin again with fresh metadata.
+One task per leader fetches its partitions into a short queue, and waits while it is full. After a leader
+change or a connection failure all tasks restart with new metadata.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 CHUNKS_AHEAD = 4
-"""Chunks that may wait for the caller; together with `max_bytes` this bounds the reader's memory."""
+"""The number of prefetched chunks; together with `max_bytes` it limits the memory."""
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -41,9 +41,9 @@ class Reader:
         partition_max_bytes: int = 1024 * 1024,
         out_of_range: str | None = None,
     ) -> None:
-        """`out_of_range` says where to go on when an offset is gone: earliest, latest, None for an error."""
+        """`out_of_range` is the offset reset policy: earliest, latest, or None for an error."""
         if out_of_range is not None and out_of_range not in RESETS:
-            raise ValueError(f"out_of_range is earliest, latest or None, not {out_of_range!r}")
+            raise ValueError(f"out_of_range must be earliest, latest or None, not {out_of_range!r}")
         self._cluster = cluster
         self._isolation = isolation
         self._max_wait_ms = max_wait_ms
@@ -54,7 +54,7 @@ class Reader:
         self._chunks: asyncio.Queue[Chunk | ClientError | None] = asyncio.Queue(CHUNKS_AHEAD)
         self._fetching: asyncio.Task[None] | None = None
         self.positions: dict[TopicPartition, int] = {}
-        """The next offset that the caller gets, for each partition."""
+        """The position of the caller in each partition."""
         self.high_watermarks: dict[TopicPartition, int] = {}
 
     async def __aenter__(self) -> "Reader":
@@ -66,18 +66,18 @@ class Reader:
         await self.close()
 
     async def assign(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions from these offsets, and nothing else."""
+        """Assign partitions with their start offsets; replaces the previous assignment."""
         await self.close()
         self.positions = dict(positions)
         self._ahead = dict(positions)
         self._chunks = asyncio.Queue(CHUNKS_AHEAD)
 
     async def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Go on elsewhere in some of the partitions."""
+        """Change the positions of some partitions."""
         await self.assign({**self.positions, **positions})
 
     async def close(self) -> None:
-        """Stop reading; positions are kept."""
+        """Stop fetching; positions are retained."""
         if self._fetching is not None:
             self._fetching.cancel()
             await asyncio.gather(self._fetching, return_exceptions=True)
@@ -85,7 +85,7 @@ class Reader:
         await self._cluster.close_lane(self)
 
     async def next_chunk(self) -> Chunk | None:
-        """The next stretch of some partition; waits until there is one, or gives None after `interrupt`."""
+        """Wait for the next chunk of any partition; None after `interrupt`."""
         if self._fetching is None and self._ahead:
             self._fetching = asyncio.create_task(self._fetch_forever())
         chunk = await self._chunks.get()
@@ -97,16 +97,16 @@ class Reader:
         return chunk
 
     def interrupt(self) -> None:
-        """Let whoever waits for a chunk go on without one."""
+        """Wake up `next_chunk`."""
         if self._chunks.empty():
             self._chunks.put_nowait(None)
 
     def consumed(self, chunk: Chunk) -> None:
-        """The caller is through with a chunk."""
+        """Advance the position past a chunk."""
         self.positions[chunk.partition] = chunk.next_offset
 
     async def messages(self, *, until: Mapping[TopicPartition, int] | None = None) -> AsyncIterator[Message]:
-        """Message by message: without end, or until every partition has reached its offset in `until`."""
+        """Iterate over messages, without end or until every partition has reached its offset in `until`."""
         while until is None or not self._has_reached(until):
             chunk = await self.next_chunk()
             if chunk is None:
@@ -120,7 +120,7 @@ class Reader:
             self.consumed(chunk)
 
     async def messages_to_end(self) -> AsyncIterator[Message]:
-        """All messages that are there at the moment of asking."""
+        """Iterate over the messages up to the current end offsets."""
         ends = await end_offsets(self._cluster, self.positions, isolation=self._isolation)
         async for message in self.messages(until=ends):
             yield message
@@ -128,13 +128,13 @@ class Reader:
     def _has_reached(self, until: Mapping[TopicPartition, int]) -> bool:
         return all(self.positions[partition] >= offset for partition, offset in until.items())
 
-    # Fetching ahead.
+    # Prefetching.
 
     async def _fetch_forever(self) -> None:
         try:
             await self._fetch_rounds()
         except Exception as error:
-            # A bug: whoever waits for a chunk must not wait for ever.
+            # A bug; the caller must not wait forever.
             await self._chunks.put(ClientError(f"the reader stopped: {error!r}"))
             raise
 
@@ -164,7 +164,7 @@ class Reader:
             for topic in response.responses:
                 for view in topic.partitions:
                     await self._fetched(TopicPartition(topic.topic, view.partition_index), view)
-            # The broker sends first what was asked first; turning the list gives every partition its turn.
+            # The broker fills the response in request order; rotating the list avoids starvation.
             partitions = partitions[1:] + partitions[:1]
 
     def _request(self, partitions: Iterable[TopicPartition]) -> FetchRequest:
@@ -226,7 +226,7 @@ class Reader:
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> ClientError:
-    """The client error to tell, rather one that no retry mends; anything else is a bug and goes up."""
+    """The client error to report, preferably a fatal one; other exceptions are bugs and are raised."""
     known, bugs = errors.split(ClientError)
     if bugs is not None or known is None:
         raise errors

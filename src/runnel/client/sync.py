@@ -1,4 +1,4 @@
-"""The client for callers without an event loop: a handful of verbs that wait for their answer.
+"""A synchronous client.
 
 with SyncClient("127.0.0.1:9092") as client:
     client.send("orders", b"a cup of tea", key=b"anna")
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SyncClient:
-    """A connected client; use as `with`."""
+    """A synchronous client; use as `with`."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Send what is left, and end the connections."""
+        """Flush, and close the connections."""
         try:
             self._thread.call(self._close())
         finally:
@@ -63,15 +63,15 @@ class SyncClient:
     def create_topic(
         self, name: str, *, partitions: int = BROKER_DEFAULT, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic."""
+        """Create a topic."""
         self.run(lambda cluster: Admin(cluster).create_topic(name, partitions=partitions, settings=settings))
 
     def delete_topic(self, name: str) -> None:
-        """Remove a topic and its records."""
+        """Delete a topic."""
         self.run(lambda cluster: Admin(cluster).delete_topic(name))
 
     def topics(self) -> list[str]:
-        """The names of all topics that are not the broker's own."""
+        """The names of all topics except internal ones."""
         views = self.run(lambda cluster: cluster.topics())
         return [view.name for view in views if not view.is_internal]
 
@@ -85,7 +85,7 @@ class SyncClient:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Send one record and wait until the broker has it."""
+        """Send a record and wait for its acknowledgement."""
         return self._thread.call(
             self._producer.send_and_wait(
                 topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
@@ -93,7 +93,7 @@ class SyncClient:
         )
 
     def send_all(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None]]) -> list[Delivery]:
-        """Send many (key, value) pairs and wait until the broker has them all."""
+        """Send (key, value) pairs and wait for all acknowledgements."""
         return self._thread.call(self._send_all(topic, list(records)))
 
     def read(
@@ -105,15 +105,15 @@ class SyncClient:
         since_ms: int | None = None,
         committed_only: bool = False,
     ) -> list[Message]:
-        """All messages there are now: from the start, from an offset, or from a moment.
+        """All current messages from the start, from an offset, or from a timestamp.
 
-        With `committed_only`, none of aborted transactions, and none behind the first open one.
+        `committed_only` reads with isolation level read_committed.
         """
         isolation = READ_COMMITTED if committed_only else READ_UNCOMMITTED
         return self._thread.call(self._read(topic, partitions, offset, since_ms, isolation))
 
     def run(self, operation: Callable[[Cluster], Awaitable[T]]) -> T:
-        """Anything else: run an operation on the cluster and wait for its result."""
+        """Run any other operation on the cluster and wait for its result."""
 
         async def call() -> T:
             return await operation(self._cluster)

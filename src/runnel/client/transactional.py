@@ -1,4 +1,4 @@
-"""Sending records in transactions: readers of committed records see all of one, or nothing.
+"""A transactional producer.
 
 async with TransactionalProducer(cluster, "billing") as producer, producer.transaction():
     await producer.send("orders", b"a cup of tea")
@@ -17,11 +17,11 @@ from runnel.client.transactions import Transactions
 from runnel.model.ids import TopicPartition
 
 TIMEOUT_MS = 60_000
-"""How long a transaction may stay open before the broker aborts it, unless told otherwise."""
+"""The default transaction timeout."""
 
 
 class TransactionalProducer(Producer):
-    """The holder of a transactional id; whoever held it before is fenced by its first transaction."""
+    """A transactional producer; its first transaction fences earlier ones with its transactional id."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TransactionalProducer(Producer):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """One transaction: committed at the end of the block, aborted if anything goes wrong in it."""
+        """One transaction: committed at the end of the block, aborted if an exception is raised."""
         await self.begin()
         try:
             yield
@@ -53,9 +53,9 @@ class TransactionalProducer(Producer):
         await self.commit()
 
     async def begin(self) -> None:
-        """Open a transaction."""
+        """Begin a transaction."""
         if self._is_open:
-            raise ClientError(f"a transaction of {self.transactional_id} is open already")
+            raise ClientError(f"a transaction of {self.transactional_id} is already open")
         if self._must_initialize:
             self._identity = await self._init_producer_id()
             self._batches.reset_sequences()
@@ -63,7 +63,7 @@ class TransactionalProducer(Producer):
         self._is_open = True
 
     async def commit(self) -> None:
-        """Let readers see the transaction; if a record could not be sent, abort it and raise why."""
+        """Commit the transaction; if a record could not be sent, abort it and raise the error."""
         try:
             await self.flush()
             if self._abortable_error is not None:
@@ -74,8 +74,8 @@ class TransactionalProducer(Producer):
         await self._end(is_commit=True)
 
     async def abort(self) -> None:
-        """Undo the transaction: what waits is dropped, what was sent no reader of committed records sees."""
-        # A batch on its way must have arrived: behind the end, it would open the transaction again.
+        """Abort the transaction; queued records are dropped."""
+        # In-flight batches must complete first: after the end they would start a new transaction.
         while not self._batches.is_empty:
             for batch in self._batches.clear():
                 batch.failed(ClientError("the transaction was aborted"))
@@ -84,7 +84,7 @@ class TransactionalProducer(Producer):
         await self._end(is_commit=False)
 
     async def close(self, *, flush: bool = True) -> None:
-        """End the producer; a transaction that is still open is aborted."""
+        """Close the producer; an open transaction is aborted."""
         try:
             if self._is_open:
                 await self.abort()
@@ -99,19 +99,19 @@ class TransactionalProducer(Producer):
         )
         assert identity is not None
         self._is_open, self._added_partitions, self._abortable_error = False, set(), None
-        # Until the coordinator has answered, nobody knows which epoch comes next.
+        # The next epoch is unknown until the coordinator responds.
         self._must_initialize = True
-        # A transaction that wrote nothing is unknown to its coordinator.
+        # The coordinator does not know a transaction without partitions.
         if added_partitions:
             end = self._transactions.commit if is_commit else self._transactions.abort
             self._identity = await end(self.transactional_id, identity.producer_id, identity.producer_epoch)
         has_new_epoch = self._identity != identity
         if has_new_epoch:
             self._batches.reset_sequences()
-        # After a batch that failed, the sequence numbers of this epoch are uncertain.
+        # After a failed batch the sequence numbers of this epoch are unknown.
         self._must_initialize = abortable_error is not None and not has_new_epoch
 
-    # What a producer does differently in transactions.
+    # Overrides of Producer.
 
     async def _init_producer_id(self) -> ProducerIdentity:
         return await self._transactions.init_producer_id(self.transactional_id, timeout_ms=self._timeout_ms)
@@ -119,19 +119,19 @@ class TransactionalProducer(Producer):
     def _check_may_send(self) -> None:
         self._check_running()
         if not self._is_open:
-            raise ClientError(f"no transaction of {self.transactional_id} is open: begin one first")
+            raise ClientError(f"{self.transactional_id} has no open transaction")
         if self._abortable_error is not None:
             raise self._abortable_error
 
     def _batch_failed(self, error: ClientError) -> None:
-        """A transaction without one of its records can only be aborted: nothing else of it needs to go."""
+        """A transaction with a failed record can only be aborted, so all queued records fail."""
         self._abortable_error = self._abortable_error or error
         for batch in self._batches.clear():
             batch.failed(error)
 
     async def _add_partitions(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
         new = [partition for partition in partitions if partition not in self._added_partitions]
-        # Since version 2 of the feature (KIP-890), the first batch itself adds its partition.
+        # With transaction V2 (KIP-890), the first batch adds its partition implicitly.
         if new and leader.feature("transaction.version") < 2:
             assert self._identity is not None
             await self._transactions.add_partitions(self.transactional_id, self._identity, new)

@@ -1,4 +1,4 @@
-"""Looking after transactions: which are open, where they wrote, and ending those that nobody ends."""
+"""Administration of transactions: listing, describing, and aborting hanging ones."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
@@ -36,12 +36,12 @@ T = TypeVar("T")
 
 ONGOING = "Ongoing"
 OPEN = {ONGOING, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
-"""States in which a transaction has begun and is not through yet."""
+"""The states of a transaction that is not complete."""
 
 
 @dataclass(slots=True)
 class TransactionListing:
-    """One transactional id in a list."""
+    """A listed transactional id."""
 
     transactional_id: str
     producer_id: int
@@ -51,7 +51,7 @@ class TransactionListing:
 
 @dataclass(slots=True)
 class TransactionView:
-    """A transactional id, who holds it, and what its transaction has written to."""
+    """A described transactional id."""
 
     transactional_id: str
     state: str
@@ -59,14 +59,14 @@ class TransactionView:
     producer_epoch: int
     timeout_ms: int
     started_ms: int | None
-    """When the open transaction began; None if none is open."""
+    """When the open transaction started; None if none is open."""
     partitions: list[TopicPartition]
     coordinator: int
 
 
 @dataclass(slots=True)
 class ProducerView:
-    """A producer as a partition remembers it."""
+    """The producer state of a partition."""
 
     partition: TopicPartition
     producer_id: int
@@ -75,20 +75,20 @@ class ProducerView:
     last_timestamp_ms: int
     coordinator_epoch: int
     start_offset: int | None
-    """Where its open transaction begins in this partition; None if it has none open."""
+    """The first offset of its open transaction in this partition; None if none is open."""
 
 
 @dataclass(slots=True)
 class HangingTransaction:
-    """A transaction that is open in a partition although its coordinator does not know of it."""
+    """A transaction that is open in a partition, but not in its coordinator."""
 
     producer: ProducerView
     transactional_id: str | None
-    """The id that this producer last went by, if the coordinator still knows that."""
+    """The transactional id of the producer, if the coordinator knows it."""
 
 
 class Transactions:
-    """The transactions of a cluster."""
+    """Administers the transactions of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -102,10 +102,10 @@ class Transactions:
         pattern: str | None = None,
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
-        """Every transactional id of every broker that passes all filters, by name.
+        """All transactional ids that match the filters, sorted.
 
-        `longer_than_ms` finds transactions by their age, `pattern` is a regular expression for the whole id.
-        With `patience_s`, brokers that cannot be asked in that time are left out.
+        `longer_than_ms` filters by duration, `pattern` is a regular expression for the whole id. With
+        `timeout_s`, brokers that do not respond in time are skipped.
         """
         request = ListTransactionsRequest(
             state_filters=list(states),
@@ -129,33 +129,33 @@ class Transactions:
     async def _list_in_time(
         self, node_id: int, request: ListTransactionsRequest, timeout_s: float | None
     ) -> ListTransactionsResponse | None:
-        """What a broker lists; None if it cannot be asked by the time that was given."""
+        """The transactions of a broker; None if it does not respond in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._cluster.retry(partial(self._list, node_id, request))
         except (ClientError, TimeoutError) as error:
-            is_passing = not isinstance(error, ClientError) or error.retriable
-            if timeout_s is None or not is_passing:
+            is_transient = not isinstance(error, ClientError) or error.retriable
+            if timeout_s is None or not is_transient:
                 raise
             return None
 
     async def _list(self, node_id: int, request: ListTransactionsRequest) -> ListTransactionsResponse:
         version = (await self._cluster.connection(node_id)).version_of(request)
-        # A filter that the broker does not know would be dropped silently: everything would seem to pass it.
+        # A filter that the broker does not support would be ignored silently.
         if (request.duration_filter >= 0 and version < 1) or (
             request.transactional_id_pattern and version < 2
         ):
-            raise UnsupportedVersion(f"broker {node_id} does not know this filter")
+            raise UnsupportedVersion(f"broker {node_id} does not support this filter")
         response = await self._cluster.send_to_node(node_id, request, ListTransactionsResponse)
         about = f"listing the transactions of broker {node_id}"
         check(response.error_code, about)
         if response.unknown_state_filters:
             unknown = ", ".join(response.unknown_state_filters)
-            raise BrokerError(ErrorCode.INVALID_REQUEST, about, f"there is no state {unknown}")
+            raise BrokerError(ErrorCode.INVALID_REQUEST, about, f"unknown state {unknown}")
         return response
 
     async def describe(self, transactional_id: str) -> TransactionView:
-        """One transactional id; BrokerRefused with TRANSACTIONAL_ID_NOT_FOUND if there is none."""
+        """Describe a transactional id; BrokerError with TRANSACTIONAL_ID_NOT_FOUND if it does not exist."""
 
         async def attempt() -> TransactionView:
             request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
@@ -170,7 +170,7 @@ class Transactions:
                 view.producer_id,
                 view.producer_epoch,
                 view.transaction_timeout_ms,
-                # Coordinators remember the start of the last transaction until the next begins.
+                # Coordinators retain the start time of the last transaction.
                 view.transaction_start_time_ms if view.transaction_state in OPEN else None,
                 sorted(
                     TopicPartition(topic.topic, number)
@@ -182,14 +182,14 @@ class Transactions:
 
         return await self._retry(transactional_id, attempt)
 
-    # Taking part.
+    # Producer operations.
 
     async def add_partitions(
         self, transactional_id: str, identity: ProducerIdentity, partitions: Iterable[TopicPartition]
     ) -> None:
-        """Say that a transaction is about to write to these partitions. Asks once: who writes, tries again.
+        """Add partitions to the transaction; not retried, because the caller retries its batch.
 
-        Since version 2 of the feature `transaction.version` (KIP-890), the first batch itself says so.
+        With transaction V2 (KIP-890), the first batch does so implicitly.
         """
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for partition in partitions:
@@ -213,14 +213,14 @@ class Transactions:
             self._cluster.invalidate_coordinator(transactional_id, TRANSACTION_KEY)
             raise
 
-    # Ending.
+    # Initializing and ending.
 
     async def init_producer_id(
         self, transactional_id: str, *, timeout_ms: int, current: ProducerIdentity | None = None
     ) -> ProducerIdentity:
-        """Become the holder of an id: who had it is fenced, and what it left open is aborted first.
+        """Initialize a producer: fences earlier ones with its transactional id and aborts their transaction.
 
-        Who shows the identity it has is refused if somebody else has taken over meanwhile.
+        If `current` is given, it fails if the producer was fenced in the meantime.
         """
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
@@ -233,17 +233,17 @@ class Transactions:
             response = await self._cluster.send_to_coordinator(
                 transactional_id, request, InitProducerIdResponse, kind=TRANSACTION_KEY
             )
-            check(response.error_code, f"taking over transactional id {transactional_id}")
+            check(response.error_code, f"initializing transactional id {transactional_id}")
             return ProducerIdentity(response.producer_id, response.producer_epoch, is_transactional=True)
 
         return await self._retry(transactional_id, attempt)
 
     async def commit(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ProducerIdentity:
-        """Commit a transaction, also one that another process wrote; doing it again changes nothing."""
+        """Commit a transaction, also one of another process. Idempotent."""
         return await self._end(EndTxnRequest(transactional_id, producer_id, producer_epoch, committed=True))
 
     async def abort(self, transactional_id: str, producer_id: int, producer_epoch: int) -> ProducerIdentity:
-        """Abort a transaction, also one that another process wrote; doing it again changes nothing."""
+        """Abort a transaction, also one of another process. Idempotent."""
         return await self._end(EndTxnRequest(transactional_id, producer_id, producer_epoch, committed=False))
 
     async def _end(self, request: EndTxnRequest) -> ProducerIdentity:
@@ -261,14 +261,14 @@ class Transactions:
         return await self._retry(request.transactional_id, attempt)
 
     async def abort_hanging(self, producer: ProducerView) -> None:
-        """End what a producer left open in one partition, past its coordinator."""
+        """Abort a hanging transaction in one partition, bypassing the coordinator."""
         topic = WritableTxnMarkerTopic(producer.partition.topic, [producer.partition.partition])
         marker = WritableTxnMarker(
             producer_id=producer.producer_id,
             producer_epoch=producer.producer_epoch,
             transaction_result=False,
             topics=[topic],
-            # A partition that never saw a marker of this producer knows no coordinator.
+            # A partition without a marker of this producer has no coordinator epoch.
             coordinator_epoch=max(producer.coordinator_epoch, 0),
         )
         request = WriteTxnMarkersRequest(markers=[marker])
@@ -281,10 +281,10 @@ class Transactions:
 
         await self._cluster.retry(attempt, lambda: self._cluster.invalidate_topic(producer.partition.topic))
 
-    # Looking into partitions.
+    # Producer state of partitions.
 
     async def producers(self, partitions: Iterable[TopicPartition]) -> list[ProducerView]:
-        """The producers that partitions remember."""
+        """The producer states of partitions."""
         wanted = list(partitions)
 
         async def attempt() -> list[ProducerView]:
@@ -310,7 +310,7 @@ class Transactions:
         for result in response.topics:
             for part in result.partitions:
                 where = TopicPartition(result.name, part.partition_index)
-                check(part.error_code, f"asking for the producers of {where}", part.error_message)
+                check(part.error_code, f"describing the producers of {where}", part.error_message)
                 views += [
                     ProducerView(
                         where,
@@ -328,21 +328,21 @@ class Transactions:
     async def hanging(
         self, partitions: Iterable[TopicPartition], *, silent_since_ms: int
     ) -> list[HangingTransaction]:
-        """Open transactions in these partitions that no coordinator knows, silent since before a moment.
+        """Transactions that are open in these partitions but not in a coordinator, without recent writes.
 
-        Younger ones are left out: between a partition and its coordinator there is always a little delay.
+        Recent ones are skipped, because partitions and coordinators are not updated atomically.
         """
-        open_there = [
+        open_in_partitions = [
             view
             for view in await self.producers(partitions)
             if view.start_offset is not None and view.last_timestamp_ms < silent_since_ms
         ]
-        if not open_there:
+        if not open_in_partitions:
             return []
-        producer_ids = {view.producer_id for view in open_there}
+        producer_ids = {view.producer_id for view in open_in_partitions}
         known = {view.producer_id: view for view in await self.find(producer_ids=producer_ids)}
         hanging = []
-        for view in open_there:
+        for view in open_in_partitions:
             listing = known.get(view.producer_id)
             name = None if listing is None else listing.transactional_id
             if name is None or view.partition not in await self._open_partitions(name):
@@ -354,7 +354,7 @@ class Transactions:
             return (await self.describe(transactional_id)).partitions
         except BrokerError as refused:
             if refused.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                # It expired since it was listed.
+                # It has expired since it was listed.
                 return ()
             raise
 

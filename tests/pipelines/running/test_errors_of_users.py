@@ -27,9 +27,7 @@ def told(work) -> PipelineError:
     return explained(raised.value)
 
 
-NO_BROKER = (
-    "no broker answers at 127.0.0.1:1 (connection refused): is it running? start one with `runnel serve`"
-)
+NO_BROKER = "no broker available at 127.0.0.1:1 (connection refused); start one with `runnel serve`"
 
 
 def test_no_broker(spark, tmp_path):
@@ -52,7 +50,7 @@ def test_no_such_topic(spark, runnel_session, tmp_path):
     ):
         error = told(work)
         assert type(error) is UnknownTopic
-        assert "there is no topic 'nowhere'" in str(error) and "\n" not in str(error)
+        assert "topic 'nowhere' does not exist" in str(error) and "\n" not in str(error)
 
 
 def test_a_misspelt_option_and_a_query_that_makes_no_sense(spark, runnel_session, capfd):

@@ -103,7 +103,7 @@ def test_a_numbered_batch_write_that_is_repeated_is_there_once(spark, broker):
 @pytest.mark.runnel({"auto.create.topics.enable": False})
 def test_what_cannot_be_written_is_told(spark, runnel):
     writer = numbers(spark).write.format("runnel").mode("append").option("topic", "no-such-topic")
-    with pytest.raises(Exception, match="there is no topic 'no-such-topic'"):
+    with pytest.raises(Exception, match="topic 'no-such-topic' does not exist"):
         writer.option("kafka.bootstrap.servers", runnel.bootstrap_servers).save()
 
 

@@ -62,5 +62,5 @@ def test_an_empty_topic_and_mistakes(spark, runnel: Broker) -> None:
     assert read(spark, runnel).load().count() == 0
     with pytest.raises(AnalysisException, match="did you mean 'startingOffsets'"):
         read(spark, runnel, startingOffset="earliest").load()
-    with pytest.raises(AnalysisException, match=r"UnknownTopic: .*there is no topic 'nothing'"):
+    with pytest.raises(AnalysisException, match=r"UnknownTopic: .*topic 'nothing' does not exist"):
         read(spark, runnel, subscribe="nothing").load().count()
