@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tools.broker_process import BrokerProcess
-from tools.conformance import ecosystem, franz_go, kafka_tools, librdkafka, page, twin
+from tools.conformance import differential, ecosystem, franz_go, kafka_tools, librdkafka, page
 from tools.conformance.result import SuiteResult
 from tools.fetch.programs import Unavailable, find
 from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SUITES = ["kafka-tools", "ecosystem", "franz-go", "twin", "librdkafka"]
+SUITES = ["kafka-tools", "ecosystem", "franz-go", "differential", "librdkafka"]
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 
 
@@ -85,8 +85,8 @@ def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
         if is_selected("franz-go"):
             yield franz_go.run(bootstrap, options.records, folder / "franz-go", options.only)
     # These two start brokers of their own: they must be new, or have other settings.
-    if is_selected("twin") and options.bootstrap is None:
-        yield twin.run(folder / "twin", SETTINGS)
+    if is_selected("differential") and options.bootstrap is None:
+        yield differential.run(folder / "differential", SETTINGS)
     tests = os.environ.get(librdkafka.FOLDER_VARIABLE)
     if is_selected("librdkafka") and options.bootstrap is None and tests:
         yield librdkafka.run(Path(tests), folder / "librdkafka", options.only)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from runnel.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from runnel.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from runnel.model.errors import ErrorCode
-from tools.twin.comparison import Twin
+from tools.differential.comparison import Broker
 
 INTERVAL_S = 0.1
 
@@ -56,7 +56,7 @@ class GroupMonitor:
     def __init__(self, port: int, group: str) -> None:
         self.history = GroupHistory()
         self.group = group
-        self._twin = Twin(port)
+        self._broker = Broker(port)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -67,18 +67,18 @@ class GroupMonitor:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._thread.join()
-        self._twin.close()
+        self._broker.close()
 
     def described(self, client: str = "look") -> DescribedGroup | None:
         """The group as its coordinator describes it; None while there is none, or without a response."""
         request = ConsumerGroupDescribeRequest([self.group])
         try:
-            answer = self._twin.ask(request, 1, client)
+            response = self._broker.request(request, 1, client)
         except OSError:
             return None
-        if isinstance(answer, str) or answer.groups[0].error_code:
+        if isinstance(response, str) or response.groups[0].error_code:
             return None
-        described: DescribedGroup = answer.groups[0]
+        described: DescribedGroup = response.groups[0]
         return described
 
     def _committed(self) -> dict[int, int] | None:
@@ -86,15 +86,15 @@ class GroupMonitor:
             groups=[OffsetFetchRequestGroup(self.group, topics=None)], require_stable=True
         )
         try:
-            answer = self._twin.ask(request, 8, "offsets")
+            response = self._broker.request(request, 8, "offsets")
         except OSError:
             return None
-        if isinstance(answer, str) or answer.groups[0].error_code not in (
+        if isinstance(response, str) or response.groups[0].error_code not in (
             ErrorCode.NONE.code,
             ErrorCode.GROUP_ID_NOT_FOUND.code,
         ):
             return None
-        topics = answer.groups[0].topics
+        topics = response.groups[0].topics
         return {part.partition_index: part.committed_offset for topic in topics for part in topic.partitions}
 
     def _run(self) -> None:

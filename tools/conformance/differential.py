@@ -5,9 +5,9 @@ from pathlib import Path
 
 from tools.broker_process import BrokerProcess
 from tools.conformance.result import SuiteResult
+from tools.differential.cases import compare_brokers
 from tools.kafka import node
 from tools.kafka.commands import VERSION
-from tools.twin.interview import interview
 
 KAFKA_SETTINGS = {
     "num.partitions": "4",
@@ -19,16 +19,16 @@ KAFKA_SETTINGS = {
 
 
 def run(folder: Path, settings: Mapping[str, str]) -> SuiteResult:
-    description = f"requests that Runnel and Apache Kafka {VERSION} are sent in every version of the protocol"
+    description = f"requests to Runnel and Apache Kafka {VERSION}, in every version of the protocol"
     result = SuiteResult("Responses equal to Apache Kafka's", description)
     kafka = node.start(folder / "kafka", KAFKA_SETTINGS)
     try:
         with BrokerProcess(folder / "runnel", settings) as broker:
-            questions = interview(broker.port, kafka.port)
+            cases = compare_brokers(broker.port, kafka.port)
     finally:
         kafka.stop()
-    for question, differences in questions.items():
-        (result.failed if differences else result.passed).append(question)
+    for case, differences in cases.items():
+        (result.failed if differences else result.passed).append(case)
         for difference in differences[:1]:
             print(f"  {difference}")
     return result

@@ -1,8 +1,8 @@
-"""Two brokers, asked the same thing at the same time, and what their answers do not have in common.
+"""Two brokers that receive the same requests, and the differences between their responses.
 
-Requests are built from our own message declarations, in every version, so that also those are asked that no
-client of today sends. What must differ (ids, addresses, moments) is left out, and so is what says the same
-in two ways: null or nothing, one order of partitions or another.
+Requests are built from our own message declarations, in every version, also in those that no current client
+sends. What must differ (ids, addresses, times) is ignored, and so is what is equivalent: null or empty, one
+order of partitions or another.
 """
 
 import socket
@@ -19,10 +19,10 @@ from runnel.wire.frame import has_flexible_header, read_response_header, request
 
 REQUEST_TIMEOUT_S = 15.0
 SETTLE_S = 0.4
-"""How long Kafka may take until a change that it has acknowledged can be seen everywhere."""
+"""How long Kafka may take until an acknowledged change is visible everywhere."""
 
 CLOSED = "the connection is closed"
-SILENCE = "no answer"
+TIMED_OUT = "no response"
 
 NEVER_EQUAL = frozenset(
     (
@@ -50,8 +50,8 @@ NEVER_EQUAL = frozenset(
 )
 
 
-class Twin:
-    """One of the two brokers: its connections, and what it has called things."""
+class Broker:
+    """One of the two brokers: its connections, and the ids it assigned."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -62,7 +62,7 @@ class Twin:
         self._sockets: dict[str, socket.socket] = {}
 
     def send(self, frame: bytes, client: str) -> bytes | str:
-        """The answer's frame, or what happened instead of one."""
+        """The frame of the response, or what happened instead."""
         connection = self._sockets.get(client)
         if connection is None:
             connection = socket.create_connection(("127.0.0.1", self.port), timeout=REQUEST_TIMEOUT_S)
@@ -74,20 +74,20 @@ class Twin:
         except (EOFError, ConnectionError):
             outcome = CLOSED
         except TimeoutError:
-            outcome = SILENCE
+            outcome = TIMED_OUT
         self._sockets.pop(client).close()
         return outcome
 
-    def ask(self, request: Request, version: int, client: str) -> Any:
-        """The response, or what happened instead of one."""
+    def request(self, request: Request, version: int, client: str) -> Any:
+        """The response, or what happened instead."""
         frame = b"".join(bytes(part) for part in request_frame(request, version, 7, client))
-        answer = self.send(frame, client)
-        if isinstance(answer, str):
-            return answer
-        response = api(request.api_key).response
-        _, position = read_response_header(memoryview(answer), has_flexible_header(response, version))
-        decoded = decode(response, version, memoryview(answer), position)
-        assert b"".join(bytes(part) for part in encode(decoded, version)) == answer[position:]
+        response = self.send(frame, client)
+        if isinstance(response, str):
+            return response
+        kind = api(request.api_key).response
+        _, position = read_response_header(memoryview(response), has_flexible_header(kind, version))
+        decoded = decode(kind, version, memoryview(response), position)
+        assert b"".join(bytes(part) for part in encode(decoded, version)) == response[position:]
         return decoded
 
     def close(self) -> None:
@@ -95,81 +95,81 @@ class Twin:
             connection.close()
 
 
-Making = Callable[[Twin], Request]
-"""Makes a request for a broker out of what that broker has called things."""
+RequestFor = Callable[[Broker], Request]
+"""Builds a request with the ids that a broker assigned."""
 
 
 @dataclass(slots=True)
 class Difference:
-    """One place in which two answers to one question differ."""
+    """One field in which two responses differ."""
 
-    question: str
+    case: str
     version: int
     where: str
     ours: Any
     theirs: Any
 
     def __str__(self) -> str:
-        return (
-            f"{self.question} v{self.version}: {self.where}: {self.ours!s:.160} / Kafka: {self.theirs!s:.160}"
-        )
+        return f"{self.case} v{self.version}: {self.where}: {self.ours!s:.160} / Kafka: {self.theirs!s:.160}"
 
 
 @dataclass(slots=True)
-class Twins:
-    """Both brokers, and what has been found so far."""
+class BrokerPair:
+    """Both brokers, and the differences found so far."""
 
-    ours: Twin
-    theirs: Twin
+    ours: Broker
+    theirs: Broker
     settle_s: float = SETTLE_S
-    questions: dict[str, list[Difference]] = field(default_factory=dict)
+    cases: dict[str, list[Difference]] = field(default_factory=dict)
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(16))
 
-    def ask(
+    def check(
         self,
-        question: str,
-        request: Request | Making,
+        case: str,
+        request: Request | RequestFor,
         versions: int | Iterable[int],
         *,
         ignore: str = "",
         client: str = "one",
     ) -> tuple[Any, Any]:
-        """Ask both in each of these versions; the last answers."""
-        answers: tuple[Any, Any] = (None, None)
+        """Send to both in each of these versions, and compare; the last responses."""
+        responses: tuple[Any, Any] = (None, None)
         for version in [versions] if isinstance(versions, int) else versions:
-            answers = self.begin(request, version, client).result()
-            # Silence says nothing about us: such a question is not worth asking.
-            assert not isinstance(answers[1], str), f"Kafka, {question} v{version}: {answers[1]}"
-            self.compare(question, version, answers, ignore)
-        return answers
+            responses = self.begin(request, version, client).result()
+            # Without a response of Kafka there is nothing to compare with.
+            assert not isinstance(responses[1], str), f"Kafka, {case} v{version}: {responses[1]}"
+            self.compare(case, version, responses, ignore)
+        return responses
 
-    def begin(self, request: Request | Making, version: int, client: str) -> "Future[tuple[Any, Any]]":
-        """Ask both, and go on while they think: the answers will be there."""
+    def begin(self, request: Request | RequestFor, version: int, client: str) -> "Future[tuple[Any, Any]]":
+        """Send to both without waiting for the responses."""
 
-        def asked(twin: Twin) -> Any:
-            return twin.ask(request if isinstance(request, Request) else request(twin), version, client)
+        def sent(broker: Broker) -> Any:
+            return broker.request(
+                request if isinstance(request, Request) else request(broker), version, client
+            )
 
-        ours, theirs = (self._pool.submit(asked, twin) for twin in (self.ours, self.theirs))
+        ours, theirs = (self._pool.submit(sent, broker) for broker in (self.ours, self.theirs))
         return self._pool.submit(lambda: (ours.result(), theirs.result()))
 
-    def compare(self, question: str, version: int, answers: tuple[Any, Any], ignore: str = "") -> None:
-        """Note where two answers differ."""
+    def compare(self, case: str, version: int, responses: tuple[Any, Any], ignore: str = "") -> None:
+        """Record the differences of two responses."""
         ignored = NEVER_EQUAL | set(ignore.split())
-        found = self.questions.setdefault(question, [])
-        ours, theirs = (plain(answer, ignored) for answer in answers)
+        found = self.cases.setdefault(case, [])
+        ours, theirs = (plain(response, ignored) for response in responses)
         for where, one, other in differences(ours, theirs):
-            found.append(Difference(question, version, where, one, other))
+            found.append(Difference(case, version, where, one, other))
 
-    def send(self, question: str, frame: bytes) -> None:
-        """Send bytes that are no decent request; only what becomes of the connection is compared."""
+    def send_frame(self, case: str, frame: bytes) -> None:
+        """Send malformed bytes; only the fate of the connection is compared."""
         outcomes = []
-        for twin in (self.ours, self.theirs):
-            answer = twin.send(frame, question)
-            outcomes.append(answer if isinstance(answer, str) else "an answer")
-        self.compare(question, -1, (outcomes[0], outcomes[1]))
+        for broker in (self.ours, self.theirs):
+            response = broker.send(frame, case)
+            outcomes.append(response if isinstance(response, str) else "a response")
+        self.compare(case, -1, (outcomes[0], outcomes[1]))
 
     def settle(self) -> None:
-        """Let a change arrive everywhere."""
+        """Wait until a change is visible everywhere."""
         time.sleep(self.settle_s)
 
     def close(self) -> None:

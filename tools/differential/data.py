@@ -1,4 +1,4 @@
-"""Questions about records: produce, fetch, offsets, epochs, producers."""
+"""Cases of records: produce, fetch, offsets, epochs, producers."""
 
 import time
 from collections.abc import Callable
@@ -19,15 +19,15 @@ from runnel.messages.offset_for_leader_epoch import (
 )
 from runnel.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from runnel.model.ids import NO_ID
-from tools.twin.comparison import Making, Twin, Twins
-from tools.twin.topics import create, new_topic
+from tools.differential.comparison import Broker, BrokerPair, RequestFor
+from tools.differential.topics import create, new_topic
 
 NOW_MS = int(time.time() * 1000)
 PRODUCE_VERSIONS = range(3, 14)
 FETCH_VERSIONS = range(4, 19)
 NO_SUCH_ID = b"\x07" * 16
 REFUSED = "log_start_offset"
-"""Beside an error Kafka tells this only sometimes, and clients look at it only for an error long gone."""
+"""Kafka sets this beside an error only sometimes, and clients do not read it then."""
 
 
 def batch(count: int = 1, key: bytes | None = b"k", first_ms: int = NOW_MS, **options: Any) -> bytes:
@@ -37,12 +37,12 @@ def batch(count: int = 1, key: bytes | None = b"k", first_ms: int = NOW_MS, **op
 
 def produce(
     topic: str, version: int, *parts: tuple[int, bytes], acks: int = -1, has_id: bool = True
-) -> Making:
-    """A produce request that names its topic as its version does."""
+) -> RequestFor:
+    """A produce request with the topic's name or id, depending on the version."""
 
-    def make(twin: Twin) -> ProduceRequest:
+    def make(broker: Broker) -> ProduceRequest:
         data = [PartitionProduceData(index, records) for index, records in parts]
-        topic_id = twin.topic_ids.get(topic, NO_SUCH_ID) if has_id else NO_SUCH_ID
+        topic_id = broker.topic_ids.get(topic, NO_SUCH_ID) if has_id else NO_SUCH_ID
         named = (
             TopicProduceData("", topic_id, data) if version >= 13 else TopicProduceData(topic, NO_ID, data)
         )
@@ -60,11 +60,11 @@ def fetch(
     epoch: int = -1,
     part_max_bytes: int = 1 << 20,
     **options: int,
-) -> Making:
+) -> RequestFor:
     """A fetch of (partition, offset) pairs, in the broker's session if it has an epoch."""
 
-    def make(twin: Twin) -> FetchRequest:
-        name, topic_id = (topic, NO_ID) if version < 13 else ("", twin.topic_ids.get(topic, NO_SUCH_ID))
+    def make(broker: Broker) -> FetchRequest:
+        name, topic_id = (topic, NO_ID) if version < 13 else ("", broker.topic_ids.get(topic, NO_SUCH_ID))
         asked = [
             FetchPartition(
                 index, fetch_offset=offset, partition_max_bytes=part_max_bytes, current_leader_epoch=epoch
@@ -72,7 +72,7 @@ def fetch(
             for index, offset in parts
         ]
         request = FetchRequest(min_bytes=1, max_bytes=1 << 20, session_epoch=session_epoch)
-        request.session_id = twin.session_id if session_epoch > 0 else 0
+        request.session_id = broker.session_id if session_epoch > 0 else 0
         request.topics = [FetchTopic(name, topic_id, asked)] if asked else []
         request.forgotten_topics_data = [ForgottenTopic(name, topic_id, forget)] if forget else []
         for option, value in options.items():
@@ -82,13 +82,13 @@ def fetch(
     return make
 
 
-def ask_produce(twins: Twins) -> None:
-    """Every version, and every way to be refused."""
-    plain = create(twins, new_topic("produce-plain"))
-    compacted = create(twins, new_topic("produce-compacted", cleanup_policy="compact"))
-    small = create(twins, new_topic("produce-small", max_message_bytes="1000"))
-    stamped = create(twins, new_topic("produce-stamped", message_timestamp_type="LogAppendTime"))
-    packed = create(twins, new_topic("produce-packed", compression_type="zstd"))
+def check_produce(pair: BrokerPair) -> None:
+    """Every version, and every error."""
+    plain = create(pair, new_topic("produce-plain"))
+    compacted = create(pair, new_topic("produce-compacted", cleanup_policy="compact"))
+    small = create(pair, new_topic("produce-small", max_message_bytes="1000"))
+    stamped = create(pair, new_topic("produce-stamped", message_timestamp_type="LogAppendTime"))
+    packed = create(pair, new_topic("produce-packed", compression_type="zstd"))
     damaged = batch(3)[:-2] + bytes([batch(3)[-2] ^ 1]) + batch(3)[-1:]
     magic = {number: batch(3)[:16] + bytes([number]) + batch(3)[17:] for number in (1, 3)}
     cases: list[tuple[str, str, int, list[tuple[int, bytes]]]] = [
@@ -118,73 +118,75 @@ def ask_produce(twins: Twins) -> None:
     for version in PRODUCE_VERSIONS:
         for name, topic, acks, parts in cases:
             making = produce(topic, version, *parts, acks=acks)
-            twins.ask(f"produce: {name}", making, version, ignore=REFUSED)
+            pair.check(f"produce: {name}", making, version, ignore=REFUSED)
         making = produce("produce-nowhere", version, (0, batch()), has_id=False)
-        twins.ask("produce: a topic that is not there", making, version)
+        pair.check("produce: a topic that is not there", making, version)
         if version < 13:
-            twins.ask("produce: a name that cannot be", produce("a/b", version, (0, batch())), version)
+            pair.check("produce: a name that cannot be", produce("a/b", version, (0, batch())), version)
     trailing = produce(plain, 9, (0, batch(3) + b"more"))
-    twins.ask("produce: bytes behind the batch", trailing, 9, ignore=REFUSED)
+    pair.check("produce: bytes after the batch", trailing, 9, ignore=REFUSED)
 
 
-def ask_fetch(twins: Twins) -> None:
+def check_fetch(pair: BrokerPair) -> None:
     """Every version, limits, sessions."""
-    topic = create(twins, new_topic("fetch"))
+    topic = create(pair, new_topic("fetch"))
     for size in (1, 3, 7, 2):
         making = produce(topic, 9, (0, batch(size)), (1, batch(size, compression=Compression.LZ4)))
-        twins.begin(making, 9, "one").result()
+        pair.begin(making, 9, "one").result()
     for version in FETCH_VERSIONS:
-        cases: list[tuple[str, Making]] = [
+        cases: list[tuple[str, RequestFor]] = [
             ("from the beginning", fetch(topic, version, (0, 0), (1, 0))),
             ("from the middle of a batch", fetch(topic, version, (0, 6))),
             ("at the end", fetch(topic, version, (0, 13), max_wait_ms=50)),
-            ("behind the end", fetch(topic, version, (0, 14))),
+            ("beyond the end", fetch(topic, version, (0, 14))),
             ("before the beginning", fetch(topic, version, (0, -1))),
             ("a partition that is not there", fetch(topic, version, (9, 0))),
             ("a topic that is not there", fetch("nowhere", version, (0, 0))),
             ("one byte per partition", fetch(topic, version, (0, 0), (1, 0), part_max_bytes=1)),
-            ("one byte in all", fetch(topic, version, (0, 0), (1, 0), max_bytes=1)),
-            ("200 bytes in all", fetch(topic, version, (0, 0), (1, 0), max_bytes=200)),
+            ("one byte in total", fetch(topic, version, (0, 0), (1, 0), max_bytes=1)),
+            ("200 bytes in total", fetch(topic, version, (0, 0), (1, 0), max_bytes=200)),
             ("read committed", fetch(topic, version, (0, 0), isolation_level=1)),
             ("a leader epoch to come", fetch(topic, version, (0, 0), epoch=5)),
             ("the leader epoch of now", fetch(topic, version, (0, 0), epoch=0)),
         ]
         for name, making in cases:
-            twins.ask(f"fetch: {name}", making, version)
+            pair.check(f"fetch: {name}", making, version)
         if version >= 7:
-            _ask_in_session(twins, topic, version)
+            _check_in_session(pair, topic, version)
 
 
-def _ask_in_session(twins: Twins, topic: str, version: int) -> None:
-    def ask(name: str, session_epoch: int, *parts: tuple[int, int], forget: list[int] | None = None) -> None:
+def _check_in_session(pair: BrokerPair, topic: str, version: int) -> None:
+    def check(
+        name: str, session_epoch: int, *parts: tuple[int, int], forget: list[int] | None = None
+    ) -> None:
         making = fetch(topic, version, *parts, session_epoch=session_epoch, forget=forget)
-        twins.ask(f"fetch session: {name}", making, version)
+        pair.check(f"fetch session: {name}", making, version)
 
-    ask("unknown", 3, (0, 0))
+    check("unknown", 3, (0, 0))
     begin = fetch(topic, version, (0, 0), (1, 10**6), session_epoch=0)
-    answers = twins.ask("fetch session: begin", begin, version)
-    for twin, answer in zip((twins.ours, twins.theirs), answers, strict=True):
-        twin.session_id = answer.session_id
-    ask("say nothing new", 1)
-    ask("caught up", 2, (0, 13))
-    ask("forget a partition", 3, forget=[1])
-    ask("wrong epoch", 9)
-    ask("add a partition that is not there", 4, (7, 0))
-    ask("an error is told again", 5)
-    ask("end", -1)
-    ask("after the end", 6)
+    responses = pair.check("fetch session: begin", begin, version)
+    for broker, response in zip((pair.ours, pair.theirs), responses, strict=True):
+        broker.session_id = response.session_id
+    check("say nothing new", 1)
+    check("caught up", 2, (0, 13))
+    check("forget a partition", 3, forget=[1])
+    check("wrong epoch", 9)
+    check("add a partition that is not there", 4, (7, 0))
+    check("an error is repeated", 5)
+    check("end", -1)
+    check("after the end", 6)
 
 
-def ask_offsets(twins: Twins) -> None:
+def check_offsets(pair: BrokerPair) -> None:
     """ListOffsets, OffsetForLeaderEpoch, DeleteRecords."""
-    topic = create(twins, new_topic("offsets"))
-    compacted = create(twins, new_topic("offsets-compacted", cleanup_policy="compact"))
-    twins.begin(produce(topic, 9, (0, batch(5))), 9, "one").result()
-    twins.begin(produce(topic, 9, (0, batch(5, first_ms=NOW_MS - 1000))), 9, "one").result()
+    topic = create(pair, new_topic("offsets"))
+    compacted = create(pair, new_topic("offsets-compacted", cleanup_policy="compact"))
+    pair.begin(produce(topic, 9, (0, batch(5))), 9, "one").result()
+    pair.begin(produce(topic, 9, (0, batch(5, first_ms=NOW_MS - 1000))), 9, "one").result()
 
     def moment(
         timestamp: int, index: int = 0, epoch: int = -1, name: str = topic, isolation: int = 0
-    ) -> Making:
+    ) -> RequestFor:
         asked = ListOffsetsPartition(index, epoch, timestamp)
         return lambda _: ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(name, [asked])])
 
@@ -193,52 +195,52 @@ def ask_offsets(twins: Twins) -> None:
     names |= {-6: "earliest pending", -7: "nothing known", 0: "long ago", NOW_MS: "now", NOW_MS + 4: "newest"}
     names |= {NOW_MS - 999: "before now", NOW_MS + 5: "in the future"}
     for timestamp, name in names.items():
-        twins.ask(f"list offsets: {name}", moment(timestamp), versions)
-        twins.ask(f"list offsets: {name} of an empty partition", moment(timestamp, index=1), versions)
-    twins.ask("list offsets: committed", moment(-1, isolation=1), versions)
-    twins.ask("list offsets: a leader epoch to come", moment(-1, epoch=5), versions)
-    twins.ask("list offsets: a partition that is not there", moment(-1, index=9), versions)
-    twins.ask("list offsets: a topic that is not there", moment(-1, name="nowhere"), versions)
+        pair.check(f"list offsets: {name}", moment(timestamp), versions)
+        pair.check(f"list offsets: {name} of an empty partition", moment(timestamp, index=1), versions)
+    pair.check("list offsets: committed", moment(-1, isolation=1), versions)
+    pair.check("list offsets: a leader epoch to come", moment(-1, epoch=5), versions)
+    pair.check("list offsets: a partition that is not there", moment(-1, index=9), versions)
+    pair.check("list offsets: a topic that is not there", moment(-1, name="nowhere"), versions)
     for epoch in (-1, 0, 1, 7):
         for current in (-1, 0, 5):
             asked = OffsetForLeaderPartition(0, current, epoch)
             request = OffsetForLeaderEpochRequest(-1, [OffsetForLeaderTopic(topic, [asked])])
-            twins.ask(f"leader epoch: {epoch}, now {current}", request, range(2, 5))
+            pair.check(f"leader epoch: {epoch}, now {current}", request, range(2, 5))
     for offset in (2, 1, 10**6, -5, -1):
-        twins.ask(f"delete records: before {offset}", _delete(topic, offset), range(3))
-    twins.ask("delete records: a compacted topic", _delete(compacted, 1), range(3))
-    twins.ask("delete records: a topic that is not there", _delete("nowhere", 1), range(3))
-    twins.ask("fetch: deleted records", fetch(topic, 12, (0, 0)), 12)
+        pair.check(f"delete records: before {offset}", _delete(topic, offset), range(3))
+    pair.check("delete records: a compacted topic", _delete(compacted, 1), range(3))
+    pair.check("delete records: a topic that is not there", _delete("nowhere", 1), range(3))
+    pair.check("fetch: deleted records", fetch(topic, 12, (0, 0)), 12)
 
 
 def _delete(topic: str, offset: int) -> DeleteRecordsRequest:
     return DeleteRecordsRequest([DeleteRecordsTopic(topic, [DeleteRecordsPartition(0, offset)])], 3_000)
 
 
-def ask_producers(twins: Twins) -> None:
+def check_producers(pair: BrokerPair) -> None:
     """Idempotent producers: sequences, repeats, epochs."""
-    topic = create(twins, new_topic("producers"))
+    topic = create(pair, new_topic("producers"))
     for version in range(6):
-        answers = twins.ask("producer id: a new one", InitProducerIdRequest(None, 1000), version)
-        twins.ask("producer id: an empty transactional id", InitProducerIdRequest("", 1000), version)
-        for twin, answer in zip((twins.ours, twins.theirs), answers, strict=True):
-            twin.producer_id = answer.producer_id
+        responses = pair.check("producer id: a new one", InitProducerIdRequest(None, 1000), version)
+        pair.check("producer id: an empty transactional id", InitProducerIdRequest("", 1000), version)
+        for broker, response in zip((pair.ours, pair.theirs), responses, strict=True):
+            broker.producer_id = response.producer_id
     half = InitProducerIdRequest(None, 1000, producer_id=5)
-    twins.ask("producer id: half an identity", half, range(3, 6))
+    pair.check("producer id: half an identity", half, range(3, 6))
 
-    def sent(first: int, count: int = 1, epoch: int = 0) -> Callable[[Twin], ProduceRequest]:
-        def make(twin: Twin) -> ProduceRequest:
-            records = batch(count, producer_id=twin.producer_id, producer_epoch=epoch, base_sequence=first)
+    def sent(first: int, count: int = 1, epoch: int = 0) -> Callable[[Broker], ProduceRequest]:
+        def make(broker: Broker) -> ProduceRequest:
+            records = batch(count, producer_id=broker.producer_id, producer_epoch=epoch, base_sequence=first)
             data = [PartitionProduceData(0, records)]
             return ProduceRequest(None, -1, 5_000, [TopicProduceData(topic, NO_ID, data)])
 
         return make
 
-    story = [(0, 2, 0), (2, 1, 0), (0, 2, 0), (10, 1, 0), (3, 1, 0), (2, 2, 0)]
-    story += [(number, 1, 0) for number in range(4, 9)]
-    story += [(2, 1, 0), (5, 1, 1), (0, 1, 1), (9, 1, 0), (1, 1, 1), (0, 1, 1)]
-    for step, (first, count, epoch) in enumerate(story):
+    scenario = [(0, 2, 0), (2, 1, 0), (0, 2, 0), (10, 1, 0), (3, 1, 0), (2, 2, 0)]
+    scenario += [(number, 1, 0) for number in range(4, 9)]
+    scenario += [(2, 1, 0), (5, 1, 1), (0, 1, 1), (9, 1, 0), (1, 1, 1), (0, 1, 1)]
+    for step, (first, count, epoch) in enumerate(scenario):
         name = f"producer: step {step}, {count} from sequence {first} at epoch {epoch}"
-        twins.ask(name, sent(first, count, epoch), 9, ignore=REFUSED)
+        pair.check(name, sent(first, count, epoch), 9, ignore=REFUSED)
     described = DescribeProducersRequest([TopicRequest(topic, [0, 1, 9])])
-    twins.ask("producers: described", described, 0)
+    pair.check("producers: described", described, 0)

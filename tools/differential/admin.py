@@ -1,4 +1,4 @@
-"""Questions about topics, settings and the cluster: what administrators and their tools ask."""
+"""Cases of topics, configs and the cluster: the requests of administrators and their tools."""
 
 from dataclasses import dataclass
 
@@ -31,35 +31,35 @@ from runnel.messages.create_topics import (
 )
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest
 from runnel.messages.sasl_handshake import SaslHandshakeRequest
-from tools.twin.comparison import Twins
-from tools.twin.topics import create, new_topic
+from tools.differential.comparison import BrokerPair
+from tools.differential.topics import create, new_topic
 
 TOPIC, BROKER, METRICS, GROUP = 2, 4, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 FEATURES = "api_keys supported_features finalized_features finalized_features_epoch"
-"""What a broker can do is where the two differ for now."""
+"""Capabilities in which the two differ for now."""
 
 
-def ask_topics(twins: Twins) -> None:
+def check_topics(pair: BrokerPair) -> None:
     """Creation, growth, metadata, deletion."""
     for version in range(5):
-        for name in ("twin", "", "-twin"):
+        for name in ("broker", "", "-broker"):
             request = ApiVersionsRequest(name, "1.0")
-            twins.ask(f"api versions: software {name!r}", request, version, ignore=FEATURES)
+            pair.check(f"api versions: software {name!r}", request, version, ignore=FEATURES)
     for version in range(2, 8):
-        _create(twins, version)
-    _grow(twins, create(twins, new_topic("growing")))
-    _look(twins, create(twins, new_topic("looked-at")))
-    _delete(twins)
+        _create(pair, version)
+    _grow(pair, create(pair, new_topic("growing")))
+    _look(pair, create(pair, new_topic("looked-at")))
+    _delete(pair)
 
 
-def _create(twins: Twins, version: int) -> None:
+def _create(pair: BrokerPair, version: int) -> None:
     def assigned(*replicas: list[int], gap: int = 0) -> CreatableTopic:
         parts = [CreatableReplicaAssignment(index + gap, brokers) for index, brokers in enumerate(replicas)]
         return CreatableTopic(f"assigned-{version}", -1, -1, parts)
 
     name = f"new-{version}"
-    for question, topic in (
+    for case, topic in (
         ("a new one", new_topic(name)),
         ("one that exists", new_topic(name)),
         ("defaults", new_topic(f"default-{version}", -1, -1)),
@@ -82,16 +82,14 @@ def _create(twins: Twins, version: int) -> None:
         ("replicas with a gap", assigned([1], gap=1)),
         ("replicas that repeat", assigned([1, 1])),
     ):
-        twins.ask(
-            f"create topic: {question}", CreateTopicsRequest([topic], 10_000), version, ignore="configs"
-        )
+        pair.check(f"create topic: {case}", CreateTopicsRequest([topic], 10_000), version, ignore="configs")
     twice = CreateTopicsRequest([new_topic("twice"), new_topic("twice")], 10_000)
-    twins.ask("create topic: one twice", twice, version, ignore="configs")
+    pair.check("create topic: one twice", twice, version, ignore="configs")
     tried = CreateTopicsRequest([new_topic("tried")], 10_000, True)
-    twins.ask("create topic: only try", tried, version, ignore="configs")
+    pair.check("create topic: only try", tried, version, ignore="configs")
 
 
-def _grow(twins: Twins, topic: str) -> None:
+def _grow(pair: BrokerPair, topic: str) -> None:
     def grown(
         count: int, *replicas: list[int], name: str = topic
     ) -> create_partitions.CreatePartitionsRequest:
@@ -102,9 +100,9 @@ def _grow(twins: Twins, topic: str) -> None:
     count = 2
     for version in range(4):
         count += 1
-        twins.ask("create partitions: one more", grown(count), version)
-        twins.settle()
-        for question, request in (
+        pair.check("create partitions: one more", grown(count), version)
+        pair.settle()
+        for case, request in (
             ("none", grown(count)),
             ("fewer", grown(1)),
             ("a negative number", grown(-3)),
@@ -112,47 +110,47 @@ def _grow(twins: Twins, topic: str) -> None:
             ("a broker that is not there", grown(count + 1, [7])),
             ("a topic that is not there", grown(5, name="nowhere")),
         ):
-            twins.ask(f"create partitions: {question}", request, version)
+            pair.check(f"create partitions: {case}", request, version)
     for election in (0, 1):
         asked = [elect_leaders.TopicPartitions(topic, [0, 1]), elect_leaders.TopicPartitions("nowhere", [0])]
         elected = elect_leaders.ElectLeadersRequest(election, asked, 3_000)
-        twins.ask(f"elect leaders: of type {election}", elected, range(1 if election else 0, 3))
+        pair.check(f"elect leaders: of type {election}", elected, range(1 if election else 0, 3))
     for replicas in ([1], None, [9], [1, 1], [], [-1]):
         moved = alter_partition_reassignments.ReassignablePartition(0, replicas)
         named = alter_partition_reassignments.ReassignableTopic(topic, [moved])
         moving = alter_partition_reassignments.AlterPartitionReassignmentsRequest(3_000, topics=[named])
-        twins.ask(f"reassign: to {replicas}", moving, range(2))
-    twins.ask("reassign: list", list_partition_reassignments.ListPartitionReassignmentsRequest(3_000), 0)
+        pair.check(f"reassign: to {replicas}", moving, range(2))
+    pair.check("reassign: list", list_partition_reassignments.ListPartitionReassignmentsRequest(3_000), 0)
 
 
-def _look(twins: Twins, topic: str) -> None:
+def _look(pair: BrokerPair, topic: str) -> None:
     def named(*names: str, **options: bool) -> metadata.MetadataRequest:
         return metadata.MetadataRequest(
             [metadata.MetadataRequestTopic(name=name) for name in names], **options
         )
 
     versions = range(14)
-    twins.ask("metadata: a topic, named twice", named(topic, topic), versions)
-    twins.ask("metadata: names that cannot be", named("a/b", ""), versions)
-    twins.ask("metadata: none", metadata.MetadataRequest([]), range(1, 14))
+    pair.check("metadata: a topic, named twice", named(topic, topic), versions)
+    pair.check("metadata: names that cannot be", named("a/b", ""), versions)
+    pair.check("metadata: none", metadata.MetadataRequest([]), range(1, 14))
     forbidden = named("nowhere", allow_auto_topic_creation=False)
-    twins.ask("metadata: a topic that is not there", forbidden, range(4, 14))
+    pair.check("metadata: a topic that is not there", forbidden, range(4, 14))
     allowed = named(topic, include_topic_authorized_operations=True)
-    twins.ask("metadata: what is allowed", allowed, range(8, 14))
+    pair.check("metadata: what is allowed", allowed, range(8, 14))
     stranger = metadata.MetadataRequest([metadata.MetadataRequestTopic(b"\x07" * 16, topic)])
-    twins.ask("metadata: an id that is not there", stranger, (12, 13))
+    pair.check("metadata: an id that is not there", stranger, (12, 13))
     for version in (0, 4, 13):
-        twins.ask("metadata: a topic that comes into being", named(f"auto-{version}"), version)
-        twins.settle()
-        twins.ask("metadata: a topic that came into being", named(f"auto-{version}"), version)
+        pair.check("metadata: a topic that is created", named(f"auto-{version}"), version)
+        pair.settle()
+        pair.check("metadata: a topic that came into being", named(f"auto-{version}"), version)
 
     def page(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> None:
         request = describe_topic_partitions.DescribeTopicPartitionsRequest(
             [describe_topic_partitions.TopicRequest(name) for name in names], limit
         )
         request.cursor = describe_topic_partitions.Cursor(*cursor) if cursor else None
-        question = f"describe topics: {names}, {limit} from {cursor}"
-        twins.ask(question, request, 0, ignore="topic_authorized_operations")
+        case = f"describe topics: {names}, {limit} from {cursor}"
+        pair.check(case, request, 0, ignore="topic_authorized_operations")
 
     page(topic)
     page("nowhere", topic)
@@ -162,49 +160,49 @@ def _look(twins: Twins, topic: str) -> None:
     page("a/b")
 
 
-def _delete(twins: Twins) -> None:
+def _delete(pair: BrokerPair) -> None:
     for version in range(1, 7):
-        topic = create(twins, new_topic(f"deleted-{version}"))
+        topic = create(pair, new_topic(f"deleted-{version}"))
 
-        def gone(*names: str, version: int = version) -> delete_topics.DeleteTopicsRequest:
+        def deletion(*names: str, version: int = version) -> delete_topics.DeleteTopicsRequest:
             if version < 6:
                 return delete_topics.DeleteTopicsRequest(topic_names=list(names), timeout_ms=5_000)
             states = [delete_topics.DeleteTopicState(name) for name in names]
             return delete_topics.DeleteTopicsRequest(states, timeout_ms=5_000)
 
-        twins.ask("delete topic", gone(topic), version)
-        twins.settle()
-        twins.ask("delete topic: again", gone(topic), version)
-        twins.ask("delete topic: names that cannot be", gone("a/b", ""), version)
-        twins.ask("delete topic: none", gone(), version)
+        pair.check("delete topic", deletion(topic), version)
+        pair.settle()
+        pair.check("delete topic: again", deletion(topic), version)
+        pair.check("delete topic: names that cannot be", deletion("a/b", ""), version)
+        pair.check("delete topic: none", deletion(), version)
     stranger = [delete_topics.DeleteTopicState(None, b"\x07" * 16), delete_topics.DeleteTopicState(None)]
     gone_by_id = delete_topics.DeleteTopicsRequest(stranger, timeout_ms=5_000)
-    twins.ask("delete topic: ids that are not there", gone_by_id, 6)
+    pair.check("delete topic: ids that are not there", gone_by_id, 6)
 
 
 @dataclass(slots=True)
 class Settings:
-    """Looks at configs and changes them on both brokers."""
+    """Describes and alters configs on both brokers."""
 
-    twins: Twins
+    pair: BrokerPair
 
     def look(self, kind: int, name: str, *keys: str) -> None:
         resource = describe_configs.DescribeConfigsResource(kind, name, list(keys) or None)
         request = describe_configs.DescribeConfigsRequest([resource])
-        self.twins.ask(f"describe configs: {kind} {name!r} {keys}", request, range(1, 5))
+        self.pair.check(f"describe configs: {kind} {name!r} {keys}", request, range(1, 5))
 
     def change(self, kind: int, name: str, *changes: tuple[str, int, str | None]) -> None:
         entries = [incremental_alter_configs.AlterableConfig(*change) for change in changes]
         resource = incremental_alter_configs.AlterConfigsResource(kind, name, entries)
         request = incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
-        self.twins.ask(f"change configs: {kind} {name!r} {changes}", request, range(2))
-        self.twins.settle()
+        self.pair.check(f"change configs: {kind} {name!r} {changes}", request, range(2))
+        self.pair.settle()
 
 
-def ask_settings(twins: Twins) -> None:
+def check_settings(pair: BrokerPair) -> None:
     """Configs of topics, brokers, groups and metrics."""
-    topic = create(twins, new_topic("settings"))
-    settings = Settings(twins)
+    topic = create(pair, new_topic("settings"))
+    settings = Settings(pair)
     look, change = settings.look, settings.change
     look(TOPIC, topic, "retention.ms", "cleanup.policy", "max.message.bytes", "nonsense")
     for kind, name in (
@@ -246,11 +244,11 @@ def ask_settings(twins: Twins) -> None:
     change(GROUP, "some group", ("consumer.session.timeout.ms", SET, "5"))
     change(METRICS, "some metrics", ("interval.ms", SET, "5000"))
     for version in range(2):
-        twins.ask("list config resources", list_config_resources.ListConfigResourcesRequest(), version)
-    _replace(twins, topic)
+        pair.check("list config resources", list_config_resources.ListConfigResourcesRequest(), version)
+    _replace(pair, topic)
 
 
-def _replace(twins: Twins, topic: str) -> None:
+def _replace(pair: BrokerPair, topic: str) -> None:
     for name, value in (
         ("retention.ms", "1000"),
         ("retention.ms", "soon"),
@@ -260,43 +258,43 @@ def _replace(twins: Twins, topic: str) -> None:
         entries = [alter_configs.AlterableConfig(name, value)]
         resource = alter_configs.AlterConfigsResource(TOPIC, topic, entries)
         request = alter_configs.AlterConfigsRequest([resource])
-        twins.ask(f"replace configs: {name}={value}", request, range(3))
+        pair.check(f"replace configs: {name}={value}", request, range(3))
 
 
-def ask_cluster(twins: Twins) -> None:
-    """The cluster, its quorum and features; quotas and credentials; what has no place on a plain listener."""
-    twins.ask("cluster: describe", describe_cluster.DescribeClusterRequest(True), range(3))
-    twins.ask("cluster: controllers", describe_cluster.DescribeClusterRequest(False, 2), range(1, 3))
+def check_cluster(pair: BrokerPair) -> None:
+    """The cluster, its quorum and features; quotas and credentials; what a plaintext listener refuses."""
+    pair.check("cluster: describe", describe_cluster.DescribeClusterRequest(True), range(3))
+    pair.check("cluster: controllers", describe_cluster.DescribeClusterRequest(False, 2), range(1, 3))
     nowhere = describe_quorum.TopicData("nowhere", [describe_quorum.PartitionData(0)])
-    twins.ask("quorum: of another topic", describe_quorum.DescribeQuorumRequest([nowhere]), range(3))
+    pair.check("quorum: of another topic", describe_quorum.DescribeQuorumRequest([nowhere]), range(3))
     for feature, level in (("nonsense", 1), ("metadata.version", 30), ("metadata.version", 99)):
         update = update_features.FeatureUpdateKey(feature, level)
         request = update_features.UpdateFeaturesRequest(feature_updates=[update])
-        twins.ask(f"features: {feature} {level}", request, range(3), ignore="error_message")
+        pair.check(f"features: {feature} {level}", request, range(3), ignore="error_message")
     asked = [describe_log_dirs.DescribableLogDirTopic("nowhere", [0])]
-    twins.ask(
+    pair.check(
         "log dirs: a topic that is not there", describe_log_dirs.DescribeLogDirsRequest(asked), range(1, 6)
     )
     for version in range(2):
-        twins.ask("sasl: handshake", SaslHandshakeRequest("PLAIN"), version, client=f"handshake {version}")
+        pair.check("sasl: handshake", SaslHandshakeRequest("PLAIN"), version, client=f"handshake {version}")
         authenticate = SaslAuthenticateRequest(b"\0user\0password")
-        twins.ask("sasl: authenticate", authenticate, version, client=f"authenticate {version}")
-    _ask_quotas(twins)
-    _ask_credentials(twins)
+        pair.check("sasl: authenticate", authenticate, version, client=f"authenticate {version}")
+    _check_quotas(pair)
+    _check_credentials(pair)
 
 
-def _ask_quotas(twins: Twins) -> None:
+def _check_quotas(pair: BrokerPair) -> None:
     def change(entity: list[tuple[str, str | None]], key: str, value: float, removes: bool = False) -> None:
         named = [alter_client_quotas.EntityData(kind, name) for kind, name in entity]
         entry = alter_client_quotas.EntryData(named, [alter_client_quotas.OpData(key, value, removes)])
         request = alter_client_quotas.AlterClientQuotasRequest([entry])
-        twins.ask(f"quotas: {entity} {key} {value} {removes}", request, range(2))
-        twins.settle()
+        pair.check(f"quotas: {entity} {key} {value} {removes}", request, range(2))
+        pair.settle()
 
     def look(*components: tuple[str, int, str | None], strict: bool = False) -> None:
         asked = [describe_client_quotas.ComponentData(*component) for component in components]
         request = describe_client_quotas.DescribeClientQuotasRequest(asked, strict)
-        twins.ask(f"quotas: {components} {strict}", request, range(2))
+        pair.check(f"quotas: {components} {strict}", request, range(2))
 
     change([("user", "u")], "producer_byte_rate", 1000.0)
     change([("user", "u"), ("client-id", "c")], "request_percentage", 50.5)
@@ -316,19 +314,19 @@ def _ask_quotas(twins: Twins) -> None:
     change([("user", "u")], "producer_byte_rate", 0.0, True)
 
 
-def _ask_credentials(twins: Twins) -> None:
+def _check_credentials(pair: BrokerPair) -> None:
     def change(name: str, mechanism: int, iterations: int, removes: bool = False) -> None:
         request = alter_user_scram_credentials.AlterUserScramCredentialsRequest()
         if removes:
-            gone = alter_user_scram_credentials.ScramCredentialDeletion(name, mechanism)
-            request.deletions = [gone]
+            deletion = alter_user_scram_credentials.ScramCredentialDeletion(name, mechanism)
+            request.deletions = [deletion]
         else:
             added = alter_user_scram_credentials.ScramCredentialUpsertion(
                 name, mechanism, iterations, b"salt" * 4, b"p" * 32
             )
             request.upsertions = [added]
-        twins.ask(f"credentials: {name!r} {mechanism} {iterations} {removes}", request, 0)
-        twins.settle()
+        pair.check(f"credentials: {name!r} {mechanism} {iterations} {removes}", request, 0)
+        pair.settle()
 
     for name, mechanism, iterations in (
         ("u", 1, 4096),
@@ -338,9 +336,9 @@ def _ask_credentials(twins: Twins) -> None:
         ("", 1, 4096),
     ):
         change(name, mechanism, iterations)
-    for names in (["u"], ["nobody"], ["u", "u"], []):
+    for names in (["u"], ["unknown"], ["u", "u"], []):
         asked = [describe_user_scram_credentials.UserName(name) for name in names]
         request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(asked)
-        twins.ask(f"credentials: of {names}", request, 0)
+        pair.check(f"credentials: of {names}", request, 0)
     change("u", 1, 0, True)
     change("u", 1, 0, True)

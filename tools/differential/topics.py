@@ -1,11 +1,11 @@
-"""Topics for questions: made on both brokers, known to each under its own id."""
+"""Topics of the cases: created on both brokers, with their ids there."""
 
 from runnel.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from tools.twin.comparison import Twins
+from tools.differential.comparison import BrokerPair
 
 VERSION = 7
 
@@ -18,12 +18,12 @@ def new_topic(
     return CreatableTopic(name, partitions, replication_factor, configs=settings)
 
 
-def create(twins: Twins, topic: CreatableTopic) -> str:
-    """Make a topic on both; its name."""
-    answers = twins.begin(CreateTopicsRequest([topic], 10_000), VERSION, "one").result()
-    for twin, answer in zip((twins.ours, twins.theirs), answers, strict=True):
-        (result,) = answer.topics
+def create(pair: BrokerPair, topic: CreatableTopic) -> str:
+    """Create a topic on both; its name."""
+    responses = pair.begin(CreateTopicsRequest([topic], 10_000), VERSION, "one").result()
+    for broker, response in zip((pair.ours, pair.theirs), responses, strict=True):
+        (result,) = response.topics
         assert result.error_code == 0, (topic.name, result.error_code, result.error_message)
-        twin.topic_ids[topic.name] = result.topic_id
-    twins.settle()
+        broker.topic_ids[topic.name] = result.topic_id
+    pair.settle()
     return topic.name

@@ -1,4 +1,4 @@
-"""The interview of twins: what counts as a difference, and that every question can be answered."""
+"""What counts as a difference, and that every case gets a response."""
 
 from pathlib import Path
 
@@ -6,16 +6,16 @@ import pytest
 
 from runnel.messages.metadata import MetadataResponse, MetadataResponseTopic
 from tools.broker_process import BrokerProcess
-from tools.twin.comparison import Twin, Twins, differences, plain
-from tools.twin.interview import interview
+from tools.differential.cases import compare_brokers
+from tools.differential.comparison import Broker, BrokerPair, differences, plain
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 
 
 def compared(ours: MetadataResponse, theirs: MetadataResponse, ignore: str = "") -> list[str]:
-    twins = Twins(Twin(0), Twin(0))
-    twins.compare("question", 9, (ours, theirs), ignore)
-    return [difference.where for difference in twins.questions["question"]]
+    pair = BrokerPair(Broker(0), Broker(0))
+    pair.compare("case", 9, (ours, theirs), ignore)
+    return [difference.where for difference in pair.cases["case"]]
 
 
 def test_a_field_that_differs_is_found_where_it_is() -> None:
@@ -25,7 +25,7 @@ def test_a_field_that_differs_is_found_where_it_is() -> None:
     assert compared(ours, theirs, ignore="error_code") == []
 
 
-def test_order_addresses_and_ways_to_say_nothing_do_not_count() -> None:
+def test_order_addresses_and_null_or_empty_do_not_count() -> None:
     ours = MetadataResponse(
         cluster_id="x", topics=[MetadataResponseTopic(0, "a"), MetadataResponseTopic(0, "b")]
     )
@@ -42,8 +42,8 @@ def test_missing_items_are_a_difference() -> None:
 
 
 @pytest.mark.slow
-def test_two_of_a_kind_answer_every_question_alike(tmp_path: Path) -> None:
+def test_two_equal_brokers_have_no_differences(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "one", SETTINGS) as one, BrokerProcess(tmp_path / "two", SETTINGS) as two:
-        questions = interview(one.port, two.port, settle_s=0)
-    assert len(questions) > 300
-    assert [str(found[0]) for found in questions.values() if found] == []
+        cases = compare_brokers(one.port, two.port, settle_s=0)
+    assert len(cases) > 300
+    assert [str(found[0]) for found in cases.values() if found] == []
