@@ -39,7 +39,7 @@ librdkafka 1,000,000, but a pipeline this deep already hides the round trip."""
 ANSWER_BYTES_PENDING_MAX = 8 * 1024 * 1024
 """Unsent response bytes of one connection; above it, its requests are no longer read."""
 
-COMPLAINTS_PER_SECOND_MAX = 5
+CLIENT_WARNINGS_PER_SECOND_MAX = 5
 """Warnings that one listener logs about its clients; more are suppressed, as they could fill the disk."""
 
 SENDFILE_BYTES_MIN = 64 * 1024

@@ -1,1 +1,1 @@
-"""Net: sockets in, frames out; the only room that knows how bytes travel."""
+"""The network layer: listener, connections, frames."""

@@ -1,17 +1,17 @@
-"""Memory that requests are received into: pooled, counted, and bounded over all connections together."""
+"""Receive memory: pooled, accounted, and limited for all connections together."""
 
 from collections import deque
 from collections.abc import Callable
 
 FIRST_BYTES_MAX = 4 * 1024 * 1024
-"""How much a large frame gets before any of it has arrived; it grows as bytes really come."""
+"""Initial buffer of a large frame; it grows as bytes arrive."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""Free buffers kept for the next large frame: the first touch of fresh memory costs more than the copy."""
+"""Free buffers kept for reuse: page faults of new memory cost more than the copy."""
 
 
 class LargeFrame:
-    """One frame on its way into memory of its own."""
+    """A frame that is received into its own buffer."""
 
     __slots__ = ("_view", "buffer", "received", "size_bytes")
 
@@ -27,22 +27,22 @@ class LargeFrame:
 
     @property
     def frame(self) -> memoryview:
-        """All of it, once complete."""
+        """The whole frame, once complete."""
         return self._view[: self.size_bytes]
 
     def room(self) -> memoryview:
-        """Where the next bytes go."""
+        """The part of the buffer to receive into."""
         if self.received == len(self.buffer):
             self._grow()
         return self._view[self.received : self.size_bytes]
 
     def add(self, piece: memoryview) -> None:
-        """Take bytes that arrived elsewhere."""
+        """Append bytes that were received into another buffer."""
         self.room()[: len(piece)] = piece
         self.received += len(piece)
 
     def _grow(self) -> None:
-        # Doubling copies each byte about once more, and only for frames beyond FIRST_BYTES_MAX.
+        # Doubling copies each byte about once, and only for frames beyond FIRST_BYTES_MAX.
         bigger = bytearray(min(self.size_bytes, 2 * len(self.buffer)))
         bigger[: self.received] = self.buffer
         self.buffer = bigger
@@ -50,7 +50,7 @@ class LargeFrame:
 
 
 class ReceiveMemory:
-    """All memory of half-received large frames; whoever comes when it is used up waits for its turn."""
+    """Memory of incomplete large frames; connections wait when the limit is reached."""
 
     def __init__(self, bytes_max: int) -> None:
         self.reserved_bytes = 0
@@ -60,8 +60,8 @@ class ReceiveMemory:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def take(self, size_bytes: int) -> LargeFrame | None:
-        """Room for one frame, or None if it must wait: ask `when_free` then."""
-        # One frame always fits, or a limit below the largest frame would stop a connection for good.
+        """Memory for one frame, or None if the limit is reached: then use `when_free`."""
+        # One frame is always allowed: a limit below the largest frame must not block a connection forever.
         if self.reserved_bytes and self.reserved_bytes + size_bytes > self._bytes_max:
             return None
         self.reserved_bytes += size_bytes
@@ -73,11 +73,11 @@ class ReceiveMemory:
         return LargeFrame(size_bytes, bytearray(capacity))
 
     def when_free(self, callback: Callable[[], None]) -> None:
-        """Call back once, when memory was given back."""
+        """Call back once, when memory is released."""
         self._waiting.append(callback)
 
     def give_back(self, frame: LargeFrame) -> None:
-        """The frame was served, or its connection is gone."""
+        """Release the memory of a frame."""
         self.reserved_bytes -= frame.size_bytes
         capacity = len(frame.buffer)
         if capacity <= FIRST_BYTES_MAX and self._free_bytes + capacity <= KEPT_BYTES_MAX:
@@ -90,5 +90,5 @@ class ReceiveMemory:
 
 
 def _capacity(size_bytes: int) -> int:
-    """Powers of two, so that buffers of nearly equal frames can serve each other."""
+    """Powers of two, so that buffers of similar frames are interchangeable."""
     return 1 << max(17, (size_bytes - 1).bit_length())

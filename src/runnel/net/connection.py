@@ -1,9 +1,9 @@
-"""One client connection: bytes in, frames to the service, answers out in order.
+"""A client connection: receives frames, passes them to the service, sends responses in order.
 
 readable → receive → serve every complete frame → finish the turn → send what is filled
               │                                                        │
-              └── paused while too much is unanswered, unsent ─────────┘
-                  or unread elsewhere, or while one answer holds the line
+              └── paused while too much is in flight or unsent ────────┘
+                  or memory is exhausted, or while a response holds the connection
 """
 
 import logging
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from runnel.net.listener import Listener
 
 LARGE_FRAME_BYTES = 64 * 1024
-"""An incomplete frame above this size gets memory of its own instead of being copied back and forth."""
+"""An incomplete frame above this size gets its own buffer instead of being copied repeatedly."""
 
 RECEIVE_BYTES = 256 * 1024
-"""How much is received at once."""
+"""Size of one receive."""
 
 JOINED_BYTES_MAX = 64 * 1024
-"""Small answers up to this much are put together before they are sent."""
+"""Small responses up to this size are joined before they are sent."""
 
 HEAD_BYTES = 16 * 1024
-"""How much is received at once behind a large frame, so that little of the next one must be moved."""
+"""Size of one receive after a large frame, so that little of the next frame has to be copied."""
 
 _SIZE = Struct(">i").unpack_from
 log = logging.getLogger("runnel.net")
 
 
 class Connection:
-    """A socket with its unserved bytes and its unanswered requests."""
+    """A socket with its unprocessed bytes and pending requests."""
 
     __slots__ = (
         "_fd",
@@ -69,7 +69,7 @@ class Connection:
         self.session = session
         self.is_closed = False
         self.is_dirty = False
-        """Some answer was filled outside of this connection's own turn."""
+        """A response was completed outside of this connection's turn."""
         self.active_at = listener.now
         self._socket = connected
         self._fd = connected.fileno()
@@ -77,37 +77,37 @@ class Connection:
         self._outbox = Outbox(connected, listener.sender, self._sender_is_back)
         self._queue: deque[Reply] = deque()
         self._in_flight = 0
-        """Requests that the queue will answer."""
+        """Pending requests in the queue."""
         self._held: Reply | None = None
         self._rest = b""
         self._large: LargeFrame | None = None
         self._receive_bytes = RECEIVE_BYTES
         self._is_ending = False
         self._is_muted = False
-        """The client is throttled: nothing is taken from it for some time."""
+        """The client is throttled: its requests are not read."""
         self._is_paused = False
-        """The socket is not watched for bytes."""
+        """The socket is not watched for reading."""
         self._is_sending = False
-        """Not all of what is filled has been sent."""
+        """Completed responses have not been sent entirely."""
         self._is_stalled = False
-        """Complete frames lie unserved in `_rest`."""
+        """`_rest` contains complete frames that are not processed yet."""
         self._is_waiting_for_memory = False
         self._is_writing = False
         listener.loop.add_reader(self._fd, self.readable)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is owed to the peer."""
+        """True if no response is pending."""
         return not self._queue and self._outbox.is_empty
 
     @property
     def is_mid_request(self) -> bool:
-        """Part of a request is here, and the rest is what we wait for."""
+        """True if a request was received in part."""
         is_ours_to_solve = self._is_stalled or self._is_waiting_for_memory
         return self._large is not None or (bool(self._rest) and not is_ours_to_solve)
 
     def readable(self) -> None:
-        """The event loop's callback: the socket has bytes, or its end."""
+        """Event loop callback: the socket is readable or closed."""
         self.active_at = self._listener.now
         if self._is_paused:
             return
@@ -123,12 +123,12 @@ class Connection:
         except OSError as error:
             self.close(error.strerror or "connection lost")
         except Exception as bug:  # noqa: BLE001 - the listener logs it
-            # A bug of ours costs this connection only. A client may be able to repeat it at will.
-            self._listener.complain("serving %s failed", self.session.client_host, bug=bug)
+            # A bug closes this connection only. Throttled, because a client may be able to repeat it.
+            self._listener.warn("serving %s failed", self.session.client_host, bug=bug)
             self.close("internal error")
 
     def _wait_or_close(self) -> None:
-        """Take nothing now, unless it is the news that nobody is there any more."""
+        """Read nothing now, but detect that the peer has closed the connection."""
         if self._socket.recv(1, socket.MSG_PEEK):
             self._pause()
         else:
@@ -151,7 +151,7 @@ class Connection:
     def _receive_large(self, large: LargeFrame) -> None:
         received = self._socket.recv_into(large.room())
         if not received:
-            self.close("closed in the middle of a request")
+            self.close("closed during a request")
             return
         large.received += received
         if large.is_complete:
@@ -168,7 +168,7 @@ class Connection:
         self._flush()
 
     def _serve(self, buffer: memoryview, end: int) -> None:
-        """Serve every complete frame of the buffer, keep the rest for later."""
+        """Process all complete frames of the buffer and keep the rest."""
         self._receive_bytes = RECEIVE_BYTES
         self._is_stalled = False
         position, impossible = self._turn(partial(self._serve_frames, buffer, end))
@@ -184,14 +184,14 @@ class Connection:
         elif self._listener.sends_at_once():
             self._flush()
         else:
-            # Sent when all connections that are readable now were served: a peer that wakes up to many
-            # answers sends many requests, which then cost one receive, one write and one send.
+            # Sent after all readable connections were processed: a peer that receives many responses at
+            # once sends many requests at once, which then cost one receive, one write and one send.
             self._answer_ready()
 
     def _turn(
         self, serve: Callable[[list[Reply]], tuple[int, str]], loan: Loan | None = None
     ) -> tuple[int, str]:
-        """Let the service take frames, then finish what they began; returns what `serve` does."""
+        """Pass frames to the service and finish the turn; returns the result of `serve`."""
         service = self._listener.service
         replies: list[Reply] = []
         outcome = (0, "")
@@ -201,7 +201,7 @@ class Connection:
         except CloseConnection as reason:
             goodbye = str(reason)
         finally:
-            # Whatever ended the turn, what came before is written and answered.
+            # Earlier requests of the turn are completed even if a later one failed.
             service.finish_turn(loan)
         for reply in replies:
             if not reply.is_filled:
@@ -218,12 +218,12 @@ class Connection:
         return outcome
 
     def _serve_frame(self, frame: memoryview, replies: list[Reply]) -> tuple[int, str]:
-        """One frame in memory of its own."""
+        """Process a frame in its own buffer."""
         size = len(frame)
         return self._listener.service.serve(frame, 0, size, size, self.session, replies, 1), ""
 
     def _serve_frames(self, buffer: memoryview, end: int, replies: list[Reply]) -> tuple[int, str]:
-        """Hand frames to the service; returns the end of those taken, and why the next one cannot be."""
+        """Pass frames to the service; returns the end of those processed, and the error of the next one."""
         serve, session = self._listener.service.serve, self.session
         limit = self._listener.request_bytes_max
         position = seen = 0
@@ -252,7 +252,7 @@ class Connection:
         return position, ""
 
     def _keep_incomplete(self, piece: memoryview) -> None:
-        """The beginning of a frame: small ones wait as bytes, large ones get memory to be received into."""
+        """Keep the start of a frame: small ones as bytes, large ones in their own buffer."""
         if len(piece) < 4 or (size_bytes := _SIZE(piece)[0]) <= LARGE_FRAME_BYTES:
             self._rest = bytes(piece)
             return
@@ -268,12 +268,12 @@ class Connection:
         self._receive_bytes = HEAD_BYTES
 
     def stop_reading(self) -> None:
-        """Take no more requests; what was taken will still be answered."""
+        """Read no more requests; pending ones are completed."""
         self._is_ending = True
         self._pause()
 
     def _is_full(self) -> bool:
-        """Too much is owed to the peer to take more from it."""
+        """True if too many responses are pending or unsent."""
         return (
             self._held is not None
             or self._is_ending
@@ -283,7 +283,7 @@ class Connection:
         )
 
     def _mute(self) -> None:
-        """Take nothing for as long as the service asked; frames that are already here wait as well."""
+        """Stop processing for the throttle time; frames already received wait as well."""
         delay_ms, self.session.throttle_ms = self.session.throttle_ms, 0
         self._is_muted = True
         self._listener.loop.call_later(delay_ms / 1000, self._unmute)
@@ -298,7 +298,7 @@ class Connection:
             self._listener.loop.remove_reader(self._fd)
 
     def _resume(self) -> None:
-        """Take up unserved frames, then reading, if nothing speaks against it any more."""
+        """Process waiting frames, then resume reading, unless still blocked."""
         if self.is_closed or self._is_waiting_for_memory or self._is_full():
             return
         if self._is_paused:
@@ -321,7 +321,7 @@ class Connection:
             self._listener.dirty(self)
 
     def flush(self) -> None:
-        """Answers were filled outside of this connection's own turn: send them and go on."""
+        """Send responses that were completed outside of this connection's turn, and resume."""
         self.is_dirty = False
         if not self.is_closed:
             self._flush()
@@ -341,7 +341,7 @@ class Connection:
             self._in_flight -= reply.count
             count += 1
         if count > 1 and len(parts) == count and memory_bytes <= JOINED_BYTES_MAX:
-            # One part each, so none of a file: a copy is cheaper than a list of buffers for the kernel.
+            # Single buffers, no file slices: one copy is cheaper than a list of buffers for the kernel.
             parts = [b"".join(cast("list[bytes]", parts))]
         if parts:
             self._send(parts)
@@ -362,7 +362,7 @@ class Connection:
         self._watch_writing()
 
     def _watch_writing(self) -> None:
-        """Be told when the socket takes more, as long as there is more and it is ours to send."""
+        """Watch for writability while there is more to send and the thread does not send it."""
         is_sending = not self._outbox.is_empty
         self._listener.sending_count += is_sending - self._is_sending
         self._is_sending = is_sending
@@ -374,7 +374,7 @@ class Connection:
         self._is_writing = is_writing
 
     def writable(self) -> None:
-        """The event loop's callback: the socket takes bytes again."""
+        """Event loop callback: the socket is writable."""
         self.active_at = self._listener.now
         try:
             self._outbox.push(self._listener.has_others_to_send_to(self._is_sending))
@@ -392,12 +392,12 @@ class Connection:
             self.writable()
 
     def close(self, reason: str, warn: bool = False) -> None:
-        """Hang up and give everything back."""
+        """Close the socket and release all resources."""
         if self.is_closed:
             return
         self.is_closed = True
         if reason:
-            say = self._listener.complain if warn else log.debug
+            say = self._listener.warn if warn else log.debug
             say("closed %s:%d: %s", self.session.client_host, self.session.client_port, reason)
         loop = self._listener.loop
         loop.remove_reader(self._fd)

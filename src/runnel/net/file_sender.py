@@ -1,6 +1,6 @@
-"""A second pair of hands for large answers: sendfile lets go of the GIL, so two processors can send at once.
+"""A thread for large responses: sendfile releases the GIL, so that two cores can send concurrently.
 
-The event loop sends by itself whatever the thread has no time for: neither waits for the other.
+The event loop sends what the thread has no capacity for: neither waits for the other.
 """
 
 import asyncio
@@ -13,17 +13,17 @@ from queue import SimpleQueue
 from runnel.ports.disk import FileSlice
 
 SHARED_BYTES_MIN = 256 * 1024
-"""Below this, asking the thread and hearing back costs more than sending."""
+"""Below this size the hand-over costs more than sending."""
 
 PATIENCE_MS = 5
-"""How long the thread waits for a peer that takes no more, before the event loop does that waiting."""
+"""How long the thread waits for a slow peer before it returns the slice to the event loop."""
 
 Back = Callable[[OSError | None], None]
-"""Told on the event loop that the thread is done with a piece, sent or not, and what was wrong."""
+"""Called on the event loop when the thread has finished with a slice, with the error if any."""
 
 
 class FileSender:
-    """One thread that sends stretches of files into sockets; it starts when it is first needed."""
+    """A thread that sends file slices to sockets; started on first use."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -33,9 +33,9 @@ class FileSender:
         self._is_closed = False
 
     def offer(self, descriptor: int, piece: FileSlice, back: Back) -> bool:
-        """Let the thread send this piece, if it has nothing else to do.
+        """Let the thread send this slice, if it is idle.
 
-        Until `back` is told, socket and piece are the thread's; then the piece is what is left to send.
+        Until `back` is called, the thread owns socket and slice; afterwards the slice is the unsent rest.
         """
         if self._is_busy or self._is_closed:
             return False
@@ -47,7 +47,7 @@ class FileSender:
         return True
 
     def close(self) -> None:
-        """Take nothing more, and wait for the thread to end."""
+        """Stop, and wait for the thread to end."""
         self._is_closed = True
         if self._thread is not None:
             self._jobs.put(None)
@@ -64,7 +64,7 @@ class FileSender:
             try:
                 self._loop.call_soon_threadsafe(self._back, back, failure)
             except RuntimeError:
-                # The loop is closed: nobody is there to be told.
+                # The event loop is closed.
                 if not self._loop.is_closed():
                     raise
 
@@ -74,17 +74,17 @@ class FileSender:
 
 
 def send_some(descriptor: int, piece: FileSlice) -> None:
-    """Send what the socket takes now. Raises OSError, BlockingIOError if it takes nothing."""
+    """Send as much as the socket accepts. Raises OSError, BlockingIOError if it accepts nothing."""
     sent = os.sendfile(descriptor, piece.file.fileno(), piece.position, piece.length)
     if sent == 0:
-        # The answer's length is already on its way, so there is no way to say it in words.
-        raise ConnectionAbortedError("a segment file ended before the slice that was promised")
+        # The length of the response was already sent, so an error response is impossible.
+        raise ConnectionAbortedError("a segment file is shorter than the slice to send")
     piece.position += sent
     piece.length -= sent
 
 
 def _send(descriptor: int, piece: FileSlice) -> None:
-    """Send all of it, unless the peer takes nothing for a while."""
+    """Send the whole slice, unless the peer is slow."""
     writable: select.poll | None = None
     while piece.length:
         try:

@@ -1,4 +1,4 @@
-"""A listening socket and the connections that came in by it."""
+"""A listening socket and its connections."""
 
 import asyncio
 import errno
@@ -12,30 +12,30 @@ from math import inf
 
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX, REQUEST_BYTES_MAX
 from runnel.net.buffers import ReceiveMemory
-from runnel.net.complaints import Complaints
+from runnel.net.client_warnings import ClientWarnings
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
 from runnel.net.file_sender import FileSender
-from runnel.net.pace import Pace
+from runnel.net.rate_limit import TokenBucket
 from runnel.ports.service import Service, Session
 
 ACCEPTS_PER_EVENT = 64
-"""New connections taken at once, so that a storm of them cannot starve the ones that are served."""
+"""Connections accepted per event, so that a connection storm cannot starve existing ones."""
 
 ACCEPT_PAUSE_SECONDS = 0.5
-"""How long accepting rests when the process is out of file descriptors."""
+"""Pause of accepting when the process is out of file descriptors."""
 
 PROBE_INTERVAL = 16
-"""How often a connection that seems to be the only active one waits for others, to see if it still is."""
+"""How often a connection that seems to be the only active one checks for others."""
 
 STALLED_REQUEST_SECONDS = 60
-"""A request that makes no progress for so long gives its memory back."""
+"""Timeout of an incomplete request without progress, which holds receive memory."""
 
 log = logging.getLogger("runnel.net")
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """What one listener allows; the names are Kafka's settings."""
+    """Limits of a listener, named after Kafka's settings."""
 
     connections_max: int = 2**31 - 1
     connections_per_host_max: int = 2**31 - 1
@@ -50,7 +50,7 @@ class ListenerLimits:
 
 
 class Listener:
-    """Accepts connections, bounds them, reaps idle ones, and closes them all gracefully."""
+    """Accepts connections, enforces limits, closes idle connections, and shuts down gracefully."""
 
     def __init__(self, service: Service, name: str, limits: ListenerLimits | None = None) -> None:
         self.service = service
@@ -59,23 +59,23 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.request_bytes_max = self.limits.request_bytes_max
         self.memory = ReceiveMemory(self.limits.receive_memory_bytes_max)
-        # Shared by all connections: nothing in it outlives the turn that received it.
+        # Shared by all connections: its contents are only valid during a turn.
         self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
         self.sender = FileSender(self.loop)
         self.sending_count = 0
-        """Connections that have not sent all they could."""
+        """Connections with unsent responses."""
         self.connections: set[Connection] = set()
         self.now = self.loop.time()
-        """The coarse time of the last sweep: exact enough for idleness, and free to read."""
+        """Time of the last sweep: precise enough for idle timeouts, and free to read."""
         self._hosts: Counter[str] = Counter()
-        self._pace = Pace(self.limits.connections_per_second_max, self.now)
-        self._complaints = Complaints(name, self.now)
+        self._connection_rate = TokenBucket(self.limits.connections_per_second_max, self.now)
+        self._warnings = ClientWarnings(name, self.now)
         self._dirty: list[Connection] = []
         self._served_together = 0
-        """How many connections the last lap of the event loop had answers for."""
+        """Number of connections with responses in the last iteration of the event loop."""
         self._sent_at_once = 0
         self._unflushed = 0
-        """Dirty connections whose turn to send has not come yet."""
+        """Dirty connections that are not flushed yet."""
         self._next_connection_id = 0
         self._is_accepting = False
         self._socket: socket.socket | None = None
@@ -83,13 +83,13 @@ class Listener:
         self._sweep: asyncio.TimerHandle | None = None
 
     def listen(self, host: str, port: int) -> int:
-        """Bind and accept; returns the port, which the system chooses when 0 is asked for."""
+        """Bind and accept; returns the port, chosen by the system if 0 is given."""
         bound_port = self.bind(host, port)
         self.accept()
         return bound_port
 
     def bind(self, host: str, port: int) -> int:
-        """Take the address; connections wait in the kernel's backlog until `accept`. Returns the port."""
+        """Bind the address; connections wait in the kernel's backlog until `accept`. Returns the port."""
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -109,28 +109,28 @@ class Listener:
         return bound_port
 
     def accept(self) -> None:
-        """Begin to serve whoever has connected."""
+        """Start to accept connections."""
         self._accept_again()
         self._sweep_later()
 
     def change_limits(self, limits: ListenerLimits) -> None:
-        """Obey these from now on; what the listening socket was made with stays."""
+        """Apply new limits; options of the listening socket are not changed."""
         if limits.connections_per_second_max != self.limits.connections_per_second_max:
-            self._pace = Pace(limits.connections_per_second_max, self.loop.time())
+            self._connection_rate = TokenBucket(limits.connections_per_second_max, self.loop.time())
         self.limits = limits
         if self._sweep is not None:
             self._accept_again()
-        # Not at once: the change may come from the middle of a connection's turn.
+        # Deferred: the change may be made during a connection's turn.
         self.loop.call_soon(self._shed)
 
     def dirty(self, connection: Connection) -> None:
-        """An answer of this connection was filled outside of its own turn."""
+        """A response of this connection was completed outside of its turn."""
         if not self._dirty:
             self.loop.call_soon(self._flush_dirty)
         self._dirty.append(connection)
 
     def closed(self, connection: Connection) -> None:
-        """The connection hung up."""
+        """The connection was closed."""
         self.connections.discard(connection)
         host = connection.session.client_host
         self._hosts[host] -= 1
@@ -139,12 +139,12 @@ class Listener:
         self.service.closed(connection.session)
         self._accept_again()
 
-    def complain(self, message: str, *arguments: object, bug: Exception | None = None) -> None:
-        """Log a warning about a client, or a bug that it met; throttled."""
-        self._complaints.warn(self.loop.time(), message, *arguments, bug=bug)
+    def warn(self, message: str, *arguments: object, bug: Exception | None = None) -> None:
+        """Log a throttled warning about a client, or a bug that it triggered."""
+        self._warnings.warn(self.loop.time(), message, *arguments, bug=bug)
 
     async def close(self, grace_seconds: float = 5.0) -> None:
-        """Stop accepting, let answers that are due go out, then hang up."""
+        """Stop accepting, send pending responses, then close all connections."""
         if self._socket is not None:
             self._stop_accepting()
             self._socket.close()
@@ -162,18 +162,18 @@ class Listener:
         for connection in list(self.connections):
             connection.close("")
         self.sender.close()
-        # What the thread had in its hands is closed by what it has told the loop.
+        # Slices of the sender thread are released by its callbacks.
         await asyncio.sleep(0)
-        self._complaints.tell_left_out()
+        self._warnings.report_suppressed()
 
     def has_others_to_send_to(self, counts_itself: bool) -> bool:
-        """Would the event loop have anything to send if a thread took over this connection's answer?"""
+        """True if the event loop has other responses to send while a thread sends this one."""
         return self.sending_count > counts_itself or self._unflushed > 0
 
     def sends_at_once(self) -> bool:
-        """Should a connection send its answers now, instead of when all readable ones were served?
+        """True if a connection should send its responses now, not after all readable ones were processed.
 
-        Waiting for the others costs a lap of the event loop, and brings nothing where there are none.
+        Deferring costs an iteration of the event loop, without benefit if no other connection is active.
         """
         if self._dirty or self._served_together > 1:
             return False
@@ -206,25 +206,25 @@ class Listener:
         self._pause = self.loop.call_later(seconds, self._accept_again) if seconds < inf else None
 
     def _shed(self) -> None:
-        """Close the longest silent connections if there are more than there may be, as Kafka does."""
+        """Close the longest idle connections above the limit, as Kafka does."""
         excess = len(self.connections) - self.limits.connections_max
         if excess > 0:
             log.warning("%s: closing %d connections, max.connections was lowered", self.name, excess)
             by_silence = sorted(self.connections, key=lambda one: (not one.is_idle, one.active_at))
             for connection in by_silence[:excess]:
-                connection.close("one connection too many")
+                connection.close("max.connections exceeded")
 
     def _acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_EVENT):
             if self._socket is None:
                 return
             if len(self.connections) >= self.limits.connections_max:
-                # The rest waits in the kernel's backlog until somebody leaves, as with Kafka.
+                # Others wait in the kernel's backlog until a connection is closed, as in Kafka.
                 count = len(self.connections)
-                self.complain("%s: %d connections, the most that max.connections allows", self.name, count)
+                self.warn("%s: %d connections, the limit of max.connections", self.name, count)
                 self._stop_accepting()
                 return
-            wait_seconds = self._pace.wait_seconds(self.loop.time())
+            wait_seconds = self._connection_rate.wait_seconds(self.loop.time())
             if wait_seconds > 0:
                 self._rest(wait_seconds)
                 return
@@ -238,13 +238,13 @@ class Listener:
                 log.error("%s: cannot accept a connection: %s", self.name, error.strerror)
                 self._rest(ACCEPT_PAUSE_SECONDS)
                 return
-            self._pace.take()
+            self._connection_rate.take()
             self._accepted(connected, address)
 
     def _accepted(self, connected: socket.socket, address: tuple[str, int]) -> None:
         host, port = address[0], address[1]
         if self._hosts[host] >= self._host_max(host):
-            self.complain("%s: refused %s, it has as many connections as one address may", self.name, host)
+            self.warn("%s: rejected %s, it has reached the connection limit per address", self.name, host)
             connected.close()
             return
         try:
@@ -264,7 +264,7 @@ class Listener:
     def _host_max(self, host: str) -> int:
         limits = self.limits
         if limits.connections_of_host_max and ":" in host:
-            # A socket of both families shows IPv4 clients in IPv6 clothes; a scope may hang at the end.
+            # A dual-stack socket shows IPv4 clients as mapped IPv6 addresses; a scope id may follow.
             address = IPv6Address(host.partition("%")[0])
             host = str(address.ipv4_mapped or address)
         return limits.connections_of_host_max.get(host, limits.connections_per_host_max)
@@ -281,6 +281,6 @@ class Listener:
             if self.limits.idle_max_ms > 0 and connection.active_at < idle_before:
                 connection.close("idle")
             elif connection.is_mid_request and connection.active_at < stalled_before:
-                connection.close("a request that never ends", warn=True)
-        self._complaints.tell_left_out()
+                connection.close("incomplete request timed out", warn=True)
+        self._warnings.report_suppressed()
         self._sweep_later()

@@ -1,4 +1,4 @@
-"""What is still to be sent on one socket: buffers by sendmsg, stretches of files by sendfile."""
+"""The send queue of a socket: buffers by sendmsg, file slices by sendfile."""
 
 import socket
 from collections import deque
@@ -14,7 +14,7 @@ BUFFERS_PER_CALL = 512
 
 
 class Outbox:
-    """Answers on their way out of one socket, in order; never blocks."""
+    """Responses to be sent on a socket, in order; never blocks."""
 
     __slots__ = ("_closes", "_fd", "_on_back", "_parts", "_sender", "_socket", "is_away", "memory_bytes")
 
@@ -27,19 +27,19 @@ class Outbox:
         self._on_back = on_back
         self._closes = False
         self.is_away = False
-        """The thread is sending the first part: nobody else may touch the socket."""
+        """The thread is sending the first part and owns the socket."""
         self._parts: deque[bytes | bytearray | memoryview | FileSlice] = deque()
         self.memory_bytes = 0
-        """Bytes held in memory until the peer takes them; stretches of files hold none."""
+        """Unsent bytes in memory; file slices count as zero."""
 
     @property
     def is_empty(self) -> bool:
         return not self._parts
 
     def send(self, parts: Parts, may_share: bool) -> None:
-        """Send what the socket takes now, keep the rest. Raises OSError when the connection is broken.
+        """Send as much as the socket accepts, keep the rest. Raises OSError if the connection is broken.
 
-        `may_share`: the thread may do it, because the event loop has others to send to meanwhile.
+        `may_share`: the thread may send, because the event loop has other responses to send.
         """
         if len(parts) == 1 and not self._parts and not self.is_away and type(parts[0]) is bytes:
             data = parts[0]
@@ -55,18 +55,18 @@ class Outbox:
         self.push(may_share)
 
     def close(self) -> None:
-        """Close the socket, as soon as the thread lets go of it."""
+        """Close the socket, as soon as the thread has released it."""
         self._parts.clear()
         if not self.is_away:
             self._socket.close()
             return
         self._closes = True
         with suppress(OSError):
-            # So that it need not wait for the peer. The number must not be another socket's meanwhile.
+            # Wakes the thread; the descriptor stays open so that its number is not reused.
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def push(self, may_share: bool) -> None:
-        """Send on. Raises OSError when the connection is broken."""
+        """Continue to send. Raises OSError if the connection is broken."""
         if self.is_away:
             return
         parts = self._parts
@@ -96,7 +96,7 @@ class Outbox:
         flags = 0
         for part in self._parts:
             if isinstance(part, FileSlice):
-                # The file's bytes follow at once: let them share the packet.
+                # File bytes follow immediately: let them share the packet.
                 flags = socket.MSG_MORE
                 break
             if len(buffers) == BUFFERS_PER_CALL:

@@ -1,10 +1,10 @@
-"""How fast new things may come."""
+"""Rate limiter."""
 
 from math import inf
 
 
-class Pace:
-    """So many per second: one second's worth may come at once, then each waits for its turn."""
+class TokenBucket:
+    """A token bucket with a burst of one second."""
 
     __slots__ = ("_allowance", "_counted_at", "per_second")
 
@@ -14,7 +14,7 @@ class Pace:
         self._counted_at = now
 
     def wait_seconds(self, now: float) -> float:
-        """How long the next one must wait; 0 is not at all, and infinite where none may ever come."""
+        """Delay until the next event is allowed; infinite for rate 0."""
         earned = (now - self._counted_at) * self.per_second
         self._allowance = min(self._allowance + earned, self.per_second)
         self._counted_at = now
@@ -23,5 +23,5 @@ class Pace:
         return (1 - self._allowance) / self.per_second if self.per_second else inf
 
     def take(self) -> None:
-        """One came."""
+        """Consume a token."""
         self._allowance -= 1

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from runnel.model.limits import COMPLAINTS_PER_SECOND_MAX
-from runnel.net.complaints import Complaints
+from runnel.model.limits import CLIENT_WARNINGS_PER_SECOND_MAX
+from runnel.net.client_warnings import ClientWarnings
 from runnel.net.listener import ListenerLimits
 from tests.net.scripted import World
 
@@ -27,7 +27,7 @@ def suppressed(caplog: pytest.LogCaptureFixture) -> int:
     ("limits", "words"),
     [
         (ListenerLimits(), "as requested"),
-        (ListenerLimits(connections_per_host_max=0), "refused"),
+        (ListenerLimits(connections_per_host_max=0), "rejected"),
     ],
 )
 def test_warnings_about_many_clients_are_throttled(run, caplog, limits, words):
@@ -45,19 +45,19 @@ def test_warnings_about_many_clients_are_throttled(run, caplog, limits, words):
 
     seconds = run(scenario())
     warned, hushed = logged(caplog, logging.WARNING, words), logged(caplog, logging.DEBUG, words)
-    assert 0 < warned <= COMPLAINTS_PER_SECOND_MAX * (seconds + 1)
+    assert 0 < warned <= CLIENT_WARNINGS_PER_SECOND_MAX * (seconds + 1)
     assert warned + hushed == FLOOD
     assert suppressed(caplog) == hushed
 
 
 def test_throttling_ends_after_a_quiet_second(caplog):
-    complaints = Complaints("TEST", 0.0)
-    for _ in range(COMPLAINTS_PER_SECOND_MAX + 3):
-        complaints.warn(0.0, "first")
-    complaints.warn(1.0, "second")
+    warnings = ClientWarnings("TEST", 0.0)
+    for _ in range(CLIENT_WARNINGS_PER_SECOND_MAX + 3):
+        warnings.warn(0.0, "first")
+    warnings.warn(1.0, "second")
     for _ in range(2):
-        complaints.tell_left_out()
-    assert logged(caplog, logging.WARNING, "first") == COMPLAINTS_PER_SECOND_MAX
+        warnings.report_suppressed()
+    assert logged(caplog, logging.WARNING, "first") == CLIENT_WARNINGS_PER_SECOND_MAX
     assert logged(caplog, logging.WARNING, "second") == 1
     assert suppressed(caplog) == 3
 
@@ -82,5 +82,5 @@ def test_repeated_tracebacks_are_throttled(run, caplog, monkeypatch):
 
     seconds = run(scenario())
     traces = [record for record in caplog.records if record.exc_info]
-    assert 0 < len(traces) <= COMPLAINTS_PER_SECOND_MAX * (seconds + 1)
+    assert 0 < len(traces) <= CLIENT_WARNINGS_PER_SECOND_MAX * (seconds + 1)
     assert logged(caplog, logging.DEBUG, "serving") == suppressed(caplog) == FLOOD - len(traces)
