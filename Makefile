@@ -70,8 +70,8 @@ mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while memb
 crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transactions, Spark (ROUNDS=200 KILLS=100 ONLY=chain)
 	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000)
-	$(BIN)/python -m tools.fuzz --frames $(FRAMES) $(ARGS)
+fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; COST=1: the pauses of the largest requests, writes docs/COSTS.md)
+	$(BIN)/python -m tools.fuzz $(if $(COST),--cost,--frames $(FRAMES)) $(ARGS)
 
 fresh: $(STAMP) ## does a clean clone work: empty home and caches, make demo and make test (ARGS=--without-java)
 	$(BIN)/python -m tools.fresh $(ARGS)

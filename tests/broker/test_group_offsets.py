@@ -50,6 +50,15 @@ def test_commits_in_every_version(tmp_path: Path, version: int) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_retention_without_end_is_accepted(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld, client: Client) -> None:
+        request = commit_request({0: 5})
+        request.retention_time_ms = 2**63 - 1
+        assert codes(await client.ask(request, 2)) == [NONE]
+
+    play(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("version", range(1, 11))
 def test_fetches_in_every_version(tmp_path: Path, version: int) -> None:
     async def scenario(world: BrokerWorld, client: Client) -> None:

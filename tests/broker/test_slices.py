@@ -241,6 +241,16 @@ def test_subscriptions_of_a_member_are_bounded(tell, protocols: list[JoinGroupRe
     tell(story)
 
 
+def test_a_request_without_records_is_not_as_large_as_one_with_them(tell) -> None:
+    async def story(world) -> None:
+        client = await world.connect()
+        topics = [MetadataRequestTopic(name=f"{number}".ljust(20_000, "x")) for number in range(1000)]
+        client.send(MetadataRequest(topics), 12)
+        assert await client.is_closed()
+
+    tell(story)
+
+
 def test_names_of_great_length_weigh_more() -> None:
     topics = [MetadataRequestTopic(name="x" * 30_000) for _ in range(10)]
     assert weight(MetadataRequest(topics), ("topics",)) < 100

@@ -1,20 +1,46 @@
-"""`make fuzz`: mutated frames against a live broker. Exit 1 if it dies, grows or meets a bug."""
+"""`make fuzz`: mutated frames against a live broker. Exit 1 if it dies, grows or meets a bug.
+
+With --cost: requests as large as the protocol permits. Exit 1 if one pauses the event loop for too long.
+"""
 
 import argparse
 import sys
 import tempfile
 from pathlib import Path
 
+from tools.fuzz.cost.page import page
+from tools.fuzz.cost.run import PAUSE_MS_MAX, Plan, measure_costs, worst_by_api
 from tools.fuzz.story import fuzz
 from tools.processes import unwind_when_ended
+
+COSTS_PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "COSTS.md"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz")
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cost", action="store_true", help="measure pauses of the event loop instead")
+    parser.add_argument("--page", type=Path, default=COSTS_PAGE, help="where --cost writes its table")
     options = parser.parse_args()
     unwind_when_ended()
+    return cost(options.page) if options.cost else fuzz_frames(options)
+
+
+def cost(page_path: Path) -> int:
+    """Measure what requests cost, and write the page."""
+    plan = Plan()
+    with tempfile.TemporaryDirectory(prefix="runnel-cost-") as folder:
+        costs = measure_costs(Path(folder), plan, lambda line: print(line, flush=True))
+    page_path.write_text(page(costs, plan), encoding="utf-8")
+    over = [one for one in worst_by_api(costs) if one.cpu_ms > PAUSE_MS_MAX]
+    for one in over:
+        print(f"FAILED {one.cpu_ms:.0f} ms: {one.case}")
+    return 1 if over else 0
+
+
+def fuzz_frames(options: argparse.Namespace) -> int:
+    """Send mutated frames, and report what became of the broker."""
     with tempfile.TemporaryDirectory(prefix="runnel-fuzz-") as folder:
         outcome = fuzz(
             Path(folder), options.frames, options.seed, lambda line: print(f"  {line}", flush=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 
-from crc32c import crc32c
-
+from runnel.batch.checksum import crc32c
 from runnel.batch.errors import CorruptBatch
 
 Buffer = bytes | bytearray | memoryview

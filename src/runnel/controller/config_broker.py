@@ -4,8 +4,6 @@ Configs of share and streams groups have no effect yet: they are defined because
 describe them, and because group configs are validated against them.
 """
 
-from difflib import get_close_matches
-
 from runnel.controller.config_broker_groups import (
     GROUP_COORDINATOR_CONFIGS,
     SHARE_CONFIGS,
@@ -74,5 +72,8 @@ def unknown_setting(name: str) -> str:
     """The error message for an unknown or ignored config."""
     if is_ignored(name):
         return f"{name} is a Kafka config that has no effect on this broker"
+    # Only for people who made a mistake.
+    from difflib import get_close_matches
+
     likely = get_close_matches(name, BROKER_CONFIGS, n=1)
     return f"Unknown broker config name: {name}" + (f" (did you mean {likely[0]}?)" if likely else "")

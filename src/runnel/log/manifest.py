@@ -8,8 +8,7 @@ It is trusted only because it is removed, durably, before anything that it descr
 import json
 from dataclasses import dataclass, field
 
-from crc32c import crc32c
-
+from runnel.batch.checksum import crc32c
 from runnel.model.ids import TopicPartition, id_from_text, id_text
 
 VERSION = 1

@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from struct import Struct
 from struct import error as StructError
 
-from crc32c import crc32c
-
+from runnel.batch.checksum import crc32c
 from runnel.log.producers import NO_OFFSET, Producer, WrittenBatch
 
 VERSION = 1

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 
-from crc32c import crc32c
+from runnel.batch.checksum import crc32c
 
 
 class DamagedSwap(Exception):

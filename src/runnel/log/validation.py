@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from crc32c import crc32c
-
+from runnel.batch.checksum import crc32c
 from runnel.batch.compression import Compression, compress
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import (

@@ -7,6 +7,10 @@ defined next to what it limits.
 REQUEST_BYTES_MAX = 100 * 1024 * 1024
 """Kafka's socket.request.max.bytes: a larger frame closes the connection."""
 
+RECORDLESS_REQUEST_BYTES_MAX = 16 * 1024 * 1024
+"""Requests of all APIs but Produce: they are copied, decoded and often echoed in the response, a few
+milliseconds per megabyte each time. 25,000 names of the longest kind take 6 MB."""
+
 REQUEST_ELEMENTS_MAX = 25_000
 """Array elements of one request, all arrays together. An element of three bytes becomes an object of about
 150 and takes one to three microseconds to decode, which nothing interrupts: this many take 50 ms or so."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import secrets
 import time
 from collections.abc import Callable
 
@@ -34,4 +33,9 @@ class SystemEntropy:
         return os.urandom(16)
 
     def below(self, bound: int) -> int:
-        return secrets.randbelow(bound)
+        assert bound > 0
+        # As secrets.randbelow, whose module imports much that a broker does not need.
+        bits = bound.bit_length()
+        while (number := int.from_bytes(os.urandom((bits + 7) // 8), "big") >> -bits % 8) >= bound:
+            pass
+        return number

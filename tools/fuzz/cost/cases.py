@@ -15,7 +15,12 @@ from runnel.batch.build import build_batch
 from runnel.batch.records import Record
 from runnel.broker.apis.handlers import APIS
 from runnel.messages.registry import api
-from runnel.model.limits import REQUEST_BYTES_MAX, REQUEST_ELEMENTS_MAX, TEXT_BYTES_MAX
+from runnel.model.limits import (
+    PARTITIONS_PER_REQUEST_MAX,
+    REQUEST_BYTES_MAX,
+    REQUEST_ELEMENTS_MAX,
+    TEXT_BYTES_MAX,
+)
 from runnel.wire import Request, Struct, fields_of, is_flexible
 from runnel.wire.frame import request_frame
 from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text, WireType
@@ -23,6 +28,12 @@ from tools.fuzz.cost.values import Fill, Values
 
 PAIRED_ELEMENTS = 1000
 _MAX = {"int8": 2**7 - 1, "int16": 2**15 - 1, "uint16": 2**16 - 1, "int32": 2**31 - 1, "uint32": 2**32 - 1}
+LARGEST_ALLOWED = {
+    (19, "topics.num_partitions"): PARTITIONS_PER_REQUEST_MAX,
+    (37, "topics.count"): PARTITIONS_PER_REQUEST_MAX,
+}
+"""Numbers whose largest value that is not refused is smaller than the field has room for."""
+
 NUMBER_MAX = {**_MAX, "int64": 2**63 - 1}
 
 
@@ -96,6 +107,8 @@ def shapes(request: type[Request], version: int, bounds: Bounds) -> Iterator[Sha
             yield Shape(nulls=frozenset({leaf.path}))
     for number in numbers:
         yield from _extremes(number)
+        if (request.api_key, number.path) in LARGEST_ALLOWED:
+            yield Shape(numbers={number.path: LARGEST_ALLOWED[request.api_key, number.path]})
     yield from _long_texts(texts, is_flexible(request, version), bounds)
     yield from _full_arrays(arrays, bounds)
     for array in arrays:

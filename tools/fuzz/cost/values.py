@@ -5,7 +5,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from runnel.controller.config_topic import TOPIC_CONFIGS
-from tools.fuzz.cost.population import WIDE_TOPIC, Population
+from tools.fuzz.cost.population import Population
 
 MISSING_PARTITION = 1 << 20
 
@@ -118,8 +118,3 @@ class Values:
                 return MISSING_PARTITION + number
             return number % self.population.wide_partitions
         return NUMBERS.get(field, 1 if "wait" in field or "timeout" in field else 0)
-
-
-def wide_first(population: Population) -> str:
-    """The topic that has a partition for every small number."""
-    return WIDE_TOPIC if population.partitions else ""

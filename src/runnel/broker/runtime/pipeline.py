@@ -31,6 +31,7 @@ from runnel.broker.runtime.promise import MaybePromise, Promise, chain
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
+from runnel.model.limits import RECORDLESS_REQUEST_BYTES_MAX
 from runnel.ports.gates import Permission
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
 from runnel.wire import MalformedMessage, Request, Response, decode_prefix, fields_of
@@ -108,6 +109,10 @@ class Pipeline:
     def _begin(self, route: Route, frame: memoryview, session: Session) -> Reply | None:
         request_bytes = len(frame)
         if not route.borrows_frame:
+            if request_bytes > RECORDLESS_REQUEST_BYTES_MAX:
+                raise MalformedMessage(
+                    f"{request_bytes} bytes without records, the limit is {RECORDLESS_REQUEST_BYTES_MAX}"
+                )
             frame = memoryview(bytes(frame))
         header = read_request_header(frame, FLEXIBLE_FROM)
         version = header.api_version

@@ -41,6 +41,7 @@ from runnel.messages.txn_offset_commit import (
 )
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
+from runnel.model.log_config import FOREVER
 
 _NO_OFFSET = -1
 _NO_GROUP_ERROR_FROM = 9
@@ -72,7 +73,9 @@ def commit(
         member = group.members.get(request.member_id)
         if member is not None:
             member.record_heartbeat(now.steady_ms)
-    expires_ms = -1 if request.retention_time_ms == -1 else now.wall_ms + request.retention_time_ms
+    expires_ms = -1
+    if request.retention_time_ms != -1:
+        expires_ms = min(now.wall_ms + request.retention_time_ms, FOREVER)
     result = CoordinatorResult[OffsetCommitResponse](OffsetCommitResponse())
     assert result.response is not None
     for topic in request.topics:

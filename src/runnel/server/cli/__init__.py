@@ -5,7 +5,7 @@ Each command is a thin layer over runnel.client. Commands import what they need 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 OK = 0
@@ -30,12 +30,11 @@ def _run(arguments: Sequence[str] | None) -> int:
     """Run a command; an expected error becomes one line on standard error and an exit status."""
     import typer
 
-    from runnel.server.cli.app import app
     from runnel.server.cli.output import print_error
 
-    given = None if arguments is None else list(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = app(args=given, prog_name="runnel", standalone_mode=False)
+        code = _command_tree(given)(args=given, prog_name="runnel", standalone_mode=False)
     except SystemExit as end:
         # Typer converts a broken pipe into a failure exit.
         if isinstance(end.__context__, BrokenPipeError):
@@ -52,6 +51,17 @@ def _run(arguments: Sequence[str] | None) -> int:
         print_error(str(error))
         return FAILED
     return code if isinstance(code, int) else OK
+
+
+def _command_tree(arguments: list[str]) -> Callable[..., Any]:
+    """All commands, or only `serve` where that is the one to be run: a start imports what it needs."""
+    if arguments[:1] == ["serve"]:
+        from runnel.server.cli.root import new_app
+
+        return new_app()
+    from runnel.server.cli.app import app
+
+    return app
 
 
 def _usage_error(error: Any) -> int:

@@ -1,0 +1,74 @@
+"""docs/COSTS.md: the longest pause that one request of each API can cause."""
+
+from collections.abc import Sequence
+
+from runnel.model import limits
+from tools.fuzz.cost.measure import Cost
+from tools.fuzz.cost.run import PAUSE_MS_MAX, Plan, worst_by_api
+
+LIMITS = (
+    "REQUEST_BYTES_MAX",
+    "RECORDLESS_REQUEST_BYTES_MAX",
+    "REQUEST_ELEMENTS_MAX",
+    "REQUEST_TAGS_MAX",
+    "TEXT_BYTES_MAX",
+    "SLICE_ELEMENTS",
+    "FETCH_PARTITIONS_MAX",
+    "MEMBER_METADATA_BYTES_MAX",
+    "PARTITIONS_PER_REQUEST_MAX",
+)
+
+
+def page(costs: Sequence[Cost], plan: Plan) -> str:
+    """The page as Markdown."""
+    worst = worst_by_api(costs)
+    over = [cost for cost in worst if cost.cpu_ms > PAUSE_MS_MAX]
+    verdict = (
+        f"No request exceeds the bound of {PAUSE_MS_MAX:.0f} ms."
+        if not over
+        else f"{len(over)} APIs exceed the bound of {PAUSE_MS_MAX:.0f} ms: "
+        + ", ".join(cost.case.name for cost in over)
+        + "."
+    )
+    lines = [
+        "# What a request may cost",
+        "",
+        "The longest time that one legal request keeps the event loop from serving other connections.",
+        "Written by `make fuzz COST=1`, which sends every API, in its newest and its oldest version,",
+        "requests whose arrays, strings and numbers are as large as the protocol and the limits below permit",
+        "(and larger, which are refused), alone and in pairs,",
+        f"to a broker with {plan.population.partitions:,} partitions, {plan.population.groups:,} groups and "
+        f"{plan.population.transactional_ids:,} transactional ids:",
+        f"{len(costs):,} requests. Times are CPU time of the event loop's thread between two waits; a",
+        "request above the bound was repeated, and the least of three counts.",
+        "",
+        verdict,
+        "",
+        "| API | longest pause | the request | its size | outcome |",
+        "|---|---:|---|---:|---|",
+    ]
+    lines += [
+        f"| {cost.case.name} v{cost.case.version} | {cost.cpu_ms:.0f} ms | {cost.case.shape} "
+        f"| {_size(cost.request_bytes)} | {_outcome(cost)} |"
+        for cost in worst
+    ]
+    lines += ["", "## The limits", "", "Defined with their reasons in `model/limits.py`.", ""]
+    lines += ["| limit | value |", "|---|---:|"]
+    lines += [f"| `{name}` | {getattr(limits, name):,} |" for name in LIMITS]
+    return "\n".join(lines) + "\n"
+
+
+def _size(size_bytes: int) -> str:
+    for unit, factor in (("MB", 1_000_000), ("kB", 1_000)):
+        if size_bytes >= factor:
+            return f"{size_bytes / factor:.1f} {unit}"
+    return f"{size_bytes} B"
+
+
+def _outcome(cost: Cost) -> str:
+    match cost.outcome:
+        case "answered":
+            return f"answered with {_size(cost.answer_bytes)}"
+        case "closed":
+            return "refused, connection closed"
+    return cost.outcome
