@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
+import threading
 from pathlib import Path
 
 import pytest
 
+from runnel.disk.os_files import OsFile
+from runnel.net.file_sender import THREADS_MAX
 from runnel.net.listener import ListenerLimits
 from tests.net.scripted import Client, World, frame
 
@@ -141,6 +145,53 @@ def test_many_large_responses_share_the_sender_thread(run, tmp_path: Path):
                     assert await client.receive() == b"mark"
 
             await asyncio.gather(*map(read, clients))
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("is_resident", [False, True])
+def test_cold_file_slices_are_never_sent_by_the_event_loop(run, tmp_path: Path, monkeypatch, is_resident):
+    content = bytes(index % 249 for index in range(400_001))
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    senders: set[str] = set()
+    sendfile = os.sendfile
+
+    def recorded(*arguments: int) -> int:
+        senders.add(threading.current_thread().name)
+        return sendfile(*arguments)
+
+    monkeypatch.setattr(os, "sendfile", recorded)
+    # Only one page in the middle of the slice is not in the page cache.
+    monkeypatch.setattr(
+        OsFile, "is_resident", lambda file, position, length: is_resident or position != 128 * 1024
+    )
+
+    async def scenario() -> None:
+        async with World(file=path) as world:
+            client = await world.connect()
+            client.send(b"f400001", b"emark")
+            assert await client.receive() == content
+            assert await client.receive() == b"mark"
+
+    run(scenario())
+    assert (senders == {"sender"}) is not is_resident
+
+
+def test_more_cold_slices_than_threads(run, tmp_path: Path, monkeypatch):
+    content = bytes(index % 247 for index in range(300_001))
+    path = tmp_path / "segment"
+    path.write_bytes(content)
+    monkeypatch.setattr(OsFile, "is_resident", lambda *_: False)
+
+    async def scenario() -> None:
+        async with World(file=path) as world:
+            clients = [await world.connect() for _ in range(2 * THREADS_MAX + 1)]
+            for client in clients:
+                client.send(b"f300001", b"emark")
+            for client in clients:
+                assert await client.receive() == content
+                assert await client.receive() == b"mark"
 
     run(scenario())
 

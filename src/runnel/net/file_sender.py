@@ -1,6 +1,7 @@
-"""A thread for large responses: sendfile releases the GIL, so that two cores can send concurrently.
+"""Threads that send large responses: sendfile releases the GIL, so that several processors can send at once.
 
-The event loop sends what the thread has no capacity for: neither waits for the other.
+Data that is not in the page cache is always sent by a thread, since reading it blocks. Of data that is, the
+event loop sends what the threads have no time for: neither waits for the other.
 """
 
 import asyncio
@@ -8,69 +9,111 @@ import os
 import select
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from queue import SimpleQueue
 
 from runnel.ports.disk import FileSlice
 
 SHARED_BYTES_MIN = 256 * 1024
-"""Below this size the hand-over costs more than sending."""
+"""Below this, handing a slice to a thread and back costs more than sending it."""
+
+THREADS_MAX = 4
+"""Slices that are read from the disk at the same time; more wait in a queue."""
+
+PROBE_STEP_BYTES = 128 * 1024
+"""One page is probed in so many bytes: the kernel reads ahead in units of this size."""
 
 PATIENCE_MS = 5
-"""How long the thread waits for a slow peer before it returns the slice to the event loop."""
+"""How long a thread waits for a peer that takes no more, before the event loop does that waiting."""
 
 Back = Callable[[OSError | None], None]
-"""Called on the event loop when the thread has finished with a slice, with the error if any."""
+"""Called on the event loop when a thread is done with a slice, sent or not, with what went wrong."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A slice that a thread sends. Until `back` is called, socket and slice are the thread's."""
+
+    descriptor: int
+    piece: FileSlice
+    back: Back
+    is_cold: bool
 
 
 class FileSender:
-    """A thread that sends file slices to sockets; started on first use."""
+    """Threads that send slices of files to sockets; they start when they are first needed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._jobs: SimpleQueue[tuple[int, FileSlice, Back] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._is_busy = False
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._in_flight = 0
+        self._is_sharing = False
+        """A thread sends a slice that the event loop could have sent."""
         self._is_closed = False
 
     def offer(self, descriptor: int, piece: FileSlice, back: Back) -> bool:
-        """Let the thread send this slice, if it is idle.
+        """Let a thread send a slice that is in the page cache, if none does so already.
 
-        Until `back` is called, the thread owns socket and slice; afterwards the slice is the unsent rest.
+        When `back` is called, the slice is what is left to send.
         """
-        if self._is_busy or self._is_closed:
+        if self._is_sharing or self._is_closed:
             return False
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="sender", daemon=True)
-            self._thread.start()
-        self._is_busy = True
-        self._jobs.put((descriptor, piece, back))
+        self._is_sharing = True
+        self._begin(Job(descriptor, piece, back, is_cold=False))
+        return True
+
+    def send_cold(self, descriptor: int, piece: FileSlice, back: Back) -> bool:
+        """Let a thread send a slice that has to be read from the disk; False only when closed."""
+        if self._is_closed:
+            return False
+        self._begin(Job(descriptor, piece, back, is_cold=True))
         return True
 
     def close(self) -> None:
-        """Stop, and wait for the thread to end."""
+        """Take nothing more, and wait for the threads to end."""
         self._is_closed = True
-        if self._thread is not None:
+        for _ in self._threads:
             self._jobs.put(None)
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
+
+    def _begin(self, job: Job) -> None:
+        self._in_flight += 1
+        if self._in_flight > len(self._threads) and len(self._threads) < THREADS_MAX:
+            thread = threading.Thread(target=self._run, name="sender", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._jobs.put(job)
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
-            descriptor, piece, back = job
             failure: OSError | None = None
             try:
-                _send(descriptor, piece)
+                _send(job.descriptor, job.piece)
             except OSError as error:
                 failure = error
             try:
-                self._loop.call_soon_threadsafe(self._back, back, failure)
+                self._loop.call_soon_threadsafe(self._done, job, failure)
             except RuntimeError:
-                # The event loop is closed.
+                # The loop is closed: no caller is left to be informed.
                 if not self._loop.is_closed():
                     raise
 
-    def _back(self, back: Back, failure: OSError | None) -> None:
-        self._is_busy = False
-        back(failure)
+    def _done(self, job: Job, failure: OSError | None) -> None:
+        self._in_flight -= 1
+        if not job.is_cold:
+            self._is_sharing = False
+        job.back(failure)
+
+
+def is_cold(piece: FileSlice) -> bool:
+    """Would sending this slice wait for the disk, as far as a sample of its pages can tell?"""
+    last = piece.position + piece.length - 1
+    is_resident = piece.file.is_resident
+    if not is_resident(last, 1):
+        return True
+    return not all(is_resident(position, 1) for position in range(piece.position, last, PROBE_STEP_BYTES))
 
 
 def send_some(descriptor: int, piece: FileSlice) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
-from runnel.net.file_sender import SHARED_BYTES_MIN, FileSender, send_some
+from runnel.net.file_sender import SHARED_BYTES_MIN, FileSender, is_cold, send_some
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import Parts
 
@@ -16,7 +16,17 @@ BUFFERS_PER_CALL = 512
 class Outbox:
     """Responses to be sent on a socket, in order; never blocks."""
 
-    __slots__ = ("_closes", "_fd", "_on_back", "_parts", "_sender", "_socket", "is_away", "memory_bytes")
+    __slots__ = (
+        "_closes",
+        "_fd",
+        "_on_back",
+        "_parts",
+        "_sender",
+        "_socket",
+        "_warm",
+        "is_away",
+        "memory_bytes",
+    )
 
     def __init__(
         self, connected: socket.socket, sender: FileSender, on_back: Callable[[OSError | None], None]
@@ -26,6 +36,8 @@ class Outbox:
         self._sender = sender
         self._on_back = on_back
         self._closes = False
+        self._warm: FileSlice | None = None
+        """The slice being sent, once it was found to be in the page cache."""
         self.is_away = False
         """The thread is sending the first part and owns the socket."""
         self._parts: deque[bytes | bytearray | memoryview | FileSlice] = deque()
@@ -74,10 +86,8 @@ class Outbox:
             while parts:
                 first = parts[0]
                 if type(first) is FileSlice:
-                    if may_share and first.length >= SHARED_BYTES_MIN:
-                        self.is_away = self._sender.offer(self._fd, first, self._back)
-                        if self.is_away:
-                            return
+                    if self._hand_over(first, may_share):
+                        return
                     send_some(self._fd, first)
                     if first.length == 0:
                         parts.popleft()
@@ -85,6 +95,18 @@ class Outbox:
                     self._send_buffers()
         except BlockingIOError:
             return
+
+    def _hand_over(self, piece: FileSlice, may_share: bool) -> bool:
+        """Whether a thread sends this slice: it is cold, or the event loop has others to serve."""
+        if may_share and piece.length >= SHARED_BYTES_MIN:
+            self.is_away = self._sender.offer(self._fd, piece, self._back)
+        if not self.is_away and piece is not self._warm:
+            if is_cold(piece):
+                self.is_away = self._sender.send_cold(self._fd, piece, self._back)
+            else:
+                # It stays in the page cache for as long as it takes to send it.
+                self._warm = piece
+        return self.is_away
 
     def _keep(self, part: bytes | bytearray | memoryview | FileSlice) -> None:
         self._parts.append(part)
