@@ -5,7 +5,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "DELIVERY.md"
 _PROGRAM = re.compile(r"^```python (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_TABLE = re.compile(r"^\| what happens \|.*\n(?:\|.*\n)+", re.MULTILINE)
+_TABLE = re.compile(r"^\| failure \|.*\n(?:\|.*\n)+", re.MULTILINE)
 
 
 def programs() -> dict[str, str]:
@@ -20,7 +20,7 @@ def claims() -> dict[tuple[str, str], list[str]]:
         head, _, *rows = [
             [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
         ]
-        for happening, *outcomes in rows:
+        for failure, *outcomes in rows:
             for name, outcome in zip(head[1:], outcomes, strict=True):
-                found[name, happening] = outcome.split()
+                found[name, failure] = outcome.split()
     return found

@@ -109,25 +109,25 @@ def test_the_page_is_covered() -> None:
     """Every row and program of the page is tested here."""
     works = ["at_most_once.py", "at_least_once.py", "exactly_once.py"]
     assert set(programs()) == {"send.py", "prepare.py", "commit.py", *works}
-    tried = {(mode, happening) for mode in MODES for happening in ON_THE_WAY}
-    tried |= {(program, happening) for program in works for happening in AT_WORK}
+    tried = {(mode, failure) for mode in MODES for failure in PRODUCER_FAILURES}
+    tried |= {(program, failure) for program in works for failure in CONSUMER_FAILURES}
     assert set(CLAIMS) == tried
 
 
 # Producers.
 
 MODES = ["at-most-once", "at-least-once", "exactly-once"]
-ON_THE_WAY = {"nothing": None, "the request is lost": REQUEST, "the answer is lost": ANSWER}
+PRODUCER_FAILURES = {"none": None, "the request is lost": REQUEST, "the response is lost": ANSWER}
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("happening", ON_THE_WAY)
-def test_producer_failures(stage: Stage, mode: str, happening: str) -> None:
-    lost = ON_THE_WAY[happening]
+@pytest.mark.parametrize("failure", PRODUCER_FAILURES)
+def test_producer_failures(stage: Stage, mode: str, failure: str) -> None:
+    lost = PRODUCER_FAILURES[failure]
     if lost is not None:
         stage.wire.lose(lost, PRODUCE, 3)
     assert stage.run("send.py", mode, *ORDERS) == (0, "")
-    expected = CLAIMS[mode, happening]
+    expected = CLAIMS[mode, failure]
     wait_until(lambda: len(stage.values("orders")) >= len(expected))
     assert stage.values("orders") == expected
     # With acks=0 there is no response to lose.
@@ -163,40 +163,40 @@ def killed_after(stage: Stage, program: str) -> None:
     stage.start(program)
 
 
-def answer_lost(stage: Stage, program: str) -> None:
+def response_lost(stage: Stage, program: str) -> None:
     stage.wire.lose(ANSWER, COMMITS[program], 2)
     stage.start(program)
     wait_until(lambda: stage.wire.has_lost)
 
 
-def frozen_between(stage: Stage, program: str) -> None:
-    frozen = stage.start(program, sabotage=f"{BETWEEN[program]}:SIGSTOP")
-    os.waitpid(frozen.pid, os.WUNTRACED)
+def suspended_between(stage: Stage, program: str) -> None:
+    suspended = stage.start(program, sabotage=f"{BETWEEN[program]}:SIGSTOP")
+    os.waitpid(suspended.pid, os.WUNTRACED)
     stage.start(program)
     wait_until(lambda: "3" in stage.values("bills"))
-    frozen.send_signal(signal.SIGCONT)
+    suspended.send_signal(signal.SIGCONT)
     if program == "at_most_once.py":
         wait_until(lambda: len(stage.values("bills")) == 3)
     else:
-        assert frozen.wait(PATIENCE_S) == 1
+        assert suspended.wait(PATIENCE_S) == 1
 
 
-AT_WORK: dict[str, Callable[[Stage, str], None]] = {
-    "nothing": undisturbed,
-    "killed between doing and noting": killed_between,
+CONSUMER_FAILURES: dict[str, Callable[[Stage, str], None]] = {
+    "none": undisturbed,
+    "killed between processing and commit": killed_between,
     "killed after both": killed_after,
-    "the answer to the commit is lost": answer_lost,
-    "frozen between doing and noting, thawed when its successor is through": frozen_between,
+    "the response to the commit is lost": response_lost,
+    "suspended between processing and commit, resumed after its successor has finished": suspended_between,
 }
 
 
 @pytest.mark.parametrize("program", BETWEEN)
-@pytest.mark.parametrize("happening", AT_WORK)
-def test_consumer_failures(stage: Stage, program: str, happening: str) -> None:
+@pytest.mark.parametrize("failure", CONSUMER_FAILURES)
+def test_consumer_failures(stage: Stage, program: str, failure: str) -> None:
     for order in ORDERS:
         stage.client.send("orders", order.encode())
-    AT_WORK[happening](stage, program)
-    stage.wait_for_bills(CLAIMS[program, happening])
+    CONSUMER_FAILURES[failure](stage, program)
+    stage.wait_for_bills(CLAIMS[program, failure])
 
 
 def test_read_uncommitted_sees_aborted_records(stage: Stage) -> None:
