@@ -1,1 +1,1 @@
-"""The machinery behind the handlers: turn, partitions, shard drivers, waiting requests, dispatch."""
+"""The machinery behind the handlers: the request pipeline, turn, logs, shard drivers, waiting requests."""
