@@ -89,6 +89,7 @@ class Cluster:
             **os.environ,
             "JAVA_HOME": str(java_home()),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             # A program is not given up because its executors were killed often.
             "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
             "SPARK_LOCAL_IP": "127.0.0.1",

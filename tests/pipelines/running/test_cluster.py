@@ -1,4 +1,4 @@
-"""Pipelines on a real Spark cluster, whose executors and drivers die in the middle of the work."""
+"""A pipeline on a real Spark cluster, whose executors and drivers are killed in the middle of the work."""
 
 import json
 import os
@@ -15,61 +15,89 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from runnel.testing import Broker
-from tests.pipelines.running import copy_topic
+from tests.pipelines.conftest import QUICK_START
+from tests.pipelines.running.test_stopping import figure
 from tools.spark_cluster import Cluster, ending_with_us
 
 PARTITIONS = 2
 RECORDS = 3000
+SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.memory": "512m",
+    # A killed executor costs an attempt; its task must get another one.
+    "spark.task.maxFailures": "8",
+    "spark.driver.extraJavaOptions": QUICK_START,
+    "spark.executor.extraJavaOptions": QUICK_START,
+}
+PIPELINE = """
+name: louder
+trigger: 200 ms
+sources:
+  orders:
+    topic: orders
+    format: string
+    start: earliest
+    on-malformed: skip
+    records-per-batch: 500
+steps:
+  louder:
+    sql: SELECT upper(value) AS value FROM orders
+sinks:
+  copies:
+    from: louder
+    topic: copies
+    value: value
+"""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Driver:
-    """A process of its own that copies a topic on the cluster."""
+    """A process of its own that runs a pipeline on the cluster."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: "subprocess.Popen[str]", metrics: Path) -> None:
         self._process = process
-
-    def lines_to(self, beginning: str) -> list[str]:
-        """What it says until a line begins with these words."""
-        assert self._process.stdout is not None
-        lines = []
-        for line in self._process.stdout:
-            lines.append(line.strip())
-            if line.startswith(beginning):
-                return lines
-        raise AssertionError(f"the driver ended with {self._process.wait()} after {lines}")
+        self._metrics = metrics
 
     def wait_for_batches(self, count: int) -> int:
         """Wait until it has finished so many more; the id of the last."""
-        last = ""
-        for _ in range(count):
-            last = self.lines_to("batch ")[-1]
-        return int(last.split()[1])
+        wanted = (figure(self._metrics, "batches_total") or 0) + count
+        while (figure(self._metrics, "batches_total") or 0) < wanted:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the driver ended with {self._process.returncode}")
+            time.sleep(0.05)
+        return int(figure(self._metrics, "last_batch_id") or 0)
 
     def kill(self) -> None:
         """Python and Java at once."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def end(self) -> int:
-        """Ask it to stop, as a supervisor would; its exit code."""
+    def end(self) -> dict[str, object]:
+        """Ask it to stop, as a supervisor would; what it reports."""
         self._process.send_signal(signal.SIGTERM)
-        self.lines_to("copied ")
-        return self._process.wait(60)
+        out, _ = self._process.communicate(timeout=120)
+        assert self._process.returncode == 0
+        outcome: dict[str, object] = json.loads(out)
+        return outcome
 
 
 @contextmanager
-def copying(cluster: Cluster, broker: Broker, checkpoint: Path, how: str) -> Iterator[Driver]:
-    arguments = [cluster.master, broker.bootstrap_servers, "orders", "copies", str(checkpoint), how]
+def running_pipeline(cluster: Cluster, broker: Broker, folder: Path, metrics: Path) -> Iterator[Driver]:
+    where = ["-b", broker.bootstrap_servers, "--master", cluster.master, "--checkpoint", str(folder / "c")]
+    settings = [f"--set={key}={value}" for key, value in SETTINGS.items()]
+    command = ["-m", "runnel.server.cli", "pipeline", "run", str(folder / "louder.yaml"), "--continuous"]
     process = subprocess.Popen(
-        ending_with_us(sys.executable, copy_topic.__file__, *arguments),
+        ending_with_us(
+            sys.executable, *command, "--json", "--quiet", "--metrics", str(metrics), *where, *settings
+        ),
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
     try:
-        yield Driver(process)
+        yield Driver(process, metrics)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -129,46 +157,14 @@ def kill_an_executor(cluster: Cluster) -> None:
 
 def test_every_record_arrives_once_though_an_executor_and_the_driver_die(cluster, runnel, tmp_path):
     produced = produce(runnel, RECORDS)
-    checkpoint = tmp_path / "checkpoint"
-    with copying(cluster, runnel, checkpoint, "continuous") as driver:
+    (tmp_path / "louder.yaml").write_text(PIPELINE)
+    with running_pipeline(cluster, runnel, tmp_path, tmp_path / "first.prom") as driver:
         driver.wait_for_batches(1)
         kill_an_executor(cluster)
         before = driver.wait_for_batches(2)
         driver.kill()
-    with copying(cluster, runnel, checkpoint, "continuous") as driver:
+    with running_pipeline(cluster, runnel, tmp_path, tmp_path / "second.prom") as driver:
         assert driver.wait_for_batches(1) in (before, before + 1, before + 2)
-        assert committed(runnel, "copies", RECORDS) == produced
-        assert driver.end() == 0
-
-
-PIPELINE = """
-name: louder
-sources:
-  orders:
-    topic: orders
-    format: string
-    start: earliest
-    on-malformed: skip
-steps:
-  louder:
-    sql: SELECT upper(value) AS value FROM orders
-sinks:
-  copies:
-    from: louder
-    topic: copies
-    value: value
-"""
-
-
-def test_a_declared_pipeline_runs_on_it(cluster, runnel, tmp_path):
-    produced = produce(runnel, 1000)
-    file = tmp_path / "pipeline.yaml"
-    file.write_text(PIPELINE)
-    where = ["-b", runnel.bootstrap_servers, "--master", cluster.master, "--checkpoint", str(tmp_path / "c")]
-    settings = [f"--set={key}={value}" for key, value in copy_topic.SETTINGS.items()]
-    command = [sys.executable, "-m", "runnel.server.cli", "pipeline", "run", str(file), "--once", "--json"]
-    ended = subprocess.run([*command, *where, *settings], capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert [query["records"] for query in json.loads(ended.stdout)["queries"]] == [1000]
-    expected = Counter({value.upper(): count for value, count in produced.items()})
-    assert committed(runnel, "copies", 1000) == expected
+        expected = Counter({value.upper(): count for value, count in produced.items()})
+        assert committed(runnel, "copies", RECORDS) == expected
+        assert driver.end()["was_stopped"]

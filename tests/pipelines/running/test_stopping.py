@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pipelines.conftest import QUICK_START
+
 PIPELINE = """
 name: copy
 trigger: 200 ms
@@ -44,6 +46,7 @@ def test_ctrl_c_ends_a_pipeline_well(runnel, tmp_path):
     metrics = tmp_path / "figures.prom"
     command = [sys.executable, "-m", "runnel.server.cli", "pipeline", "run", "copy.yaml", "--continuous"]
     options = ["--json", "-b", runnel.bootstrap_servers, "--metrics", str(metrics), "--master", "local[1]"]
+    options += ["--set", f"spark.driver.extraJavaOptions={QUICK_START}"]
     with subprocess.Popen(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:

@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.batch.header import HEADER_BYTES
-from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets
-from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest
+from runnel.log.manifest import LogEntry
 from runnel.log.names import CLEAN_UP_TO, LOG_STARTS, MANIFEST, partition_of
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.audit.facts import CHECKSUM, BatchFact, Stretch, Tail, facts_of
 from runnel.pipelines.audit.judge import UNKNOWN, Terms
 from runnel.pipelines.audit.pieces import FilePiece
 from runnel.pipelines.errors import PipelineError
+from runnel.pipelines.restore.checkpoint_files import KAFKA_CLEANED, read_manifest, read_offsets
 from runnel.pipelines.restore.segments import segment_files
 
-KAFKA_CLEANED = "cleaner-offset-checkpoint"
-"""Where Kafka notes for all partitions how far it has compacted them; Runnel has a file in each folder."""
 CHUNK_BYTES = 8 * 1024 * 1024
 _PAGE_BYTES = 4096
 
@@ -36,8 +34,8 @@ def partitions_of(
     """All partitions of a broker's data folder, by name; `compacted` are topics known to be so."""
     if not folder.is_dir():
         raise PipelineError(f"there is no folder {folder}")
-    starts, cleaned = _offsets(folder / LOG_STARTS), _offsets(folder / KAFKA_CLEANED)
-    closed = _manifest(folder / MANIFEST)
+    starts, cleaned = read_offsets(folder / LOG_STARTS), read_offsets(folder / KAFKA_CLEANED)
+    closed = read_manifest(folder / MANIFEST)
     found = []
     for path in sorted(folder.iterdir()):
         name = partition_of(path.name)
@@ -140,17 +138,3 @@ def _chunk(descriptor: int, position: int, size_bytes: int) -> bytes:
     return b"".join(
         _chunk(descriptor, page, min(_PAGE_BYTES, position + size_bytes - page)) for page in pages
     )
-
-
-def _manifest(path: Path) -> dict[TopicPartition, LogEntry]:
-    try:
-        return decode_manifest(path.read_bytes())
-    except (FileNotFoundError, DamagedManifest):
-        return {}
-
-
-def _offsets(path: Path) -> dict[TopicPartition, int]:
-    try:
-        return decode_offsets(path.read_bytes())
-    except (FileNotFoundError, DamagedCheckpoint):
-        return {}

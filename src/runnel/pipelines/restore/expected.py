@@ -3,8 +3,7 @@
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from runnel.log.checkpoints import DamagedCheckpoint, decode_offsets
-from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest
+from runnel.log.manifest import LogEntry
 from runnel.log.names import (
     CLEAN_UP_TO,
     COMPACTION_SWAP,
@@ -15,10 +14,8 @@ from runnel.log.names import (
     offset_name,
 )
 from runnel.model.ids import TopicPartition
+from runnel.pipelines.restore.checkpoint_files import KAFKA_CLEANED, read_manifest, read_offsets
 from runnel.pipelines.restore.segments import Scan, base_offset_of, segment_files
-
-KAFKA_CLEANED = "cleaner-offset-checkpoint"
-"""Where Kafka notes how far it has compacted each partition; Runnel has a file in each folder."""
 
 
 class Expected:
@@ -26,11 +23,11 @@ class Expected:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._closed = _manifest(folder / MANIFEST)
+        self._closed = read_manifest(folder / MANIFEST)
         """How a clean shutdown left each log; nothing after one that was not clean."""
-        self._durable = _offsets(folder / RECOVERY_POINTS)
-        self._cleaned = _offsets(folder / KAFKA_CLEANED)
-        self._starts = _offsets(folder / LOG_STARTS)
+        self._durable = read_offsets(folder / RECOVERY_POINTS)
+        self._cleaned = read_offsets(folder / KAFKA_CLEANED)
+        self._starts = read_offsets(folder / LOG_STARTS)
         for partition, entry in self._closed.items():
             self._starts[partition] = max(entry.log_start_offset, self._starts.get(partition, 0))
 
@@ -100,17 +97,3 @@ def _lost_since_shutdown(found: Scan, entry: LogEntry, files: dict[int, Path]) -
                     f"{where} was closed with {segment.size_bytes} bytes, of which {sound_bytes} are left: "
                     f"offsets up to {last_offset} are lost"
                 )
-
-
-def _manifest(path: Path) -> dict[TopicPartition, LogEntry]:
-    try:
-        return decode_manifest(path.read_bytes())
-    except (OSError, DamagedManifest):
-        return {}
-
-
-def _offsets(path: Path) -> dict[TopicPartition, int]:
-    try:
-        return decode_offsets(path.read_bytes())
-    except (OSError, DamagedCheckpoint):
-        return {}
