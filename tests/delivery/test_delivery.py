@@ -205,7 +205,7 @@ def test_read_uncommitted_sees_aborted_records(stage: Stage) -> None:
     killed_between(stage, "exactly_once.py")
     stage.wait_for_bills(["1", "2", "3"])
     assert stage.values("bills", committed_only=False) == ["1", "2", "2", "3"]
-    assert "see what was aborted too: 1 2 2 3" in (Path(__file__).parents[2] / "docs/DELIVERY.md").read_text()
+    assert "read aborted records: 1 2 2 3" in (Path(__file__).parents[2] / "docs/DELIVERY.md").read_text()
 
 
 # Two-phase commit.
