@@ -1,1 +1,1 @@
-"""Ports: the small interfaces through which cores and broker reach the world."""
+"""Ports: interfaces of cores and broker to the outside."""

@@ -1,11 +1,11 @@
-"""Time, as the broker is allowed to see it."""
+"""Clock and timers."""
 
 from collections.abc import Callable
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """The wall clock that records are stamped with, and a clock that never goes back."""
+    """The wall clock for record timestamps, and a monotonic clock."""
 
     def now_ms(self) -> int: ...
 
@@ -19,6 +19,6 @@ class TimerHandle(Protocol):
 
 
 class Timers(Protocol):
-    """Callbacks at a later moment, on the broker's own thread."""
+    """Delayed callbacks on the broker's thread."""
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle: ...

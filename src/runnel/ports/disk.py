@@ -1,4 +1,4 @@
-"""The disk as the broker sees it: one log per partition, and one shared way to make records durable."""
+"""The storage port: one log per partition, and group commit."""
 
 from asyncio import Future
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ class BlockingRead(Protocol[Result]):
     """A read of a log's files that may wait for the disk, to be run by `Disk.run_blocking`."""
 
     def run(self) -> None:
-        """Read, in any thread. It works on a view of the log, so that the log may change meanwhile."""
+        """Read, in any thread. It uses a snapshot of the log, which may change concurrently."""
         ...
 
     def finish(self) -> Result:
@@ -27,7 +27,7 @@ class BlockingRead(Protocol[Result]):
 
 
 class NotResident(Exception):
-    """What was asked for is not in the page cache, or an index is not in memory: reading it would block.
+    """The requested bytes are not in the page cache, or an index is not in memory: reading would block.
 
     The caller has `Disk.run_blocking` run `load`, and reads again with `may_block`.
     """
@@ -38,7 +38,7 @@ class NotResident(Exception):
 
 
 class Origin(Enum):
-    """Who hands records to a log; only clients are checked for what clients may not do."""
+    """Origin of appended records; some checks apply to clients only."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -47,30 +47,30 @@ class Origin(Enum):
 
 @dataclass(slots=True)
 class Staged:
-    """Where a batch will stand once its log has written it."""
+    """The offsets of a staged batch."""
 
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """-1 when the producer's own timestamps were kept."""
+    """-1 if the producer's timestamps are kept."""
     log_start_offset: int
     duplicate: bool = False
-    """The producer sent this batch before: nothing was staged, and the offsets are the first time's."""
+    """A duplicate: nothing was staged, and the offsets are those of the original batch."""
 
 
 class OpenFile(Protocol):
-    """A file that stays open for as long as somebody holds it."""
+    """A file that stays open while it is referenced."""
 
     def fileno(self) -> int: ...
 
     def is_resident(self, position: int, length: int, /) -> bool:
-        """Can these bytes be read or sent without waiting for the disk, as far as a probe can tell?"""
+        """True if, according to a probe, these bytes can be read or sent without waiting for the disk."""
         ...
 
 
 @dataclass(slots=True)
 class FileSlice:
-    """A stretch of a segment file that goes to a socket without passing through Python."""
+    """A range of a segment file that is sent to a socket without being copied to user space."""
 
     file: OpenFile
     position: int
@@ -84,12 +84,12 @@ class Slice:
     parts: list[bytes | memoryview | FileSlice]
     size_bytes: int
     end_offset: int = 0
-    """The offset behind the last batch."""
+    """The offset after the last batch."""
 
 
 @dataclass(slots=True)
 class TimestampedOffset:
-    """An offset found by time, with the record's timestamp and the epoch it was written in."""
+    """An offset found by timestamp, with the record's timestamp and leader epoch."""
 
     offset: int
     timestamp_ms: int
@@ -98,7 +98,7 @@ class TimestampedOffset:
 
 @dataclass(slots=True)
 class ProducerView:
-    """What a log knows of one idempotent producer."""
+    """The state of an idempotent producer."""
 
     producer_id: int
     producer_epoch: int
@@ -109,7 +109,7 @@ class ProducerView:
 
 
 class PartitionLog(Protocol):
-    """The records of one partition on this node."""
+    """The log of one partition on this node."""
 
     config: LogConfig
 
@@ -118,17 +118,17 @@ class PartitionLog(Protocol):
 
     @property
     def end_offset(self) -> int:
-        """The next offset to be given out; staged batches count."""
+        """The next offset to be assigned, including staged batches."""
         ...
 
     @property
     def written_offset(self) -> int:
-        """Everything below stands in the file; it survives the process."""
+        """Everything below is written to the file and survives a crash of the process."""
         ...
 
     @property
     def durable_offset(self) -> int:
-        """Everything below survives a power cut."""
+        """Everything below survives a power failure."""
         ...
 
     @property
@@ -153,22 +153,22 @@ class PartitionLog(Protocol):
 
     @property
     def failure(self) -> str | None:
-        """Why nothing may be written; at start, what is damaged."""
+        """Why the log is read-only; at start, what is corrupt."""
         ...
 
     @property
     def leader_epoch(self) -> int:
-        """The newest epoch that this log has a record of, or -1."""
+        """The latest epoch of this log, or -1."""
         ...
 
     def begin_epoch(self, leader_epoch: int) -> None:
-        """A leader took over at the end of this log."""
+        """A new leader epoch starts at the end of this log."""
         ...
 
     def configure(self, config: LogConfig) -> None: ...
 
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
-        """Check a batch, give it its offsets and line it up for writing.
+        """Validate a batch, assign its offsets and queue it for writing.
 
         The memory is borrowed until `write_staged` returns. Raises ApiError; nothing is staged then.
         """
@@ -177,15 +177,15 @@ class PartitionLog(Protocol):
     def stage_all(
         self, batches: Sequence[memoryview], leader_epoch: int, now_ms: int
     ) -> list[Staged | ApiError]:
-        """`stage` for several batches of clients; a batch that is refused does not affect the others."""
+        """`stage` for several batches of clients; a rejected batch does not affect the others."""
         ...
 
     def write_staged(self) -> None:
-        """Write all staged batches in one call; if the disk refuses, unstage all and raise StorageFailed."""
+        """Write all staged batches with one call; on failure, unstage all and raise StorageFailed."""
         ...
 
     def write_later(self, done: Callable[[ApiError | None], None]) -> bool:
-        """Let a thread write what is staged; False, and nothing is done, if it is too little for that.
+        """Write the staged batches in a thread; False, without effect, if they are too small for that.
 
         The memory stays borrowed until `done` is told that all is written, or why all was unstaged.
         """
@@ -194,7 +194,7 @@ class PartitionLog(Protocol):
     def read(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool = True
     ) -> Slice:
-        """Whole batches from the one that holds `offset`, below `end_offset`. Else OFFSET_OUT_OF_RANGE.
+        """Whole batches from the one that contains `offset`, below `end_offset`. Raises OFFSET_OUT_OF_RANGE.
 
         With `at_least_one` the first batch comes even if it alone is larger than `max_bytes`. Raises
         NotResident unless `may_block`. The bytes behind a FileSlice may be cold all the same: its sender
@@ -205,11 +205,11 @@ class PartitionLog(Protocol):
     def read_batches(
         self, offset: int, max_bytes: int, end_offset: int
     ) -> BlockingRead[Sequence[memoryview]]:
-        """Batches from the one that holds `offset`, at least one if any begins below `end_offset`."""
+        """Batches from the one that contains `offset`, at least one if any starts below `end_offset`."""
         ...
 
     def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
-        """Batch by batch from `offset`: how coordinators load themselves."""
+        """Iterate over batches from `offset`, to load a coordinator."""
         ...
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
@@ -221,25 +221,25 @@ class PartitionLog(Protocol):
         ...
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
-        """`find_timestamp` at once, which may block."""
+        """`find_timestamp`, synchronously; may block."""
         ...
 
     def offset_of_max_timestamp(self, end_offset: int) -> TimestampedOffset | None:
-        """`find_max_timestamp` at once, which may block."""
+        """`find_max_timestamp`, synchronously; may block."""
         ...
 
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch not above the asked one, or (-1, -1)."""
+        """(epoch, end offset) of the largest epoch not above the given one, or (-1, -1)."""
         ...
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch that `offset` was written in, or -1."""
+        """The leader epoch of the record at `offset`, or -1."""
         ...
 
     def delete_records_before(
         self, offset: int, done: Callable[[ApiError | None], None] = lambda error: None
     ) -> None:
-        """Let the log begin at `offset`, and drop whole segments below it.
+        """Advance the log start offset, and delete whole segments below it.
 
         `done` is called on the event loop once that is durable and visible, or with the reason why it could
         not be stored. Raises OFFSET_OUT_OF_RANGE above the high watermark.
@@ -247,7 +247,7 @@ class PartitionLog(Protocol):
         ...
 
     def truncate_to(self, offset: int) -> None:
-        """Take out every batch that does not end below `offset`: a follower agrees with its leader."""
+        """Truncate to `offset`, as a follower does to agree with its leader."""
         ...
 
     def producers(self) -> Iterable[ProducerView]: ...
@@ -255,31 +255,31 @@ class PartitionLog(Protocol):
     def aborted_transactions(
         self, first_offset: int, end_offset: int, *, may_block: bool = True
     ) -> list[tuple[int, int]]:
-        """(producer id, first offset), in order, of the aborted transactions that readers of these meet.
+        """(producer id, first offset), in order, of the aborted transactions that overlap these offsets.
 
         Raises NotResident unless `may_block`.
         """
         ...
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Is the next batch of this producer part of a transaction that it has begun here?"""
+        """True if this producer has an open transaction in this log."""
         ...
 
     def guard_transaction(
         self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
     ) -> Guard:
-        """Stand guard while the coordinator is asked whether this producer may begin a transaction here."""
+        """Set a guard while the coordinator verifies that this producer may start a transaction here."""
         ...
 
     def check_guard(self, guard: Guard, base_sequence: int, *, needs_start: bool) -> None:
-        """Refuse to begin a transaction unless the guard still stands: no other one ended meanwhile.
+        """Reject the start of a transaction unless the guard is still set: no other one has ended since.
 
         `needs_start`: a producer of which nothing is known must begin at sequence 0.
         """
         ...
 
     def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
-        """Refuse the end of a transaction that comes late, or twice."""
+        """Reject a delayed or duplicate marker."""
         ...
 
 
@@ -287,19 +287,19 @@ class Disk(Protocol):
     """All logs of this node."""
 
     def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
-        """The log of a partition, made if it is not there. A folder left by another topic id is replaced."""
+        """The log of a partition, created if missing. A directory of another topic id is replaced."""
         ...
 
     def remove_log(self, partition: TopicPartition) -> None:
-        """Forget the log now, free its files later."""
+        """Close the log now, delete its files later."""
         ...
 
     def sync(self, log: PartitionLog) -> "Future[int]":
-        """Group commit: resolves with the durable offset once an fdatasync begun after this call is done."""
+        """Group commit: resolves with the durable offset after an fdatasync that started after this call."""
         ...
 
     def run_blocking(self, read: BlockingRead[Result]) -> "Future[Result]":
-        """Run a read in a thread; the future has its result, or the ApiError that it came to."""
+        """Run a read in a thread; the future has its result or its ApiError."""
         ...
 
     def known_logs(self) -> Iterable[TopicPartition]: ...
@@ -313,5 +313,5 @@ class Disk(Protocol):
         ...
 
     def upkeep(self, now_ms: int) -> None:
-        """Age rolls, retention, timed flushes, compaction: decide what is due and start it; never blocks."""
+        """Start due maintenance: rolling by age, retention, timed flushes, compaction; never blocks."""
         ...

@@ -1,13 +1,13 @@
-"""Randomness, so that a simulation can replay it."""
+"""Randomness, replaceable by a simulation."""
 
 from typing import Protocol
 
 
 class Entropy(Protocol):
-    """Fresh ids and random numbers."""
+    """Unique ids and random numbers."""
 
     def id_bytes(self) -> bytes:
-        """Sixteen bytes that no one has used: a topic id, a directory id, half of a member id."""
+        """Sixteen random bytes: a topic id, a directory id, half of a member id."""
         ...
 
     def below(self, bound: int) -> int:

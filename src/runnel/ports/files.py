@@ -1,4 +1,4 @@
-"""The few file operations that logs are made of, so that a simulator can lose, tear and refuse them."""
+"""The file operations of logs, replaceable by a simulator that injects faults."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -9,29 +9,29 @@ Result = TypeVar("Result")
 
 
 class File(Protocol):
-    """An open file, read and written at given positions; closed when nobody holds it any more."""
+    """An open file with positional reads and writes; closed with its last reference."""
 
     def fileno(self) -> int: ...
 
     def pread(self, length: int, position: int, /) -> bytes:
-        """Up to `length` bytes; fewer only where the file ends."""
+        """Up to `length` bytes; fewer only at the end of the file."""
         ...
 
     def is_resident(self, position: int, length: int, /) -> bool:
-        """Can these bytes be read without waiting for the disk? A sample of the pages is probed.
+        """True if these bytes can be read without waiting for the disk. A sample of the pages is probed.
 
         True where the file system cannot say.
         """
         ...
 
     def pwritev(self, buffers: Sequence[Bytes], position: int, /) -> int:
-        """Write the buffers one after the other; how many bytes went, which may be fewer than there were."""
+        """Write the buffers in sequence; returns the number of bytes written, which may be smaller."""
         ...
 
     def truncate(self, size_bytes: int, /) -> None: ...
 
     def datasync(self) -> None:
-        """Everything written so far, and the file's size, survives a power cut."""
+        """Make everything written so far, and the file's size, durable."""
         ...
 
     def size_bytes(self) -> int: ...
@@ -47,11 +47,11 @@ class Files(Protocol):
     def read(self, path: str) -> bytes: ...
 
     def write(self, path: str, data: bytes, *, sync: bool) -> None:
-        """Make the file be exactly `data`. Not atomic: see `disk.atomic`."""
+        """Replace the contents of a file. Not atomic: see `disk.atomic`."""
         ...
 
     def names(self, folder: str) -> list[str]:
-        """What stands in a folder, in no particular order."""
+        """The entries of a directory, in no particular order."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -61,32 +61,32 @@ class Files(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def rename(self, source: str, target: str) -> None:
-        """Give a file or folder another name; a file of that name is replaced in one step."""
+        """Rename a file or directory; an existing file is replaced atomically."""
         ...
 
     def remove(self, path: str) -> None: ...
 
     def make_folder(self, path: str) -> None:
-        """Make a folder and those above it; one that is there is left alone."""
+        """Create a directory and its parents unless they exist."""
         ...
 
     def remove_folder(self, path: str) -> None:
-        """Remove an empty folder."""
+        """Remove an empty directory."""
         ...
 
     def sync_folder(self, path: str) -> None:
-        """The names in this folder, as they are now, survive a power cut."""
+        """Make the entries of this directory durable."""
         ...
 
     def sync_volume(self, path: str) -> None:
-        """Everything written so far to the volume of this path reaches it before this returns.
+        """Flush everything written so far to the volume of this path.
 
         Failures of single files are told by their own `datasync` only.
         """
         ...
 
     def open_files_max(self) -> int:
-        """How many files may reasonably be held open."""
+        """How many files may be held open."""
         ...
 
     def space_bytes(self, path: str) -> tuple[int, int]:
@@ -94,27 +94,27 @@ class Files(Protocol):
         ...
 
     def lock(self, path: str) -> object:
-        """Hold this file alone for as long as the result lives; BlockingIOError if another process does."""
+        """Lock this file exclusively for the lifetime of the result. Raises BlockingIOError."""
         ...
 
 
 class Workers(Protocol):
-    """Threads for file work that may block."""
+    """Threads for blocking file operations."""
 
     def submit(
         self, work: Callable[[], Result], done: Callable[[Result | None, BaseException | None], None]
     ) -> None:
-        """Run `work` elsewhere, then `done` with its result or failure on the thread that submitted it."""
+        """Run `work` in a thread, then `done` with its result or failure on the submitting thread."""
         ...
 
     def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
-        """Run all of these, side by side if possible, and wait for their results or failures."""
+        """Run all of these, concurrently if possible, and wait for their results or failures."""
         ...
 
     def drain(self) -> None:
-        """Wait until nothing is under way. Nobody is told of it here, but later, as always."""
+        """Wait until nothing is in flight. Callbacks run later, as always."""
         ...
 
     def close(self) -> None:
-        """Wait for what is under way, and take nothing more."""
+        """Wait for work in flight, and accept no more."""
         ...

@@ -16,19 +16,19 @@ Parts = list[bytes | bytearray | memoryview | FileSlice]
 
 
 class CloseConnection(Exception):
-    """The peer said something that has no answer: the connection ends, the reason goes to the log."""
+    """The request cannot have a response: the connection is closed, and the reason is logged."""
 
 
 @dataclass(slots=True, eq=False)
 class Session:
-    """One connection as the broker sees it: its peer, and what is remembered of its requests."""
+    """A connection as seen by the broker: its peer and its cached request template."""
 
     client_host: str
     client_port: int
     listener: str
     connection_id: int
     throttle_ms: int = 0
-    """Set by the service: read nothing more for so long. The shell resets it when it obeys."""
+    """Throttle time set by the service; reset by the shell when applied."""
     template: Any = None
     """The connection's last produce or fetch request, in the form that recognizes its repetitions."""
     template_version: int = -1
@@ -43,16 +43,16 @@ class Loan:
     __slots__ = ("_borrowers", "_give_back")
 
     def __init__(self, give_back: Callable[[], None]) -> None:
-        # The lender counts as one, so that nothing is given back before the turn is over.
+        # The lender counts as one, so that memory is not released before the turn ends.
         self._borrowers = 1
         self._give_back = give_back
 
     def borrow(self) -> None:
-        """One more keeps the memory."""
+        """Add a reference."""
         self._borrowers += 1
 
     def done(self) -> None:
-        """One of them needs it no longer."""
+        """Drop a reference."""
         self._borrowers -= 1
         if not self._borrowers:
             self._give_back()
@@ -114,7 +114,7 @@ class Service(Protocol):
         ...
 
     def ending(self) -> None:
-        """No more requests will come: answer what waits for nothing but time."""
+        """No more requests will arrive: complete requests that only wait for a timeout."""
         ...
 
     def closed(self, session: Session) -> None:

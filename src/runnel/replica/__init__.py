@@ -1,1 +1,1 @@
-"""Replica: one partition as its leader sees it. Sans-IO: facts in, outputs out."""
+"""Replica: the state of a partition as leader or follower, without I/O."""

@@ -1,7 +1,7 @@
 """Kafka's wire format: messages are declared once for all versions, codecs are compiled per version.
 
 A message comes in as `decode(FetchRequest, 12, frame, position)` and goes out as `encode(response, 12)`.
-Bytes that are not what they claim raise MalformedMessage and nothing else.
+Malformed input raises MalformedMessage and nothing else.
 `python -m runnel.wire show Fetch 12` prints a compiled codec.
 """
 

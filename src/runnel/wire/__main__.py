@@ -15,12 +15,12 @@ def main() -> None:
     show.add_argument("api", help="API name or key: Fetch, 1")
     show.add_argument("version", type=int)
     arguments = parser.parse_args()
-    # Messages rest on the wire, never the other way round; only this command looks up, so it asks by name.
+    # wire must not import messages; only this command does, by name.
     registry = importlib.import_module("runnel.messages.registry")
     try:
         api = registry.api_named(arguments.api)
     except KeyError:
-        parser.error(f"there is no API {arguments.api!r}")
+        parser.error(f"unknown API {arguments.api!r}")
     if arguments.version not in api.request.versions:
         parser.error(f"{api.name} has versions {api.request.versions.start}-{api.request.versions.stop - 1}")
     for message in (api.request, api.response):

@@ -1,4 +1,4 @@
-"""The door of the wire: bytes to messages and back. Codecs are compiled when a version is first used."""
+"""Decoding and encoding of messages. Codecs are compiled on the first use of a version."""
 
 from struct import error as LayoutError
 from typing import Any, TypeVar
@@ -13,8 +13,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 def decode(message: type[AnyMessage], version: int, buffer: Buffer, position: int = 0) -> AnyMessage:
-    """Read the message that fills `buffer` from `position` to its end; MalformedMessage if it is not one."""
-    # The body of decode_prefix again, because every request passes here and a call costs.
+    """Decode the message from `position` to the end of `buffer`. Raises MalformedMessage."""
+    # Inlined decode_prefix: this is the hot path of every request.
     decoder = message._decoders.get(version)
     if decoder is None:
         decoder = _compile(message, version, "decode")
@@ -32,7 +32,7 @@ def decode(message: type[AnyMessage], version: int, buffer: Buffer, position: in
 def decode_prefix(
     message: type[AnyMessage], version: int, buffer: Buffer, position: int = 0
 ) -> tuple[AnyMessage, int]:
-    """Read a message that other bytes may follow; returns it and where it ends."""
+    """Decode a message that may be followed by other bytes; returns it and its end."""
     decoder = message._decoders.get(version)
     if decoder is None:
         decoder = _compile(message, version, "decode")
@@ -41,12 +41,12 @@ def decode_prefix(
     except (LayoutError, IndexError, UnicodeDecodeError) as error:
         raise MalformedMessage(f"{message.__name__} v{version}: {error}") from error
     if result[1] > len(buffer):
-        raise MalformedMessage(f"{message.__name__} v{version} is cut short")
+        raise MalformedMessage(f"{message.__name__} v{version} is truncated")
     return result
 
 
 def encode(message: Message, version: int) -> list[Any]:
-    """Write a message as a list of buffers; large record data is in it as it was given, not copied."""
+    """Encode a message as a list of buffers; large record data is not copied."""
     encoder = message._encoders.get(version)
     if encoder is None:
         encoder = _compile(type(message), version, "encode")
@@ -55,7 +55,7 @@ def encode(message: Message, version: int) -> list[Any]:
 
 
 def encoded(message: Message, version: int) -> bytes:
-    """Write a message as one bytes object."""
+    """Encode a message as one bytes object."""
     return b"".join(encode(message, version))
 
 

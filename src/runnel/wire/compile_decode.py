@@ -1,11 +1,11 @@
-"""Writes the decoder of one message in one version.
+"""Generates the decoder of one message in one version.
 
-What makes the result fast (the encoder shares these): consecutive fixed-size fields become one `struct`
-call; the length, count or number of tags that follows them rides in the same call; varints of one byte are
-the straight path; structs are inlined as loops, so that no element costs a call.
+Performance (shared by the encoder): consecutive fixed-size fields become one `struct` call, which includes
+the length, count or number of tags that follows them; one-byte varints are the fast path; structs are
+inlined as loops, so that no element costs a call.
 
-What makes it safe: a length that reaches past the end moves the position past the end, where the next read
-or the final comparison refuses it, and a slice never grows beyond the input. Counts are compared with the
+Safety: a length beyond the end moves the position past the end, where the next read or the final comparison
+fails, and a slice never extends beyond the input. Counts are compared with the
 bytes left before anything is built, and the elements and tagged fields of a request with a limit for all. So
 the memory used is bounded by the size of the input, and the work by the limits.
 """
@@ -39,7 +39,7 @@ class _Decoder:
     def __init__(self, message: type[Message], version: int) -> None:
         self.version = version
         self.flexible = is_flexible(message, version)
-        # Requests come from strangers; responses and stored records from those we chose or were.
+        # Only requests are untrusted; responses and stored records come from brokers.
         self.is_counted = issubclass(message, Request)
         self.run: list[tuple[str, int, str]] = []  # fixed-size values waiting to be read by one call
         self.source = Source(
@@ -55,7 +55,7 @@ class _Decoder:
             if self.is_counted:
                 self.source.line(f"room = {REQUEST_ELEMENTS_MAX}")
             if self.flexible:
-                # A tagged field takes two bytes at least, so the size of the input is a bound as well.
+                # A tagged field has at least two bytes, so the size of the input is a limit as well.
                 self.source.line(f"tags_left = {REQUEST_TAGS_MAX if self.is_counted else 'limit'}")
             result = self.read_struct(message)
             self.source.line(f"return {result}, position")
@@ -64,7 +64,7 @@ class _Decoder:
         self.source.line(f"raise MalformedMessage({why!r})")
 
     def later(self, code: str, size_bytes: int, stem: str) -> str:
-        """Add a fixed-size value to the run; it has its name at once and its value after `flush`."""
+        """Add a fixed-size value to the run; returns its name, which is assigned by `flush`."""
         name = self.source.name(stem)
         self.run.append((code, size_bytes, name))
         return name
@@ -85,7 +85,7 @@ class _Decoder:
         self.run.clear()
 
     def read_struct(self, struct: type[Struct]) -> str:
-        """Emit the reading of all fields; returns the name of the object made of them."""
+        """Emit the reading of all fields; returns the name of the object."""
         arguments: list[str] = []
         tagged: list[tuple[Field, str]] = []
         for field in fields_of(struct):
@@ -103,14 +103,14 @@ class _Decoder:
             self.read_tags(struct, tagged)
         self.flush()
         result = self.source.name(struct.__name__.lower())
-        # Filling the slots in line takes two thirds of the time of calling the constructor.
+        # Assigning slots inline takes two thirds of the time of a constructor call.
         self.source.line(f"{result} = new({self.source.use(struct.__name__, struct)})")
         for field, argument in zip(fields_of(struct), arguments, strict=True):
             self.source.line(f"{result}.{field.name} = {argument}")
         return result
 
     def default(self, field: Field) -> str:
-        """An expression for the value of a field that is not there."""
+        """An expression for the value of an absent field."""
         if field.default is not UNSET:
             return repr(field.default)
         if isinstance(field.type, StructOf):
@@ -157,13 +157,13 @@ class _Decoder:
         return length
 
     def read_body(self, wire_type: WireType, result: str, length: str, label: str) -> None:
-        """Emit the reading of what follows a length that is known not to be null."""
+        """Emit the reading of the bytes after a length that is not null."""
         size = f"{length} - 1" if self.flexible else length
         if isinstance(wire_type, ArrayOf):
             self.read_elements(wire_type.element, result, length, label)
             return
         if self.flexible and self.is_counted and isinstance(wire_type, Text):
-            # Kafka refuses it too; without compact lengths there is no room for more.
+            # Kafka has the same limit; fixed lengths cannot exceed it.
             with self.source.block(f"if {length} > {TEXT_BYTES_MAX + 1}:"):
                 self.refuse(f"{label} is longer than {TEXT_BYTES_MAX} bytes")
         self.source.line(f"end = position + {size}")
@@ -198,7 +198,7 @@ class _Decoder:
             self.source.line(f"{result}.append({value})")
 
     def read_nested(self, wire_type: StructOf, nullable: bool, stem: str) -> str:
-        """Emit the reading of a struct in place; a nullable one stands behind a byte that is -1 for null."""
+        """Emit the reading of an inline struct; a nullable one is preceded by a byte that is -1 for null."""
         if not nullable:
             return self.read_struct(wire_type.struct)
         present = self.later("b", 1, "present")
@@ -211,7 +211,7 @@ class _Decoder:
         return result
 
     def read_tags(self, struct: type[Struct], tagged: list[tuple[Field, str]]) -> None:
-        """Emit the reading of tagged fields; the unknown ones are stepped over."""
+        """Emit the reading of tagged fields; unknown ones are skipped."""
         count = self.later("B", 1, "tags")
         self.flush()
         if not tagged:
@@ -239,13 +239,13 @@ class _Decoder:
                 with self.source.block("else:"):
                     self.source.line(f"position = {end}")
                 with self.source.block(f"if position != {end}:"):
-                    self.refuse(f"a tagged field of {struct.__name__} is not as long as it says")
+                    self.refuse(f"a tagged field of {struct.__name__} does not match its size")
 
     def read_tagged(self, struct: type[Struct], field: Field, name: str) -> None:
         """Emit the reading of one known tagged field."""
         nullable = field.nullable.covers(self.version)
         if nullable and isinstance(field.type, StructOf):
-            # Unlike a nullable struct in place, a tagged one is marked by an unsigned varint: 0 is null.
+            # Unlike an inline nullable struct, a tagged one is preceded by an unsigned varint: 0 is null.
             self.source.line("present = view[position]")
             self.source.line("position += 1")
             with self.source.block("if present:"):
@@ -258,7 +258,7 @@ class _Decoder:
         self.source.line(f"{name} = {value}")
 
     def smallest(self, wire_type: WireType) -> int:
-        """The fewest bytes that a value of this type can take."""
+        """The minimum encoded size of a value of this type."""
         if isinstance(wire_type, Fixed):
             return wire_type.size_bytes
         if isinstance(wire_type, (Text, Blob, ArrayOf)):

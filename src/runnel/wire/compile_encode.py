@@ -1,7 +1,7 @@
-"""Writes the encoder of one message in one version.
+"""Generates the encoder of one message in one version.
 
-Small values are gathered in a list and joined once; record data is passed on as it is, so that a response
-with megabytes of records costs as much as one without. The tricks are those of the decoder, mirrored.
+Small values are collected in a list and joined once; record data is passed through, so that a response with
+megabytes of records costs as much as one without. The optimisations mirror those of the decoder.
 """
 
 from runnel.wire.primitives import (
@@ -12,8 +12,8 @@ from runnel.wire.primitives import (
     StructOf,
     Text,
     WireType,
+    append_records,
     pack_array,
-    place_records,
     short_array_packers,
     varint,
 )
@@ -36,7 +36,7 @@ class _Encoder:
             VARINTS=VARINTS,
             varint=varint,
             pack_array=pack_array,
-            place_records=place_records,
+            append_records=append_records,
         )
         with self.source.block("def encode(message):"):
             self.source.line("small = []")
@@ -116,7 +116,7 @@ class _Encoder:
             self.add(data)
         elif wire_type.name == "records":
             self.flush()
-            self.source.line(f"place_records({local}, {self.flexible}, small, buffers)")
+            self.source.line(f"append_records({local}, {self.flexible}, small, buffers)")
         else:
             self.write_length(f"len({local})", "i")
             self.add(local)
@@ -157,7 +157,7 @@ class _Encoder:
             self.add(f"pack_array({length_code!r}, {element.code!r}, {local})")
 
     def write_tags(self, tagged: list[tuple[Field, str]]) -> None:
-        """Emit the tagged fields that differ from their defaults; their number rides with what is before."""
+        """Emit the tagged fields that differ from their defaults; their number joins the preceding run."""
         if not tagged:
             self.run.append(("x", ""))
             return
@@ -189,7 +189,7 @@ class _Encoder:
                 self.add(f"varint({field.tag}) + varint(len({inner})) + {inner}")
 
     def may_differ(self, field: Field, local: str) -> str:
-        """A quick expression that is false only for the default, which is what nearly every message has."""
+        """A cheap expression that is false only for the default, the common case."""
         if field.default is UNSET and not isinstance(field.type, StructOf):
             return f"{local} is None or {local}"
         return f"{local} is not None" if field.default is None else self.differs(field, local)
@@ -212,7 +212,7 @@ class _Encoder:
         """Emit the body of one tagged field."""
         nullable = field.nullable.covers(self.version)
         if nullable and isinstance(field.type, StructOf):
-            # Unlike a nullable struct in place, a tagged one is marked by an unsigned varint: 0 is null.
+            # Unlike an inline nullable struct, a tagged one is preceded by an unsigned varint: 0 is null.
             with self.source.block(f"if {local} is None:"):
                 self.add(r"b'\x00'")
             with self.source.block("else:"):

@@ -1,4 +1,4 @@
-"""What stands before a message on a connection: its size, and the request or response header.
+"""Framing: the size prefix, and request and response headers.
 
 A frame is the bytes after the four of its size. Request headers: v1 has the client's name, v2 adds tagged
 fields; the name stays a plain string even there, because a broker must be able to read it before it knows
@@ -17,7 +17,7 @@ from runnel.wire.primitives import MalformedMessage, skip_tags
 from runnel.wire.struct import Request, Response, is_flexible
 
 API_VERSIONS_KEY = 18
-NEVER = 1 << 15  # above every version there can be
+NEVER = 1 << 15  # above every version
 
 _read_request_head = Layout(">hhih").unpack_from
 _REQUEST_PREFIX = Layout(">ihhih")
@@ -28,18 +28,18 @@ _CORRELATION = Layout(">i")
 
 @dataclass(slots=True)
 class RequestHeader:
-    """Who asks what: the first bytes of every request."""
+    """The header of a request."""
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
     body_position: int
-    """Where the message begins in the frame."""
+    """Position of the message in the frame."""
 
 
 def read_request_header(frame: memoryview, flexible_from: Mapping[int, int]) -> RequestHeader:
-    """Read the header; `flexible_from` tells by API key which versions have tagged fields in it."""
+    """Parse the header; `flexible_from` maps API keys to the first version with tagged fields in it."""
     try:
         api_key, api_version, correlation_id, length = _read_request_head(frame)
         position = 10
@@ -62,7 +62,7 @@ def read_request_header(frame: memoryview, flexible_from: Mapping[int, int]) -> 
 
 
 def size_of(buffers: list[Any]) -> int:
-    """How many bytes a list of buffers will put on the wire; a piece still in a file tells its `length`."""
+    """Total size of a list of buffers; file slices have a `length`."""
     size_bytes = 0
     for piece in buffers:
         kind = type(piece)
@@ -90,7 +90,7 @@ def response_frame(response: Response, version: int, correlation_id: int) -> lis
 
 
 def request_frame(request: Request, version: int, correlation_id: int, client_id: str | None) -> list[Any]:
-    """Size, header and message, as a client sends them."""
+    """Size, header and message of a request."""
     buffers = encode(request, version)
     name = b"" if client_id is None else client_id.encode()
     tail = name + b"\x00" if is_flexible(type(request), version) else name
@@ -109,7 +109,7 @@ def request_frame(request: Request, version: int, correlation_id: int, client_id
 
 
 def read_response_header(frame: memoryview, flexible: bool) -> tuple[int, int]:
-    """(correlation id, where the message begins)."""
+    """(correlation id, position of the message)."""
     try:
         (correlation_id,) = _CORRELATION.unpack_from(frame)
         position = 4

@@ -1,4 +1,4 @@
-"""The types that a field can have on the wire, and the few bytes-level tools that compiled codecs call.
+"""Wire types of fields, and the functions that compiled codecs call.
 
 Annotations such as `int32` are plain `int` for a type checker; the wire type rides along in `Annotated`.
 """
@@ -12,7 +12,7 @@ ZERO_UUID = bytes(16)
 
 
 class MalformedMessage(ValueError):
-    """The bytes are not a message of the kind and version they were taken for."""
+    """The bytes are not a valid message of the expected type and version."""
 
 
 class UnknownVersion(MalformedMessage):
@@ -21,7 +21,7 @@ class UnknownVersion(MalformedMessage):
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """A value of always the same size, read and written by one `struct` code."""
+    """A fixed-size value with a `struct` format code."""
 
     name: str
     code: str
@@ -31,7 +31,7 @@ class Fixed:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A UTF-8 string after its length."""
+    """A length-prefixed UTF-8 string."""
 
     name: str = "string"
     zero: object = ""
@@ -39,7 +39,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Bytes after their length; decoded as a view of the input, never copied."""
+    """Length-prefixed bytes; decoded as a view of the input, never copied."""
 
     name: str
     zero: object = b""
@@ -47,14 +47,14 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """Elements of one type after their count."""
+    """A count followed by elements of one type."""
 
     element: "WireType"
 
 
 @dataclass(frozen=True, slots=True)
 class StructOf:
-    """The fields of another struct, in place."""
+    """The fields of another struct, inline."""
 
     struct: Any
 
@@ -79,7 +79,7 @@ records_ = Annotated[Any, RECORDS]
 
 
 class Pieces(Protocol):
-    """Record bytes that lie in several places, some perhaps still in a file."""
+    """Record bytes in several parts, some of which may be file slices."""
 
     @property
     def parts(self) -> list[Any]: ...
@@ -88,16 +88,16 @@ class Pieces(Protocol):
     def size_bytes(self) -> int: ...
 
 
-# Record data up to this size is cheaper to copy into the bytes around it than to send as a buffer of its own.
+# Record data up to this size is cheaper to copy than to send as a separate buffer.
 COPIED_RECORDS_BYTES = 2048
-# Arrays of numbers with fewer elements, which are nearly all, share ready-made layouts.
+# Shorter arrays of numbers, the common case, use precompiled layouts.
 SHORT_ARRAY = 32
 
 _INT32 = Layout(">i")
 
 
 def long_unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:
-    """Read a varint of any length; compiled code deals with those of one byte by itself."""
+    """Read a varint of any length; one-byte varints are handled inline by compiled code."""
     byte = view[position]
     value = byte & 0x7F
     if byte < 0x80:
@@ -116,14 +116,14 @@ def long_unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:
         return value, position + 4
     byte = view[position + 4]
     if byte > 0x0F:
-        raise MalformedMessage("a varint does not fit 32 bits")
+        raise MalformedMessage("a varint exceeds 32 bits")
     return value | byte << 28, position + 5
 
 
 def unsigned_varint(value: int) -> bytes:
-    """Seven bits per byte, lowest first; the top bit says that more follow."""
+    """Seven bits per byte, least significant first; the top bit is set if more follow."""
     if not 0 <= value <= 0xFFFFFFFF:
-        raise ValueError(f"{value} does not fit an unsigned varint")
+        raise ValueError(f"{value} does not fit in an unsigned varint")
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -138,7 +138,7 @@ VARINTS = tuple(
 
 
 def varint(value: int) -> bytes:
-    """`unsigned_varint`, without a loop for the sizes that record data has."""
+    """`unsigned_varint`, without a loop for the sizes of record data."""
     if 0 <= value < 4096:
         return VARINTS[value]
     if 16384 <= value < 2097152:
@@ -147,7 +147,7 @@ def varint(value: int) -> bytes:
 
 
 def skip_tags(view: memoryview, position: int, count: int, tags_left: int) -> tuple[int, int]:
-    """Skip tagged fields that this version does not know (KIP-482): (their end, how many more may follow)."""
+    """Skip unknown tagged fields (KIP-482); returns their end and the remaining limit."""
     if count > 127:
         count, position = long_unsigned_varint(view, position - 1)
     tags_left -= count
@@ -165,7 +165,7 @@ def skip_tags(view: memoryview, position: int, count: int, tags_left: int) -> tu
 
 
 def tag_and_size(view: memoryview, position: int) -> tuple[int, int, int]:
-    """The head of one tagged field: (tag, size in bytes, where its data begins)."""
+    """The head of a tagged field: (tag, size in bytes, position of its data)."""
     tag = view[position]
     position += 1
     if tag > 127:
@@ -177,8 +177,8 @@ def tag_and_size(view: memoryview, position: int) -> tuple[int, int, int]:
     return tag, size, position
 
 
-def place_records(records: Any, flexible: bool, small: list[Any], buffers: list[Any]) -> None:
-    """Write record data behind what was written so far, without copying what is not small."""
+def append_records(records: Any, flexible: bool, small: list[Any], buffers: list[Any]) -> None:
+    """Append record data to the buffers; only small data is copied."""
     in_memory = isinstance(records, (memoryview, bytes, bytearray))
     size_bytes = len(records) if in_memory else records.size_bytes
     small.append(varint(size_bytes + 1) if flexible else _INT32.pack(size_bytes))
@@ -194,24 +194,24 @@ def place_records(records: Any, flexible: bool, small: list[Any], buffers: list[
 
 
 def pack_array(length_code: str, code: str, values: list[Any]) -> bytes:
-    """A compact or fixed count and as many equal fixed-size values."""
+    """A compact or fixed count followed by fixed-size values."""
     count = len(values)
     length = varint(count + 1) if length_code == "B" else _INT32.pack(count)
     return length + Layout(">" + code * count).pack(*values)
 
 
 def unpack_array(code: str, count: int, view: memoryview, position: int) -> tuple[Any, ...]:
-    """As many equal fixed-size values; the caller has compared their size with the input's."""
+    """Fixed-size values; the caller has checked the size of the input."""
     return Layout(">" + code * count).unpack_from(view, position)
 
 
 @cache
 def short_array_packers(length_code: str, code: str) -> tuple[Any, ...]:
-    """By number of values: pack the count (compact or fixed) and the values with one call."""
+    """Packers of count (compact or fixed) and values, by number of values."""
     return tuple(Layout(">" + length_code + code * count).pack for count in range(SHORT_ARRAY))
 
 
 @cache
 def short_array_unpackers(code: str) -> tuple[Any, ...]:
-    """By number of values: unpack them with one call."""
+    """Unpackers of values, by number of values."""
     return tuple(Layout(">" + code * count).unpack_from for count in range(SHORT_ARRAY))

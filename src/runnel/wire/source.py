@@ -1,4 +1,4 @@
-"""Python source in the making: lines, names that never clash, and the objects that the source refers to."""
+"""Builder of Python source: lines, unique names, and the objects that the source refers to."""
 
 import linecache
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Source:
         self._depth -= 1
 
     def name(self, stem: str) -> str:
-        """A fresh local name that still tells what it holds."""
+        """A unique local name derived from `stem`."""
         self._names += 1
         return f"{stem}_{self._names}"
 
@@ -51,7 +51,7 @@ class Source:
         return "\n".join(self.lines) + "\n"
 
     def compile(self, function: str, title: str) -> Any:
-        """Run the source and hand out one function of it; tracebacks will show its lines."""
+        """Execute the source and return one of its functions; tracebacks show its lines."""
         filename = f"<runnel.wire {title}>"
         text = self.text
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)

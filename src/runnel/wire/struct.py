@@ -1,4 +1,4 @@
-"""Declaring messages: one class stands for all versions, and each field says in which versions it exists.
+"""Message declarations: one class for all versions; each field declares its versions.
 
     class FetchPartition(Struct):
         partition: int32 = 0
@@ -23,7 +23,7 @@ LAST_VERSION = 32767
 
 
 class _Unset:
-    """Stands where no value was given, since None is a value."""
+    """Marks a missing value, since None is a value."""
 
     def __repr__(self) -> str:
         return "<default>"
@@ -34,14 +34,14 @@ UNSET: Any = _Unset()
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of versions, both ends included."""
+    """A range of versions, both ends inclusive."""
 
     first: int
     last: int
 
     @classmethod
     def parse(cls, text: str) -> "Span":
-        """Read Kafka's notation: "3", "3-7", "3+", "none"."""
+        """Parse Kafka's notation: "3", "3-7", "3+", "none"."""
         if text == "none":
             return NEVER
         if text.endswith("+"):
@@ -58,7 +58,7 @@ NEVER = Span(1, 0)
 
 @dataclass(frozen=True, slots=True)
 class _Declared:
-    """What the right-hand side of a field says."""
+    """The declaration of a field."""
 
     versions: str = "0+"
     default: object = UNSET
@@ -69,7 +69,7 @@ class _Declared:
 def field(
     versions: str = "0+", *, default: Any = UNSET, tag: int | None = None, nullable: str | None = None
 ) -> Any:
-    """Say in which versions a field exists, its default, its tag, and in which versions it may be null."""
+    """Declare the versions of a field, its default, its tag, and its nullable versions."""
     return _Declared(versions, default, tag, nullable)
 
 
@@ -83,11 +83,11 @@ class Field:
     nullable: Span
     tag: int | None
     default: object
-    """UNSET where the default is a new list or a new struct."""
+    """UNSET if the default is a new list or a new struct."""
 
 
 def _first_init(self: "Struct", *values: Any, **named: Any) -> None:
-    """Make way for the real constructor, which is compiled when the first object is made."""
+    """Replace this by the real constructor, which is compiled on first use."""
     init = _compile_init(type(self))
     type(self).__init__ = init  # type: ignore[method-assign]
     init(self, *values, **named)
@@ -95,7 +95,7 @@ def _first_init(self: "Struct", *values: Any, **named: Any) -> None:
 
 @dataclass_transform()
 class StructType(type):
-    """Turns a declaration into a slotted class; what is costly waits for first use: imports stay quick."""
+    """Turns a declaration into a slotted class; expensive work is deferred to first use."""
 
     def __new__(
         mcs,
@@ -148,7 +148,7 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """A struct that stands alone: it has versions, some of them perhaps flexible (KIP-482)."""
+    """A top-level struct with versions, some of which may be flexible (KIP-482)."""
 
     api_key: ClassVar[int]
     versions: ClassVar[range]
@@ -156,19 +156,19 @@ class Message(Struct):
 
 
 class Request(Message):
-    """What a client asks."""
+    """A request."""
 
 
 class Response(Message):
-    """What the broker answers."""
+    """A response."""
 
 
 class Data(Message):
-    """A message that is not asked or answered: stored in a log, or carried inside another message's bytes."""
+    """A message that is neither request nor response: stored in a log, or embedded in bytes of a message."""
 
 
 def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
-    """The resolved fields of a struct, in the order of the wire."""
+    """The resolved fields of a struct, in wire order."""
     fields = struct._fields
     if fields is None:
         scope = sys.modules[struct.__module__].__dict__
@@ -181,12 +181,12 @@ def fields_of(struct: type[Struct]) -> tuple[Field, ...]:
 
 
 def is_flexible(message: type[Message], version: int) -> bool:
-    """Whether this version uses compact lengths and tagged fields."""
+    """True if this version uses compact lengths and tagged fields."""
     return message.flexible_from is not None and version >= message.flexible_from
 
 
 def _resolve(struct: type[Struct], name: str, annotation: Any, scope: dict[str, Any]) -> Field:
-    # Annotations are our own source text, kept unevaluated so that importing a module stays cheap.
+    # Annotations are trusted source text, evaluated lazily to keep imports cheap.
     hint = eval(annotation, scope) if isinstance(annotation, str) else annotation
     wire_type, may_be_none = _wire_type(hint)
     declared = struct._declared[name]
@@ -208,7 +208,7 @@ def _resolve(struct: type[Struct], name: str, annotation: Any, scope: dict[str, 
 
 
 def _wire_type(hint: Any) -> tuple[WireType, bool]:
-    """Split an annotation into its wire type and whether it admits None."""
+    """Split an annotation into its wire type and whether it is nullable."""
     if get_origin(hint) in (Union, UnionType):
         (inner,) = [part for part in get_args(hint) if part is not NoneType]
         return _wire_type(inner)[0], True
