@@ -14,11 +14,13 @@ import pytest
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
-from runnel.broker.runtime import metadata_log
+from runnel.broker.runtime import metadata_snapshots
 from runnel.broker.runtime.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataLog
+from runnel.broker.runtime.turn import Turn
 from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
+from runnel.controller.snapshot import records_of
 from runnel.controller.topic_changes import Randomness, decide_create_topics
 from runnel.disk.data_directory import DataDirectory
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -28,26 +30,34 @@ from runnel.ports.disk import Origin
 from runnel.schemas.metadata import (
     ConfigRecord,
     MetadataRecord,
+    PartitionRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
+    SnapshotRecord,
     TopicRecord,
+    encode_metadata_record,
 )
 from runnel.sim.files import PowerFailure, SimFiles
 from runnel.sim.loop import VirtualLoop
-from runnel.sim.shells import SimClock, SimEntropy, SimWorkers
+from runnel.sim.shells import SimClock, SimEntropy, SimTimers, SimWorkers
 from tests.controller.images import same
 
 Result = TypeVar("Result")
 
 
-def play(files: SimFiles, scenario: Callable[["Opened"], Awaitable[Result]], seed: int = 1) -> Result:
+def play(
+    files: SimFiles,
+    scenario: Callable[["Opened"], Awaitable[Result]],
+    seed: int = 1,
+    settings: dict[str, str] | None = None,
+) -> Result:
     """One run of a metadata log, which ends with a crash."""
     loop = VirtualLoop()
     # A power failure in a callback must not reach other handlers.
     loop.set_exception_handler(lambda loop, _: loop.stop())
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_run_to_end(files, loop, scenario, seed))
+        return loop.run_until_complete(_run_to_end(files, loop, scenario, seed, settings or {}))
     except RuntimeError:
         if files.operations < files.power_failure_at or files.power_failure_at < 0:
             raise
@@ -62,9 +72,15 @@ def play(files: SimFiles, scenario: Callable[["Opened"], Awaitable[Result]], see
 
 
 async def _run_to_end(
-    files: SimFiles, loop: VirtualLoop, scenario: Callable[["Opened"], Awaitable[Result]], seed: int
+    files: SimFiles,
+    loop: VirtualLoop,
+    scenario: Callable[["Opened"], Awaitable[Result]],
+    seed: int,
+    settings: dict[str, str],
 ) -> Result:
-    return await scenario(Opened(files, loop, Random(seed)))
+    opened = Opened(files, loop, Random(seed))
+    await opened.open(settings)
+    return await scenario(opened)
 
 
 class Opened:
@@ -82,7 +98,11 @@ class Opened:
             upkeep_workers=SimWorkers(loop, random),
             read_workers=SimWorkers(loop, random),
         )
-        self.metadata = MetadataLog(self.disk, clock, Settings())
+        self.clock, self.turn = clock, Turn(SimTimers(loop))
+        self.metadata: MetadataLog
+
+    async def open(self, settings: dict[str, str]) -> None:
+        self.metadata = await MetadataLog.open(self.disk, self.clock, Settings(settings), self.turn, 1)
 
     async def finish(self) -> None:
         await self.metadata.close()
@@ -140,7 +160,7 @@ def test_acknowledged_changes_survive_a_power_failure_at_any_operation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Frequent snapshots, so that power also fails at every step of a snapshot.
-    monkeypatch.setattr(metadata_log, "SNAPSHOT_RECORDS_MIN", 10)
+    monkeypatch.setattr(metadata_snapshots, "SNAPSHOT_RECORDS_MIN", 10)
     whole = SimFiles()
     play(whole, lambda opened: submit_all(opened, 0, 14, []))
     snapshots = 0
@@ -169,7 +189,7 @@ async def _image_of(opened: Opened) -> MetadataImage:
 
 
 def test_snapshots_keep_the_log_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_log, "SNAPSHOT_RECORDS_MIN", 50)
+    monkeypatch.setattr(metadata_snapshots, "SNAPSHOT_RECORDS_MIN", 50)
     files = SimFiles()
 
     async def flip(opened: Opened) -> tuple[int, int]:
@@ -186,9 +206,8 @@ def test_snapshots_keep_the_log_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(image.topics) == ["topic-0"]
 
 
-def test_changes_wait_while_a_snapshot_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata_log, "SNAPSHOT_RECORDS_MIN", 5)
-    monkeypatch.setattr(metadata_log, "RECORDS_PER_STEP", 1)
+def test_changes_do_not_wait_for_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_snapshots, "SNAPSHOT_RECORDS_MIN", 5)
 
     async def crowd(opened: Opened) -> None:
         async def one(number: int) -> None:
@@ -333,3 +352,106 @@ def test_log_settings_of_the_metadata_log() -> None:
 
     config = play(SimFiles(), look)
     assert config == replace(config, retention_ms=-1, retention_bytes=-1, cleanup_compact=False)
+
+
+PARTITIONS_PER_TOPIC = 1000
+SMALL_SEGMENTS = {"metadata.log.segment.bytes": str(1024 * 1024)}
+
+
+def topic_of_many(number: int, partitions: int = PARTITIONS_PER_TOPIC) -> list[MetadataRecord]:
+    topic_id = (number + 1).to_bytes(16, "big")
+    directory = b"d" * 16
+    return [
+        TopicRecord(f"many-{number}", topic_id),
+        *(
+            PartitionRecord(index, topic_id, [1], [1], [], [], 1, directories=[directory])
+            for index in range(partitions)
+        ),
+    ]
+
+
+def test_an_image_may_be_many_times_larger_than_a_segment() -> None:
+    files = SimFiles()
+
+    async def fill(opened: Opened) -> None:
+        for number in range(105):
+            await opened.metadata.submit(topic_of_many(number))
+        await opened.metadata.close()
+
+    async def look(opened: Opened) -> int:
+        assert opened.metadata.image.partition_count == 105_000
+        start, end = opened.metadata.log.log_start_offset, opened.metadata.log.end_offset
+        assert start > 0 and end - start < 105_000, "a snapshot took the place of most of the log"
+        await opened.metadata.submit(topic_of_many(105))
+        return opened.metadata.image.partition_count
+
+    play(files, fill, settings=SMALL_SEGMENTS)
+    assert play(files, look, settings=SMALL_SEGMENTS) == 106_000
+    assert play(files, _image_of, settings=SMALL_SEGMENTS).partition_count == 106_000
+    names = [name for name in files.names("/data/__cluster_metadata-0") if name.endswith(".checkpoint")]
+    assert len(names) == 1, "older snapshots are removed"
+
+
+def test_a_change_larger_than_a_batch_is_rejected_and_harms_nothing() -> None:
+    files = SimFiles()
+
+    async def fill(opened: Opened) -> None:
+        with pytest.raises(ApiError) as refused:
+            await opened.metadata.submit(topic_of_many(0, partitions=20_000))
+        assert refused.value.error is ErrorCode.POLICY_VIOLATION
+        assert "metadata.log.segment.bytes" in str(refused.value)
+        await opened.metadata.submit(topic_of_many(0))
+
+    play(files, fill, settings=SMALL_SEGMENTS)
+    assert play(files, _image_of, settings=SMALL_SEGMENTS).partition_count == PARTITIONS_PER_TOPIC
+
+
+async def _write_as_earlier_releases_did(opened: Opened) -> None:
+    """A snapshot in the log: one batch that begins with a SnapshotRecord."""
+    metadata = opened.metadata
+    await submit_all(opened, 0, 7, [])
+    base_offset = metadata.log.end_offset
+    records: list[MetadataRecord] = [SnapshotRecord(1), *records_of(metadata.image)]
+    metadata._replicated.append_now(
+        build_batch(Record(0, 0, None, encode_metadata_record(record)) for record in records)
+    )
+    await metadata.make_durable()
+    dropped = asyncio.get_running_loop().create_future()
+    metadata.log.delete_records_before(base_offset, dropped.set_result)
+    assert await dropped is None
+
+
+def test_a_log_with_a_snapshot_in_it_is_still_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = SimFiles()
+    play(files, _write_as_earlier_releases_did)
+
+    async def look(opened: Opened) -> None:
+        assert opened.metadata.log.log_start_offset > 0
+        assert same(opened.metadata.image, image_after(7))
+        monkeypatch.setattr(metadata_snapshots, "SNAPSHOT_RECORDS_MIN", 5)
+        await submit_all(opened, 7, 12, [])
+        await opened.metadata.close()
+
+    play(files, look)
+    assert any(name.endswith(".checkpoint") for name in files.names("/data/__cluster_metadata-0"))
+    assert same(play(files, _image_of), image_after(12))
+
+
+def test_a_damaged_snapshot_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata_snapshots, "SNAPSHOT_RECORDS_MIN", 5)
+    files = SimFiles()
+
+    async def fill(opened: Opened) -> None:
+        await submit_all(opened, 0, 12, [])
+        await opened.metadata.close()
+
+    play(files, fill)
+    folder = "/data/__cluster_metadata-0"
+    (name,) = [name for name in files.names(folder) if name.endswith(".checkpoint")]
+    whole = files.read(f"{folder}/{name}")
+    for damaged in (whole[:-10], whole[: len(whole) // 2], whole[:80] + b"?" + whole[81:]):
+        files.write(f"{folder}/{name}", damaged, sync=True)
+        with pytest.raises(BadMetadata, match="snapshot"):
+            play(files, _image_of)
+    files.write(f"{folder}/{name}", whole, sync=True)
+    assert same(play(files, _image_of), image_after(12))

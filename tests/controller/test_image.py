@@ -10,6 +10,7 @@ from runnel.controller.topic_names import check_topic_name
 from runnel.model.errors import ApiError
 from runnel.schemas.metadata import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -75,10 +76,18 @@ def _read(value: bytes) -> MetadataRecord:
 def test_a_copy_is_independent(commands: list[str]) -> None:
     talk = Commands()
     talk.play("create kept:2 retention.ms=5")
-    copy, twin = talk.image.copy(), talk.image.copy()
+    before, image = list(records_of(talk.image)), MetadataImage()
+    image.replay_batch(before, 0)
+    copy, frozen = talk.image.copy(), talk.image.frozen()
     for command in commands:
         talk.play(command)
-    assert same(copy, twin)
+    assert same(copy, image)
+    assert list(records_of(frozen)) == before
+    # And the other way round: what is done to the copy is not seen by the original.
+    after = list(records_of(talk.image))
+    copy.replay(RemoveTopicRecord(copy.topics["kept"].id))
+    copy.replay(FeatureLevelRecord("metadata.version", 0))
+    assert list(records_of(talk.image)) == after
 
 
 def test_lookup_indexes_are_kept_up_to_date() -> None:

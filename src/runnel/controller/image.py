@@ -12,7 +12,7 @@ ClusterRecord                                                            → clu
 
 from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from runnel.controller.values import (
     BrokerRegistration,
@@ -47,6 +47,9 @@ from runnel.schemas.metadata import (
 STATES_MIN = 1000
 """The minimum size of the cache of shared partition states."""
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
 UNCHANGED = -2
 """The leader of a PartitionChangeRecord that does not change the leader."""
 
@@ -72,11 +75,13 @@ class MetadataImage:
     """By user, then by mechanism."""
     next_producer_id: int = 0
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
-    _names_by_metric: dict[str, list[str]] = field(default_factory=dict)
+    _names_by_metric: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Names with '.' or '_' by their metric name, in which the two are not distinguished."""
     _states: dict[tuple[object, ...], PartitionState] = field(default_factory=dict)
     """Interned partition states."""
     _names: list[str] | None = None
+    _token: object = field(default_factory=object, compare=False)
+    """Marks the topics that this image owns."""
 
     def topic_configs(self, name: str) -> dict[str, str]:
         """The config overrides of a topic; must not be modified."""
@@ -108,20 +113,35 @@ class MetadataImage:
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.is_fenced]
 
     def copy(self) -> "MetadataImage":
-        """An independent copy."""
-        topics = {
-            name: replace(topic, partitions=topic.partitions.copy()) for name, topic in self.topics.items()
-        }
+        """An independent copy. Topics are shared until one of the images changes them (copy-on-write)."""
+        self._token = object()
         return replace(
             self,
-            topics=topics,
-            topics_by_id={topic.id: topic for topic in topics.values()},
-            configs={resource: configs.copy() for resource, configs in self.configs.items()},
+            topics=self.topics.copy(),
+            topics_by_id=self.topics_by_id.copy(),
+            configs=self.configs.copy(),
             features=self.features.copy(),
-            quotas={entity: values.copy() for entity, values in self.quotas.items()},
-            credentials={user: mechanisms.copy() for user, mechanisms in self.credentials.items()},
+            quotas=self.quotas.copy(),
+            credentials=self.credentials.copy(),
             brokers=self.brokers.copy(),
-            _names_by_metric={form: names.copy() for form, names in self._names_by_metric.items()},
+            _names_by_metric=self._names_by_metric.copy(),
+            _token=object(),
+        )
+
+    def frozen(self) -> "MetadataImage":
+        """What a snapshot needs, unaffected by later changes; readable by any thread, but not for lookups."""
+        self._token = object()
+        return replace(
+            self,
+            topics=self.topics.copy(),
+            topics_by_id={},
+            configs=self.configs.copy(),
+            features=self.features.copy(),
+            quotas=self.quotas.copy(),
+            credentials=self.credentials.copy(),
+            brokers=self.brokers.copy(),
+            _names_by_metric={},
+            _token=object(),
         )
 
     def replay(self, record: MetadataRecord) -> None:
@@ -146,14 +166,23 @@ class MetadataImage:
             raise BadMetadata(f"{type(record).__name__} refers to the unknown topic id {topic_id.hex()}")
         return topic
 
+    def _own_topic(self, topic_id: bytes, record: MetadataRecord) -> Topic:
+        """The topic, to be changed: a copy of its own unless this image owns it already."""
+        topic = self._topic_of(topic_id, record)
+        if topic.owner is not self._token:
+            topic = Topic(topic.name, topic.id, topic.partitions.copy(), self._token)
+            self.topics[topic.name] = self.topics_by_id[topic.id] = topic
+        return topic
+
     def _topic_created(self, record: TopicRecord) -> None:
         if record.name in self.topics or record.topic_id in self.topics_by_id:
             raise BadMetadata(f"the topic {record.name} is created twice")
-        topic = Topic(record.name, bytes(record.topic_id))
+        topic = Topic(record.name, bytes(record.topic_id), owner=self._token)
         self.topics[topic.name] = self.topics_by_id[topic.id] = topic
         self._names = None
         if "." in topic.name or "_" in topic.name:
-            self._names_by_metric.setdefault(_metric_form(topic.name), []).append(topic.name)
+            form = _metric_form(topic.name)
+            self._names_by_metric[form] = (*self._names_by_metric.get(form, ()), topic.name)
 
     def _topic_removed(self, record: RemoveTopicRecord) -> None:
         topic = self._topic_of(record.topic_id, record)
@@ -162,13 +191,11 @@ class MetadataImage:
         self.partition_count -= len(topic.partitions)
         self._names = None
         form = _metric_form(topic.name)
-        if form in self._names_by_metric:
-            self._names_by_metric[form].remove(topic.name)
-            if not self._names_by_metric[form]:
-                del self._names_by_metric[form]
+        names = tuple(name for name in self._names_by_metric.get(form, ()) if name != topic.name)
+        _set_or_remove(self._names_by_metric, form, names)
 
     def _partition_created(self, record: PartitionRecord) -> None:
-        partitions = self._topic_of(record.topic_id, record).partitions
+        partitions = self._own_topic(record.topic_id, record).partitions
         if record.partition_id != len(partitions):
             raise BadMetadata(f"partition {record.partition_id} is created, but {len(partitions)} is next")
         # Looked up before it is created, because most partitions have equal states.
@@ -192,7 +219,7 @@ class MetadataImage:
         self.partition_count += 1
 
     def _partition_changed(self, record: PartitionChangeRecord) -> None:
-        topic = self._topic_of(record.topic_id, record)
+        topic = self._own_topic(record.topic_id, record)
         if not 0 <= record.partition_id < len(topic.partitions):
             raise BadMetadata(f"{topic.name}-{record.partition_id} is changed, but does not exist")
         old = topic.partitions[record.partition_id]
@@ -221,13 +248,8 @@ class MetadataImage:
 
     def _config_changed(self, record: ConfigRecord) -> None:
         resource = ConfigResource(record.resource_type, record.resource_name)
-        if record.value is not None:
-            self.configs.setdefault(resource, {})[record.name] = record.value
-            return
-        configs = self.configs.get(resource, {})
-        configs.pop(record.name, None)
-        if not configs:
-            self.configs.pop(resource, None)
+        configs = _changed(self.configs.get(resource), record.name, record.value)
+        _set_or_remove(self.configs, resource, configs)
 
     def _feature_changed(self, record: FeatureLevelRecord) -> None:
         if record.feature_level:
@@ -237,25 +259,20 @@ class MetadataImage:
 
     def _quota_changed(self, record: ClientQuotaRecord) -> None:
         entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
-        if not record.remove:
-            self.quotas.setdefault(entity, {})[record.key] = record.value
-            return
-        values = self.quotas.get(entity, {})
-        values.pop(record.key, None)
-        if not values:
-            self.quotas.pop(entity, None)
+        value = None if record.remove else record.value
+        _set_or_remove(self.quotas, entity, _changed(self.quotas.get(entity), record.key, value))
 
     def _credential_created(self, record: UserScramCredentialRecord) -> None:
         credential = ScramCredential(
             bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
         )
-        self.credentials.setdefault(record.name, {})[record.mechanism] = credential
+        self._credential_changed(record.name, record.mechanism, credential)
 
     def _credential_removed(self, record: RemoveUserScramCredentialRecord) -> None:
-        mechanisms = self.credentials.get(record.name, {})
-        mechanisms.pop(record.mechanism, None)
-        if not mechanisms:
-            self.credentials.pop(record.name, None)
+        self._credential_changed(record.name, record.mechanism, None)
+
+    def _credential_changed(self, user: str, mechanism: int, credential: ScramCredential | None) -> None:
+        _set_or_remove(self.credentials, user, _changed(self.credentials.get(user), mechanism, credential))
 
     def _producer_ids_allocated(self, record: ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
@@ -295,6 +312,23 @@ class MetadataImage:
 
     def _nothing(self, record: NoOpRecord) -> None:
         """Only the offset advances."""
+
+
+def _changed(values: dict[Key, Value] | None, key: Key, value: Value | None) -> dict[Key, Value]:
+    """A changed copy: images that were copied from each other share the old one. None removes the key."""
+    changed = dict(values or {})
+    if value is None:
+        changed.pop(key, None)
+    else:
+        changed[key] = value
+    return changed
+
+
+def _set_or_remove(target: dict[Key, Value], key: Key, value: Value) -> None:
+    if value:
+        target[key] = value
+    else:
+        target.pop(key, None)
 
 
 def _metric_form(name: str) -> str:

@@ -49,6 +49,8 @@ class Topic:
     name: str
     id: bytes
     partitions: list[PartitionState] = field(default_factory=list)
+    owner: object = field(default=None, repr=False, compare=False)
+    """The image that may change this object; images copied from each other share what none of them owns."""
 
     @property
     def is_internal(self) -> bool:

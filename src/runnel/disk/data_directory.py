@@ -18,6 +18,7 @@ from runnel.disk.log_files import LogFiles
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.opening import create_log, log_from_manifest, recover_log, topic_id_of
 from runnel.disk.removal import Removal
+from runnel.disk.snapshots import SnapshotFiles
 from runnel.disk.upkeep import Rhythm, Upkeep
 from runnel.disk.writing import BACKGROUND_BYTES_MIN
 from runnel.log.checkpoints import decode_properties, encode_properties
@@ -68,6 +69,7 @@ class DataDirectory:
         make_durable_folder(files, self._path)
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
         self._id = self._load_id(entropy)
+        self._is_clean_start = files.exists(f"{self._path}/{MANIFEST}")
         self._closed_logs = self._take_manifest()
         """Logs of the last clean run that nobody has opened since."""
         self._checkpoints = Checkpoints(files, self._path, sync_workers)
@@ -172,6 +174,13 @@ class DataDirectory:
         else:
             future.set_result(result)
 
+    def snapshots(self, partition: TopicPartition) -> SnapshotFiles:
+        return SnapshotFiles(self._files, f"{self._path}/{partition}")
+
+    @property
+    def is_clean_start(self) -> bool:
+        return self._is_clean_start
+
     def known_logs(self) -> Iterable[TopicPartition]:
         return sorted(self._folders)
 
@@ -272,6 +281,7 @@ class DataDirectory:
             return {}
         except DamagedManifest as damage:
             logger.warning("%s is not used: %s", path, damage)
+            self._is_clean_start = False
             logs = {}
         self._files.remove(path)
         self._files.sync_folder(self._path)

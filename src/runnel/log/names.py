@@ -1,12 +1,14 @@
 """How folders and files of a log are called; the names are Kafka's."""
 
-from runnel.model.ids import TopicPartition
+from runnel.model.ids import SnapshotId, TopicPartition
 
 LOG = ".log"
 INDEX = ".index"
 TIME_INDEX = ".timeindex"
 ABORTED = ".txnindex"
 SNAPSHOT = ".snapshot"
+CHECKPOINT = ".checkpoint"
+PART = ".part"
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 TEMPORARY = ".tmp"
@@ -24,6 +26,7 @@ PROPERTIES = "meta.properties"
 LOCK = ".lock"
 
 _DIGITS = 20
+_EPOCH_DIGITS = 10
 
 
 def offset_name(offset: int, suffix: str) -> str:
@@ -37,6 +40,23 @@ def offset_of(name: str, suffix: str) -> int | None:
     if len(digits) != _DIGITS or digits == name or not (digits.isascii() and digits.isdigit()):
         return None
     return int(digits)
+
+
+def snapshot_name(snapshot: tuple[int, int]) -> str:
+    """The file of a snapshot, named after the offset where it ends and the epoch of its last record."""
+    end_offset, epoch = snapshot
+    return f"{end_offset:0{_DIGITS}d}-{epoch:0{_EPOCH_DIGITS}d}{CHECKPOINT}"
+
+
+def snapshot_of(name: str) -> SnapshotId | None:
+    """The snapshot whose file is called so, or None."""
+    end_offset, dash, epoch = name.removesuffix(CHECKPOINT).partition("-")
+    is_number = (end_offset + epoch).isascii() and (end_offset + epoch).isdigit()
+    if not dash or not is_number or not name.endswith(CHECKPOINT):
+        return None
+    if len(end_offset) != _DIGITS or len(epoch) != _EPOCH_DIGITS:
+        return None
+    return SnapshotId(int(end_offset), int(epoch))
 
 
 def partition_of(folder: str) -> TopicPartition | None:

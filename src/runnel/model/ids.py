@@ -17,6 +17,13 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class SnapshotId(NamedTuple):
+    """A snapshot of a log: the offset after the last record in it, and that record's epoch."""
+
+    end_offset: int
+    epoch: int
+
+
 def id_text(raw: bytes) -> str:
     """Kafka's printed form of an id: 22 characters of URL-safe base64."""
     return urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")

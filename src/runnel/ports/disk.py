@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 from runnel.log.producers import Guard
 from runnel.model.errors import ApiError
-from runnel.model.ids import TopicPartition
+from runnel.model.ids import SnapshotId, TopicPartition
 from runnel.model.log_config import LogConfig
 
 Result = TypeVar("Result", covariant=True)
@@ -283,6 +283,26 @@ class PartitionLog(Protocol):
         ...
 
 
+class Snapshots(Protocol):
+    """Snapshots stored beside a log. Everything but `ids` blocks and is for threads."""
+
+    def ids(self) -> list[SnapshotId]:
+        """The complete snapshots, newest first."""
+        ...
+
+    def write(self, snapshot: SnapshotId, batches: Iterable[bytearray]) -> None:
+        """Store a snapshot; it is durable on return. Raises StorageFailed."""
+        ...
+
+    def read(self, snapshot: SnapshotId) -> Sequence[memoryview]:
+        """All batches of a snapshot. Raises StorageFailed, or CorruptBatch if its bytes are not batches."""
+        ...
+
+    def remove_before(self, snapshot: SnapshotId) -> None:
+        """Remove older snapshots, and what a crash left of any that was being written."""
+        ...
+
+
 class Disk(Protocol):
     """All logs of this node."""
 
@@ -300,6 +320,15 @@ class Disk(Protocol):
 
     def run_blocking(self, read: BlockingRead[Result]) -> "Future[Result]":
         """Run a read in a thread; the future has its result or its ApiError."""
+        ...
+
+    def snapshots(self, partition: TopicPartition) -> Snapshots:
+        """The snapshots beside a log."""
+        ...
+
+    @property
+    def is_clean_start(self) -> bool:
+        """Was the directory closed cleanly by the last run? Otherwise written records may have been lost."""
         ...
 
     def known_logs(self) -> Iterable[TopicPartition]: ...

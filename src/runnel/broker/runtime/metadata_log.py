@@ -1,39 +1,41 @@
 """Drives the controller core: every change of metadata is a batch in the log `__cluster_metadata-0`.
 
-    decide (against the image ahead) → write → fdatasync → replay into the image → apply to the node → answer
+    decide (against the image ahead) → append → committed → replay into the image → apply to the node → answer
 
-Changes are decided one after the other, each seeing those before it, but share the fdatasync. Everybody else
-reads `image`, which only ever holds what survives a power cut.
+Changes are decided one after the other, each seeing those before it, but share the fdatasync. Everything else
+reads `image`, which only ever holds what is committed: it survives a power failure.
 
-Now and then the whole image is written again as one batch that begins with a SnapshotRecord, and the log
-before it is dropped. A batch counts as a whole or not at all, so a crash leaves the old beginning or the new.
+Now and then a thread writes a snapshot of the image beside the log (`metadata_snapshots`), and the log before
+it is dropped. Changes do not wait for it.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record, iterate_records
+from runnel.broker.runtime.metadata_snapshots import MetadataSnapshots
+from runnel.broker.runtime.promise import Promise, settled
+from runnel.broker.runtime.replicated_log import ReplicatedLog
+from runnel.broker.runtime.turn import Turn
 from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
-from runnel.controller.snapshot import records_of
+from runnel.controller.snapshot_batches import metadata_record
 from runnel.controller.values import CLUSTER_METADATA, Topic
-from runnel.model.errors import ApiError, ErrorCode, StorageFailed
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
-from runnel.model.log_config import FOREVER, LogConfig
+from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig
 from runnel.ports.clock import Clock
-from runnel.ports.disk import Disk, Origin
+from runnel.ports.disk import Disk
+from runnel.replica.leader import LeaderReplica
 from runnel.schemas.metadata import (
     MetadataRecord,
     RemoveTopicRecord,
     SnapshotRecord,
-    decode_metadata_record,
     encode_metadata_record,
 )
 
@@ -44,12 +46,13 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 METADATA_EPOCH = 1
 """A quorum of one elects itself once."""
 
-BATCH_BYTES_MAX = 2**31 - 1
-SNAPSHOT_RECORDS_MIN = 10_000
-"""Fewer records than this are replayed in a tenth of a second, so writing the image anew is not worth it."""
+BATCH_BYTES_MAX = 8 * 1024 * 1024
+"""The largest change, as in Kafka, whose followers fetch at most so much at once."""
+BATCH_OVERHEAD_BYTES = 100
+"""More than what a batch adds to its records."""
 
-RECORDS_PER_STEP = 500
-"""How much of a snapshot is encoded before requests get their turn."""
+READ_BYTES = 256 * 1024
+"""How much of the log is replayed at start before other tasks get their turn."""
 
 Reply = TypeVar("Reply")
 
@@ -65,21 +68,48 @@ class Follower(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False)
 class _Pending:
-    """A batch that is in the log but may not be on the disk yet."""
+    """A batch that is in the log and not applied yet; the waiter for its commit."""
 
-    end_offset: int
-    records: list[MetadataRecord]
-    done: "asyncio.Future[None]"
+    __slots__ = ("_log", "done", "end_offset", "is_committed", "records")
+
+    def __init__(self, log: "MetadataLog", end_offset: int, records: list[MetadataRecord]) -> None:
+        self._log = log
+        self.end_offset = end_offset
+        self.records = records
+        self.is_committed = False
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # The caller may be gone; an outcome that is not looked at is not an error of its own.
+        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def committed(self) -> None:
+        self.is_committed = True
+        self._log._committed(self)
+
+    def failed(self, error: ApiError) -> None:
+        self._log._fail(str(error))
+
+
+class _Caught(Promise[None]):
+    """A promise that everything below an offset is committed."""
+
+    __slots__ = ("end_offset",)
+
+    def __init__(self, end_offset: int) -> None:
+        super().__init__()
+        self.end_offset = end_offset
+
+    def committed(self) -> None:
+        self.resolve(None)
+
+    def failed(self, error: ApiError) -> None:
+        self.fail(error)
 
 
 class MetadataLog:
     """Cluster metadata: `image` to read, `change` to decide against it, `submit` to add records outright."""
 
-    def __init__(self, disk: Disk, clock: Clock, settings: Settings) -> None:
-        """Open and replay the log. BadMetadata if it cannot be read as one."""
-        self._disk = disk
+    def __init__(self, disk: Disk, clock: Clock, settings: Settings, turn: Turn, node_id: int) -> None:
         self._clock = clock
         self.settings = settings
         self.log = disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, _log_config(settings))
@@ -87,18 +117,31 @@ class MetadataLog:
         self.removed: set[str] = set()
         """Topics whose removal was replayed at start: their logs may have outlived them."""
         if self.log.failure is not None:
-            # What stands before the damage is not all: to act on it could remove what was made later.
+            # What is stored before the damage is not all: to act on it could remove what was created later.
             raise BadMetadata(f"the metadata log is damaged: {self.log.failure}")
-        self._snapshot_records = 0
-        self._records_since_snapshot = 0
-        self._bytes_since_snapshot = 0
-        self._load()
-        self._ahead = self.image.copy()
+        alone = frozenset({node_id})
+        leader = LeaderReplica(node_id, METADATA_EPOCH, alone, alone)
+        self._replicated = ReplicatedLog(
+            METADATA_PARTITION, METADATA_TOPIC_ID, self.log, leader, turn, disk, clock
+        )
+        self._snapshots = MetadataSnapshots(disk, METADATA_PARTITION, self.log, settings)
+        self._batch_bytes_max = min(BATCH_BYTES_MAX, self.log.config.segment_bytes) - BATCH_OVERHEAD_BYTES
+        self._ahead = self.image
         self._pending: deque[_Pending] = deque()
-        self._committing: asyncio.Task[None] | None = None
-        self._snapshot_written: asyncio.Future[None] | None = None
+        self._to_apply: deque[_Pending] = deque()
+        self._applying: asyncio.Task[None] | None = None
         self._failure: str | None = None
         self._follower: Follower | None = None
+
+    @classmethod
+    async def open(
+        cls, disk: Disk, clock: Clock, settings: Settings, turn: Turn, node_id: int
+    ) -> "MetadataLog":
+        """Open the log, and load the newest snapshot and what follows it. BadMetadata if it is unreadable."""
+        metadata = cls(disk, clock, settings, turn, node_id)
+        await metadata._load()
+        metadata._ahead = metadata.image.copy()
+        return metadata
 
     @property
     def is_new(self) -> bool:
@@ -107,7 +150,7 @@ class MetadataLog:
 
     @property
     def committed_offset(self) -> int:
-        """Everything below is in the image and survives a power cut."""
+        """Everything below is in the image and survives a power failure."""
         return self.image.version
 
     def follow(self, follower: Follower) -> None:
@@ -115,16 +158,15 @@ class MetadataLog:
         self._follower = follower
 
     async def submit(self, records: list[MetadataRecord]) -> None:
-        """Add records; returns when they are durable, in the image and applied."""
+        """Add records; returns when they are committed, in the image and applied."""
         await self.change(lambda _: ControllerResult(records, None))
 
     async def change(self, decide: Callable[[MetadataImage], ControllerResult[Reply]]) -> Reply:
-        """Decide against the newest image and carry it out; the reply comes when the decision is durable.
+        """Decide against the newest image and carry it out; the reply comes when the decision is committed.
 
-        Raises what `decide` raises, and KAFKA_STORAGE_ERROR if the disk would not take the records.
+        Raises what `decide` raises, POLICY_VIOLATION for more records than one batch can hold, and
+        KAFKA_STORAGE_ERROR if the disk would not take them.
         """
-        while self._snapshot_written is not None:
-            await asyncio.shield(self._snapshot_written)
         self._check_usable()
         decision = decide(self._ahead)
         if decision.records:
@@ -139,13 +181,15 @@ class MetadataLog:
 
     async def close(self) -> None:
         """Let what is under way finish."""
-        if self._committing is not None:
-            await self._committing
+        if self._applying is not None:
+            await self._applying
+        await self._snapshots.close()
 
     async def make_durable(self) -> None:
-        """Force to the disk what a crashed process had only written: from now on it will be acted on."""
-        if self.log.durable_offset < self.log.written_offset:
-            await self._disk.sync(self.log)
+        """Commit what a crashed process had only written: from now on it will be acted on."""
+        caught = _Caught(self.log.written_offset)
+        self._replicated.when_committed(caught)
+        await settled(caught)
 
     def _check_usable(self) -> None:
         if self._failure is not None:
@@ -156,55 +200,44 @@ class MetadataLog:
 
     def _append(self, records: list[MetadataRecord]) -> _Pending:
         values = [encode_metadata_record(record) for record in records]
-        end_offset = self._write(values)
-        self._ahead.replay_batch(records, end_offset)
-        pending = _Pending(end_offset, records, asyncio.get_running_loop().create_future())
-        # Whoever asked may have gone away; an outcome that nobody looks at is not an error of its own.
-        pending.done.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._pending.append(pending)
-        if self._committing is None:
-            self._committing = asyncio.create_task(self._commit())
-        return pending
-
-    def _write(self, values: list[bytes]) -> int:
-        """One batch into the file, not yet durable; the offset behind it."""
         now_ms = self._clock.now_ms()
         batch = build_batch(Record(0, now_ms, None, value) for value in values)
-        staged = self.log.stage(memoryview(batch), METADATA_EPOCH, now_ms, Origin.COORDINATOR)
-        self.log.write_staged()
-        self._records_since_snapshot += len(values)
-        self._bytes_since_snapshot += len(batch)
-        return staged.last_offset + 1
+        if len(batch) > self._batch_bytes_max:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"this change takes {len(batch)} bytes of metadata, a batch holds {self._batch_bytes_max} "
+                "(metadata.log.segment.bytes): make it in several requests",
+            )
+        staged = self._replicated.append_now(batch)
+        self._snapshots.appended(len(values), len(batch))
+        end_offset = staged.last_offset + 1
+        self._ahead.replay_batch(records, end_offset)
+        pending = _Pending(self, end_offset, records)
+        self._pending.append(pending)
+        self._replicated.when_committed(pending)
+        return pending
 
-    async def _commit(self) -> None:
+    def _committed(self, pending: _Pending) -> None:
+        self._to_apply.append(pending)
+        if self._applying is None:
+            self._applying = asyncio.get_running_loop().create_task(self._apply_committed())
+
+    async def _apply_committed(self) -> None:
         try:
-            while self._pending:
-                durable_offset = await self._disk.sync(self.log)
-                while self._pending and self._pending[0].end_offset <= durable_offset:
-                    await self._commit_one(self._pending[0])
-                    self._pending.popleft()
-                if not self._pending and self._is_snapshot_due():
-                    await self._write_snapshot()
-        except (ApiError, OSError) as error:
-            # Which of the written records survive is unknown, and a later fdatasync would not tell: nothing
-            # more is written behind them. A restart finds out by reading.
-            self._fail(str(error))
+            while self._to_apply:
+                await self._apply(self._to_apply.popleft())
+            # Everything that is committed is applied: of what the snapshot leaves out, nothing is left to do.
+            self._snapshots.write_if_due(self.image, self._clock.now_ms(), METADATA_EPOCH)
         except Exception:
-            # A bug, which is logged; whoever waits must not wait for ever.
+            # A bug, which is logged; the callers must not wait for ever.
+            for pending in self._pending:
+                pending.is_committed = False
             self._fail("a change could not be applied")
             raise
         finally:
-            self._committing = None
+            self._applying = None
 
-    def _fail(self, reason: str) -> None:
-        log.error("the metadata log takes no more changes until the broker is restarted: %s", reason)
-        self._failure = reason
-        while self._pending:
-            done = self._pending.popleft().done
-            if not done.done():
-                done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
-
-    async def _commit_one(self, pending: _Pending) -> None:
+    async def _apply(self, pending: _Pending) -> None:
         removed = [
             self.image.topics_by_id[record.topic_id]
             for record in pending.records
@@ -214,73 +247,54 @@ class MetadataLog:
         if self._follower is not None:
             for _ in self._follower.apply(pending.records, removed):
                 await asyncio.sleep(0)
+        self._pending.remove(pending)
         if not pending.done.done():
             pending.done.set_result(None)
 
-    def _is_snapshot_due(self) -> bool:
-        # At least twice what the last one took, so that snapshots cost no more than what they stand for.
-        return self._records_since_snapshot > max(SNAPSHOT_RECORDS_MIN, 2 * self._snapshot_records) or (
-            self._bytes_since_snapshot > self.settings.int("metadata.log.max.record.bytes.between.snapshots")
-        )
+    def _fail(self, reason: str) -> None:
+        # Which of the written records survive is unknown, and a later fdatasync would not tell: nothing more
+        # is written after them. A restart finds out by reading.
+        if self._failure is None:
+            log.error("the metadata log takes no more changes until the broker is restarted: %s", reason)
+            self._failure = reason
+        for pending in self._pending:
+            if not pending.is_committed and not pending.done.done():
+                pending.done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
 
-    async def _write_snapshot(self) -> None:
-        """Write the image as one batch and drop what came before. Changes wait: the image stands still."""
-        self._snapshot_written = asyncio.get_running_loop().create_future()
-        try:
-            values = [encode_metadata_record(SnapshotRecord(self._clock.now_ms()))]
-            for record in records_of(self.image):
-                values.append(encode_metadata_record(record))
-                if len(values) % RECORDS_PER_STEP == 0:
-                    await asyncio.sleep(0)
-            base_offset = self.log.end_offset
-            try:
-                end_offset = self._write(values)
-            except StorageFailed:
-                # No room: the log is longer than it need be, and nothing worse. It is tried again later.
-                return
-            self.log.advance_high_watermark(await self._disk.sync(self.log))
-            self._snapshot_records = len(values)
-            self.image.version = self._ahead.version = end_offset
-            with suppress(StorageFailed):
-                self.log.delete_records_before(base_offset)
-        finally:
-            self._records_since_snapshot = self._bytes_since_snapshot = 0
-            self._snapshot_written.set_result(None)
-            self._snapshot_written = None
-
-    def _load(self) -> None:
-        for batch in self.log.batches(self.log.log_start_offset, self.log.end_offset):
-            records: list[MetadataRecord] = []
-            version = 0
-            for stored in iterate_records(batch):
-                assert stored.value is not None
-                record = decode_metadata_record(stored.value)
-                if not isinstance(record, MetadataRecord):
-                    raise BadMetadata(f"the metadata log was written by a newer release: {record}")
-                records.append(record)
-                version = stored.offset + 1
-            self._note(records, len(batch))
-            self.image.replay_batch(records, version)
+    async def _load(self) -> None:
+        self.image = await self._snapshots.load()
+        offset = max(self.image.version, self.log.log_start_offset)
+        is_first = self.image.version == 0 and self.log.log_start_offset > 0
+        while offset < self.log.written_offset:
+            for batch in await settled(self._replicated.read_batches(offset, READ_BYTES)):
+                records = [metadata_record(stored.value) for stored in iterate_records(batch)]
+                end_offset = offset + len(records)
+                if is_first and type(records[0]) is not SnapshotRecord:
+                    raise BadMetadata(
+                        f"the metadata log begins at offset {offset}, and no snapshot has what was before it"
+                    )
+                is_first = False
+                self._replay(records, len(batch), end_offset)
+                offset = end_offset
+            await asyncio.sleep(0)
         self.removed -= self.image.topics.keys()
 
-    def _note(self, records: list[MetadataRecord], size_bytes: int) -> None:
-        if type(records[0]) is SnapshotRecord:
-            self._snapshot_records = len(records)
-            self._records_since_snapshot = self._bytes_since_snapshot = 0
-            return
-        self._records_since_snapshot += len(records)
-        self._bytes_since_snapshot += size_bytes
+    def _replay(self, records: list[MetadataRecord], size_bytes: int, end_offset: int) -> None:
         for record in records:
             if type(record) is RemoveTopicRecord and record.topic_id in self.image.topics_by_id:
                 self.removed.add(self.image.topics_by_id[record.topic_id].name)
+        # Earlier releases stored snapshots in the log, as a batch that begins with a SnapshotRecord.
+        self._snapshots.appended(len(records), size_bytes)
+        self.image.replay_batch(records, end_offset)
 
 
 def _log_config(settings: Settings) -> LogConfig:
-    # Only snapshots shorten this log. It is forced to the disk by whoever waits for it.
+    # Only snapshots shorten this log. What is committed is durable.
     return LogConfig(
         segment_bytes=settings.int("metadata.log.segment.bytes"),
         segment_ms=FOREVER,
         retention_ms=-1,
         retention_bytes=-1,
-        max_message_bytes=BATCH_BYTES_MAX,
+        max_message_bytes=2**31 - 1,
+        flush_policy=FlushPolicy.COMMIT,
     )

@@ -14,7 +14,7 @@ async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
 
     The broker must know its advertised host and port by now, and not serve before this returns.
     """
-    metadata = MetadataLog(broker.disk, broker.clock, broker.settings)
+    metadata = await MetadataLog.open(broker.disk, broker.clock, broker.settings, broker.turn, broker.node_id)
     follower = await start_metadata(broker, metadata)
     stack.push_async_callback(metadata.close)
     broker.groups = Coordinators(broker)

@@ -1,0 +1,125 @@
+"""Snapshots of the metadata image: when one is due, writing it in a thread, and loading the newest at start.
+
+    image frozen on the event loop → written by a thread, durable → the log begins there → older ones removed
+
+A crash at any of these steps leaves a complete snapshot and all of the log that follows it.
+"""
+
+import asyncio
+import logging
+from functools import partial
+
+from runnel.batch.errors import CorruptBatch
+from runnel.broker.runtime.blocking import Job
+from runnel.controller.image import BadMetadata, MetadataImage
+from runnel.controller.settings import Settings
+from runnel.controller.snapshot_batches import read_snapshot, snapshot_batches
+from runnel.model.errors import ApiError, StorageFailed
+from runnel.model.ids import SnapshotId, TopicPartition
+from runnel.ports.disk import Disk, PartitionLog
+from runnel.wire import MalformedMessage
+
+log = logging.getLogger("runnel.broker")
+
+SNAPSHOT_RECORDS_MIN = 10_000
+"""Fewer records than this are replayed in a tenth of a second: a snapshot would save nothing."""
+
+
+class MetadataSnapshots:
+    """The snapshots beside the metadata log."""
+
+    def __init__(
+        self, disk: Disk, partition: TopicPartition, metadata: PartitionLog, settings: Settings
+    ) -> None:
+        self._disk = disk
+        self._store = disk.snapshots(partition)
+        self._log = metadata
+        self._settings = settings
+        self._snapshot_records = 0
+        """About how many records the last snapshot holds."""
+        self._records_since = 0
+        self._bytes_since = 0
+        self._writing: asyncio.Task[None] | None = None
+
+    def appended(self, records: int, size_bytes: int) -> None:
+        """So much is in the log that no snapshot holds."""
+        self._records_since += records
+        self._bytes_since += size_bytes
+
+    def write_if_due(self, image: MetadataImage, timestamp_ms: int, epoch: int) -> None:
+        """Begin to write a snapshot of this image if enough has changed since the last."""
+        if self._writing is None and self._is_due():
+            self._records_since = self._bytes_since = 0
+            snapshot = SnapshotId(image.version, epoch)
+            work = self._write(snapshot, image.frozen(), timestamp_ms)
+            self._writing = asyncio.get_running_loop().create_task(work)
+
+    async def close(self) -> None:
+        """Let a snapshot that is being written be finished."""
+        if self._writing is not None:
+            await self._writing
+
+    async def load(self) -> MetadataImage:
+        """The image of the newest complete snapshot that the log continues; an empty one if there is none.
+
+        Raises BadMetadata if the log continues none of them.
+        """
+        failure: Exception | None = None
+        for snapshot in self._store.ids():
+            if snapshot.end_offset < self._log.log_start_offset:
+                break
+            if snapshot.end_offset > self._log.written_offset:
+                failure = BadMetadata(f"the metadata log ends before its snapshot at {snapshot.end_offset}")
+                continue
+            try:
+                image = await self._disk.run_blocking(Job(partial(self._read, snapshot)))
+            except (BadMetadata, CorruptBatch, MalformedMessage, StorageFailed) as error:
+                log.error("the metadata snapshot at %d cannot be used: %s", snapshot.end_offset, error)
+                failure = error
+            else:
+                self._snapshot_records = len(image.topics) + image.partition_count
+                return image
+        if failure is not None and self._log.log_start_offset > 0:
+            raise BadMetadata(f"no metadata snapshot can be used: {failure}") from failure
+        return MetadataImage()
+
+    def _read(self, snapshot: SnapshotId) -> MetadataImage:
+        """In a thread."""
+        image = MetadataImage()
+        for records in read_snapshot(self._store.read(snapshot)):
+            image.replay_batch(records, snapshot.end_offset)
+        image.version = snapshot.end_offset
+        return image
+
+    def _is_due(self) -> bool:
+        # At least twice what the last one took, so that snapshots cost no more than what they stand for.
+        return self._records_since > max(SNAPSHOT_RECORDS_MIN, 2 * self._snapshot_records) or (
+            self._bytes_since > self._settings.int("metadata.log.max.record.bytes.between.snapshots")
+        )
+
+    async def _write(self, snapshot: SnapshotId, image: MetadataImage, timestamp_ms: int) -> None:
+        try:
+            batches = snapshot_batches(image, timestamp_ms, snapshot.epoch)
+            await self._disk.run_blocking(Job(lambda: self._store.write(snapshot, batches)))
+            self._snapshot_records = len(image.topics) + image.partition_count
+            await self._drop_log_before(snapshot.end_offset)
+            await self._disk.run_blocking(Job(lambda: self._store.remove_before(snapshot)))
+        except ApiError as error:
+            # A full disk, for example: the log is longer than it need be, and nothing worse.
+            log.warning("the metadata snapshot at %d is not stored: %s", snapshot.end_offset, error)
+        finally:
+            self._writing = None
+
+    async def _drop_log_before(self, offset: int) -> None:
+        dropped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done(error: ApiError | None) -> None:
+            if dropped.done():
+                return
+            if error is None:
+                dropped.set_result(None)
+            else:
+                dropped.set_exception(error)
+
+        self._log.delete_records_before(offset, done)
+        await dropped
