@@ -9,6 +9,7 @@ from runnel.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
 from runnel.messages.describe_user_scram_credentials import (
@@ -18,11 +19,8 @@ from runnel.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.schemas.metadata import (
-    MetadataRecord,
-    RemoveUserScramCredentialRecord,
-    UserScramCredentialRecord,
-)
+from runnel.model.limits import SCRAM_CHANGES_PER_REQUEST_MAX
+from runnel.schemas.metadata import RemoveUserScramCredentialRecord, UserScramCredentialRecord
 
 HASHES = {1: "sha256", 2: "sha512"}
 """The hash function by Kafka's mechanism number: SCRAM-SHA-256 and SCRAM-SHA-512."""
@@ -37,7 +35,14 @@ def decide_alter_scram_credentials(
     """Upsert and delete credentials, at most one change per user."""
     users = [deletion.name for deletion in request.deletions]
     users += [upsertion.name for upsertion in request.upsertions]
+    if len(users) > SCRAM_CHANGES_PER_REQUEST_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(users)} credentials in one request, the limit is {SCRAM_CHANGES_PER_REQUEST_MAX}",
+        )
     repeated = duplicates_in(users)
+    deletions = {deletion.name: deletion for deletion in request.deletions}
+    upsertions = {upsertion.name: upsertion for upsertion in request.upsertions}
     outcome = ControllerResult[AlterUserScramCredentialsResponse]([], AlterUserScramCredentialsResponse())
     for user in dict.fromkeys(users):
         result = AlterUserScramCredentialsResult(user, error_message=None)
@@ -47,32 +52,24 @@ def decide_alter_scram_credentials(
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
                 )
-            outcome.records += _user_records(image, request, user)
+            if not user:
+                raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+            deletion = deletions.get(user)
+            record = _credential(upsertions[user]) if deletion is None else _removal(image, deletion)
+            outcome.records.append(record)
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         outcome.response.results.append(result)
     return outcome
 
 
-def _user_records(
-    image: MetadataImage, request: AlterUserScramCredentialsRequest, user: str
-) -> list[MetadataRecord]:
-    if not user:
-        raise ApiError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
-    records: list[MetadataRecord] = []
-    for deletion in request.deletions:
-        if deletion.name == user:
-            _check_mechanism(deletion.mechanism)
-            if deletion.mechanism not in image.credentials.get(user, {}):
-                raise ApiError(
-                    ErrorCode.RESOURCE_NOT_FOUND,
-                    "Attempt to delete a user credential that does not exist",
-                )
-            records.append(RemoveUserScramCredentialRecord(user, deletion.mechanism))
-    for upsertion in request.upsertions:
-        if upsertion.name == user:
-            records.append(_credential(upsertion))
-    return records
+def _removal(image: MetadataImage, deletion: ScramCredentialDeletion) -> RemoveUserScramCredentialRecord:
+    _check_mechanism(deletion.mechanism)
+    if deletion.mechanism not in image.credentials.get(deletion.name, {}):
+        raise ApiError(
+            ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist"
+        )
+    return RemoveUserScramCredentialRecord(deletion.name, deletion.mechanism)
 
 
 def _credential(upsertion: ScramCredentialUpsertion) -> UserScramCredentialRecord:

@@ -10,6 +10,8 @@ Any other exception is a bug: it is logged, and fails its request or closes its 
 
 from enum import Enum
 
+from runnel.model.limits import ERROR_MESSAGE_CHARACTERS_MAX
+
 
 class ErrorCode(Enum):
     """Kafka's error codes: (code on the wire, is it retriable)."""
@@ -172,7 +174,7 @@ class ApiError(Exception):
     error: ErrorCode
 
     def __init__(self, error: ErrorCode, message: str = "") -> None:
-        super().__init__(message or error.name)
+        super().__init__(message[:ERROR_MESSAGE_CHARACTERS_MAX] or error.name)
         self.error = error
 
     @property

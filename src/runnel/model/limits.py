@@ -55,6 +55,16 @@ GROUP_MEMBERS_MAX = 2**31 - 1
 TOPIC_NAME_CHARACTERS_MAX = 249
 """Kafka's limit: the name and the partition number must fit a file name."""
 
+DESCRIBED_PRODUCERS_MAX = 50_000
+"""Producers of one DescribeProducers response, which names them for each partition as often as that is asked
+for; the partitions beyond have an error. Encoding this many takes about 50 ms."""
+
+SCRAM_CHANGES_PER_REQUEST_MAX = 1_000
+"""Credentials of one request: each takes three hashes, and all are decided together."""
+
+ERROR_MESSAGE_CHARACTERS_MAX = 1_000
+"""Error messages quote what the client sent: no response grows by much more than the request had."""
+
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too. A larger request is usually a typo, and would block the metadata log."""
 

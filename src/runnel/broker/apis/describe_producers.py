@@ -1,5 +1,7 @@
 """DescribeProducers: producer state of partitions."""
 
+import asyncio
+
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.messages.describe_producers import (
@@ -9,20 +11,30 @@ from runnel.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from runnel.model.errors import ApiError
+from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.limits import DESCRIBED_PRODUCERS_MAX, SLICE_ELEMENTS
 
 
 @handles(DescribeProducersRequest)
-def describe_producers(request: DescribeProducersRequest, ctx: Context) -> DescribeProducersResponse:
-    """Describe the active producers of partitions."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                topic.name, [_describe(topic.name, index, ctx) for index in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+async def describe_producers(request: DescribeProducersRequest, ctx: Context) -> DescribeProducersResponse:
+    """Describe the active producers of partitions; other requests are served in between."""
+    response = DescribeProducersResponse()
+    described, room = 0, SLICE_ELEMENTS
+    for topic in request.topics:
+        results: list[PartitionResponse] = []
+        response.topics.append(TopicResponse(topic.name, results))
+        for index in topic.partition_indexes:
+            if described > DESCRIBED_PRODUCERS_MAX:
+                message = f"more than {DESCRIBED_PRODUCERS_MAX} producers in one response"
+                results.append(PartitionResponse(index, ErrorCode.INVALID_REQUEST.code, message))
+                continue
+            results.append(_describe(topic.name, index, ctx))
+            weight = 1 + len(results[-1].active_producers)
+            described, room = described + weight, room - weight
+            if room <= 0:
+                room = SLICE_ELEMENTS
+                await asyncio.sleep(0)
+    return response
 
 
 def _describe(topic: str, index: int, ctx: Context) -> PartitionResponse:

@@ -59,7 +59,6 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     47: (_along("topics.partitions", "topics.partitions"),),
     49: (_along("entries", "entries"),),
     50: (_along("users", "results"),),
-    61: (_along("topics.partition_indexes", "topics.partitions"),),
     65: (_along("transactional_ids", "transaction_states"),),
     69: (_along("group_ids", "groups"),),
 }
