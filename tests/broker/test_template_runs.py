@@ -1,0 +1,221 @@
+"""Repeated requests that arrive together, wait, or belong to a fetch session get the same responses."""
+
+import asyncio
+import random
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from runnel.broker.runtime.pipeline import Pipeline
+from runnel.messages.delete_topics import DeleteTopicsRequest
+from runnel.messages.fetch import FetchResponse
+from runnel.ports.disk import FileSlice
+from runnel.ports.files import File
+from runnel.ports.service import CloseConnection, Reply, Session
+from runnel.wire import Request, decode
+from runnel.wire.frame import read_response_header, request_frame
+from tests.broker.requests import batch, fetch_from, produce_to
+from tests.broker.world import BrokerWorld
+
+
+def wire(request: Request, version: int, number: int, client_id: str = "client") -> bytes:
+    return b"".join(request_frame(request, version, number, client_id))
+
+
+def content(reply: Reply) -> bytes:
+    return b"".join(
+        cast("File", part.file).pread(part.length, part.position) if isinstance(part, FileSlice) else part
+        for part in reply.parts
+    )
+
+
+class Connection:
+    """A connection whose receives a test composes."""
+
+    def __init__(self, pipeline: Pipeline, *, uses_templates: bool) -> None:
+        self.pipeline = pipeline
+        self.session = Session("host", 1, "PLAINTEXT", 1)
+        self._uses_templates = uses_templates
+
+    def receive(self, data: bytes, count_max: int = 512) -> list[Reply]:
+        """What becomes of the frames in one receive; a reply that holds the line ends it."""
+        buffer = memoryview(bytearray(data))
+        replies: list[Reply] = []
+        position = 0
+        try:
+            while position < len(buffer):
+                if not self._uses_templates:
+                    self.session.template = None
+                after = position + 4 + int.from_bytes(buffer[position : position + 4])
+                position = self.pipeline.serve(
+                    buffer, position + 4, after, len(buffer), self.session, replies, count_max
+                )
+                if replies and replies[-1].holds_line and not replies[-1].is_filled:
+                    break
+        finally:
+            self.pipeline.finish_turn()
+        return replies
+
+    def responses(self, data: bytes, count_max: int = 512) -> bytes:
+        try:
+            return b"".join(map(content, self.receive(data, count_max)))
+        except CloseConnection:
+            return b"closed"
+
+
+def any_frame(source: random.Random, number: int, *, is_fetch: bool) -> bytes:
+    """A request of one of two clients; now and then one that is refused."""
+    client_id = source.choice(["one", "one", "one", "other"])
+    if is_fetch:
+        request = fetch_from(
+            "events", (source.choice([0, 0, 1]), source.randrange(4)), partition_max_bytes=100
+        )
+        return wire(request, 12, number, client_id)
+    options = {}
+    if source.random() < 0.3:
+        options = {"producer_id": 5, "producer_epoch": 0, "base_sequence": source.randrange(4)}
+    records = bytearray(batch(b"v" * source.choice([1, 30, 200]), **options))
+    if source.random() < 0.1:
+        records[-1] ^= 1
+    index = source.choice([0, 0, 0, 0, 1, 9])
+    return wire(
+        produce_to("events", (index, bytes(records)), acks=source.choice([1, 1, 1, -1])), 9, number, client_id
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_requests_that_arrive_together_are_answered_as_one_by_one(tmp_path: Path, seed: int) -> None:
+    async def scenario() -> None:
+        async with BrokerWorld(tmp_path / "a") as one, BrokerWorld(tmp_path / "b") as other:
+            for world in (one, other):
+                await world.create("events", 2)
+            together = Connection(Pipeline(one.broker), uses_templates=True)
+            alone = Connection(Pipeline(other.broker), uses_templates=False)
+            for connection in (together, alone):
+                connection.responses(
+                    wire(produce_to("events", (0, batch(b"x" * 30)), (1, batch(b"y" * 30))), 9, 0)
+                )
+            source = random.Random(seed)
+            served_in_runs = 0
+            for turn in range(30):
+                # A fetch beside a produce would depend on when the turn ends.
+                is_fetch = source.random() < 0.4
+                frame = any_frame(source, turn, is_fetch=is_fetch)
+                frames = [
+                    frame if source.random() < 0.7 else any_frame(source, turn, is_fetch=is_fetch)
+                    for _ in range(source.randrange(1, 12))
+                ]
+                count_max = source.choice([2, 512])
+                replies = together.receive(b"".join(frames), count_max)
+                served_in_runs += sum(reply.count > 1 for reply in replies)
+                assert all(reply.count <= count_max for reply in replies)
+                expected = b"".join(alone.responses(frame) for frame in frames)
+                assert b"".join(map(content, replies)) == expected
+            assert served_in_runs
+
+    asyncio.run(scenario())
+
+
+async def filled(*replies: Reply) -> None:
+    async with asyncio.timeout(20):
+        while not all(reply.is_filled for reply in replies):
+            await asyncio.sleep(0.01)
+
+
+class Consumer:
+    """One consumer of partition 1 with a fetch session, on a connection of its own."""
+
+    def __init__(
+        self, pipeline: Pipeline, topic: str | bytes, version: int, isolation: int, *, uses_templates: bool
+    ) -> None:
+        self.connection = Connection(pipeline, uses_templates=uses_templates)
+        self.session_id = 0
+        self._topic, self._version, self._isolation = topic, version, isolation
+
+    async def fetch(self, offset: int, epoch: int) -> Any:
+        """The response, without the id of its session."""
+        request = fetch_from(
+            self._topic,
+            (1, offset),
+            session_id=self.session_id,
+            session_epoch=epoch,
+            partition_max_bytes=1,
+            isolation=self._isolation,
+        )
+        (reply,) = self.connection.receive(wire(request, self._version, epoch))
+        await filled(reply)
+        frame = memoryview(content(reply))[4:]
+        _, position = read_response_header(frame, self._version >= 12)
+        response = decode(FetchResponse, self._version, frame, position)
+        self.session_id = response.session_id or self.session_id
+        response.session_id = 0
+        return response
+
+
+@pytest.mark.parametrize("version", [7, 11, 12, 13, 17])
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_incremental_fetches_of_one_partition(tell, version: int, isolation: int) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        await world.create("events", 2)
+        client = await world.connect()
+        for number in range(30):
+            await client.ask(produce_to("events", (1, batch(b"%d" % number))), 9)
+        topic = world.topic_id("events") if version >= 13 else "events"
+        pipeline = Pipeline(world.broker)
+        one = Consumer(pipeline, topic, version, isolation, uses_templates=True)
+        other = Consumer(pipeline, topic, version, isolation, uses_templates=False)
+        for epoch in (0, 1):
+            assert await one.fetch(epoch, epoch) == await other.fetch(epoch, epoch)
+        decoded = pipeline.serve_frame
+        for epoch in range(2, 25):
+            expected = await other.fetch(epoch, epoch)
+            pipeline.serve_frame = None  # type: ignore[assignment, method-assign]
+            assert await one.fetch(epoch, epoch) == expected
+            pipeline.serve_frame = decoded  # type: ignore[method-assign]
+            assert expected.responses[0].partitions[0].records
+        sessions = world.broker.fetch_sessions._sessions
+        states = [sessions[consumer.session_id] for consumer in (one, other)]
+        assert states[0].epoch == states[1].epoch == 25
+        assert list(states[0].partitions.items()) == list(states[1].partitions.items())
+        # An epoch that is not the next one is refused, by either path.
+        for consumer in (one, other):
+            assert (await consumer.fetch(25, 3)).error_code == 71
+
+    tell(scenario)
+
+
+@pytest.mark.parametrize("version", [7, 12, 13])
+@pytest.mark.parametrize("end", ["records", "timeout", "deleted", "stopping", "large"])
+def test_fetches_that_wait(tell, version: int, end: str) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        await world.create("events", 2)
+        client = await world.connect()
+        await client.ask(produce_to("events", (0, batch(b"first"))), 9)
+        topic = world.topic_id("events") if version >= 13 else "events"
+        pipeline = Pipeline(world.broker)
+        pair = [Connection(pipeline, uses_templates=uses) for uses in (True, False)]
+        wait_ms = 50 if end == "timeout" else 20_000
+        for connection in pair:
+            connection.receive(wire(fetch_from(topic, (0, 0), wait_ms=wait_ms), version, 1))
+        decoded = pipeline.serve_frame
+        pipeline.serve_frame = None  # type: ignore[assignment, method-assign]
+        request = wire(fetch_from(topic, (0, 1), wait_ms=wait_ms), version, 2)
+        waiting = pair[0].receive(request * 2)
+        pipeline.serve_frame = decoded  # type: ignore[method-assign]
+        waiting += pair[1].receive(request)
+        # The second request of the first connection waits until the first is answered.
+        assert [reply.is_filled for reply in waiting] == [False, False]
+        if end == "records":
+            await client.ask(produce_to("events", (0, batch(b"second"))), 9)
+        elif end == "large":
+            await client.ask(produce_to("events", (0, batch(b"second" * 20_000))), 9)
+        elif end == "deleted":
+            await client.ask(DeleteTopicsRequest(topic_names=["events"]), 5)
+        elif end == "stopping":
+            pipeline.ending()
+        await filled(*waiting)
+        assert content(waiting[0]) == content(waiting[1]) != b""
+        assert not pair[0].session.pending
+
+    tell(scenario)
