@@ -252,7 +252,7 @@ def test_verification_after_completion_does_not_start_a_transaction(
             late_client.send(writer.request({0: 5}), 3)
             stored = world.broker.groups.driver_of("g").partition.log
             assert isinstance(stored, DiskLog)
-            while stored.producer_state()._guards == {}:
+            while stored.producer_state.get()._guards == {}:
                 await asyncio.sleep(0)
         await writer.end()
         late.resolve({})

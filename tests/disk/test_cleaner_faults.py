@@ -145,7 +145,7 @@ def test_what_a_stopped_pass_left_behind_is_removed_by_the_next(files):
 def test_a_log_that_failed_is_not_touched(files):
     log = open_log(files)
     fill(log, Random(19))
-    log.failure = "somebody has to look at it"
+    log.fail("to be inspected", can_heal=False)
     operations = files.operations
     compact(log)
     assert files.operations == operations

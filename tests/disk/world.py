@@ -11,8 +11,8 @@ from runnel.batch.header import read_header, walk_headers
 from runnel.batch.records import Record
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.staged_write import BACKGROUND_BYTES_MIN
 from runnel.disk.workers import InlineWorkers
-from runnel.disk.writing import BACKGROUND_BYTES_MIN
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import FileSlice, Origin, Slice

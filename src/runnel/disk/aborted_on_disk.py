@@ -3,16 +3,16 @@
 from bisect import bisect_right
 
 from runnel.batch.header import read_header
-from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import producers_at, replay_producer
 from runnel.disk.reading import walk_batches
 from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
 from runnel.log.aborted import AbortedTransaction, DamagedAborted, collect_aborted, decode_aborted
 from runnel.log.names import ABORTED, offset_name
 from runnel.model.log_config import FOREVER
 
 
-def aborted_in(segments: LogFiles, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+def aborted_in(segments: Segments, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
     """What readers of these offsets must skip, by first offset. OSError and CorruptBatch may come."""
     marked = segments.with_aborted
     if marked is None:
@@ -27,12 +27,12 @@ def aborted_in(segments: LogFiles, first_offset: int, end_offset: int) -> list[A
     return found
 
 
-def touch_aborted(segments: LogFiles, first_offset: int, end_offset: int) -> None:
+def touch_aborted(segments: Segments, first_offset: int, end_offset: int) -> None:
     """Load the aborted transactions that `aborted_in` is about to look at."""
     aborted_in(segments, first_offset, end_offset)
 
 
-def aborted_of(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
+def aborted_of(segments: Segments, segment: Segment) -> list[AbortedTransaction]:
     """The transactions whose abort marker stands in this segment, in the order of the markers."""
     if segment.aborted is None:
         if segment.size_bytes == 0:
@@ -43,7 +43,7 @@ def aborted_of(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]
     return segment.aborted
 
 
-def _find_marked(segments: LogFiles) -> list[Segment]:
+def _find_marked(segments: Segments) -> list[Segment]:
     """The segments with abort markers; most logs have none, which one look into the folder tells."""
     if any(segment.aborted is None for segment in segments.segments):
         names = set(segments.files.names(segments.folder))
@@ -53,7 +53,7 @@ def _find_marked(segments: LogFiles) -> list[Segment]:
     return [segment for segment in segments.segments if segment.aborted is None or segment.aborted]
 
 
-def _load(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
+def _load(segments: Segments, segment: Segment) -> list[AbortedTransaction]:
     try:
         data = segments.files.read(segments.path(segment, ABORTED))
         aborted = decode_aborted(data, segment.base_offset, segment.next_offset)
@@ -66,7 +66,7 @@ def _load(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
     return aborted
 
 
-def _walk(segments: LogFiles, segment: Segment) -> list[AbortedTransaction]:
+def _walk(segments: Segments, segment: Segment) -> list[AbortedTransaction]:
     """From the batches: which transactions were open where the segment begins, and how they ended."""
     producers = producers_at(segments, segment.base_offset)
     for batch in walk_batches(segments, segment.base_offset, segment.next_offset):

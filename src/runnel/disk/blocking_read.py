@@ -9,12 +9,12 @@ or replaced meanwhile, a file may be missing; the read is then prepared and run 
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from runnel.batch.errors import CorruptBatch
-from runnel.disk.log_files import LogFiles
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
 from runnel.model.errors import StorageFailed
 
 ATTEMPTS_MAX = 5
@@ -25,47 +25,48 @@ Result = TypeVar("Result")
 _VIEW_FILES_MAX = 100
 
 
-class Viewed(Protocol):
-    """A log that views are taken of."""
-
-    segments: LogFiles
-    generation: int
-    """Rises whenever segments are removed, replaced or truncated."""
-
-
 @dataclass(slots=True)
 class Plan(Generic[Result]):
     """Which segments a read needs, from offset to offset, and what it does with them."""
 
     start_offset: int
     end_offset: int
-    work: Callable[[LogFiles], Result]
+    work: Callable[[Segments], Result]
 
 
 class SegmentsRead(Generic[Result]):
     """One read of some segments of a log; its plan is made anew for every attempt."""
 
-    __slots__ = ("_failure", "_generation", "_log", "_make_plan", "_result", "_view", "_work", "attempts")
+    __slots__ = (
+        "_failure",
+        "_generation",
+        "_make_plan",
+        "_result",
+        "_segments",
+        "_view",
+        "_work",
+        "attempts",
+    )
 
-    def __init__(self, log: Viewed, make_plan: Callable[[], Plan[Result]]) -> None:
-        self._log = log
+    def __init__(self, segments: Segments, make_plan: Callable[[], Plan[Result]]) -> None:
+        self._segments = segments
         self._make_plan = make_plan
         self.attempts = 0
         self.prepare()
 
     def prepare(self) -> None:
         """Take the view, on the event loop."""
-        segments = self._log.segments
+        segments = self._segments
         plan = self._make_plan()
         self.attempts += 1
-        self._generation = self._log.generation
+        self._generation = self._segments.generation
         self._work = plan.work
         first = segments.segment_of(plan.start_offset)
         last = segments.segment_of(plan.end_offset)
         copies = [_copy_of(segments, segment) for segment in segments.segments[first : last + 1]]
-        self._view = LogFiles(
-            segments.files, OpenFiles(segments.files, _VIEW_FILES_MAX), segments.folder, copies
-        )
+        open_files = OpenFiles(segments.files, _VIEW_FILES_MAX)
+        self._view = Segments(segments.files, open_files, segments.folder)
+        self._view.segments = copies
         self._result: list[Result] = []
         self._failure: Exception | None = None
 
@@ -79,18 +80,18 @@ class SegmentsRead(Generic[Result]):
     @property
     def is_stale(self) -> bool:
         """Did it fail on a log that has changed since the view was taken?"""
-        return self._failure is not None and self._log.generation != self._generation
+        return self._failure is not None and self._segments.generation != self._generation
 
     def finish(self) -> Result:
         if self._failure is not None:
-            raise StorageFailed(f"{self._log.segments.folder}: {self._failure}") from self._failure
-        if self._log.generation == self._generation:
+            raise StorageFailed(f"{self._segments.folder}: {self._failure}") from self._failure
+        if self._segments.generation == self._generation:
             self._install()
         return self._result[0]
 
     def _install(self) -> None:
         """Keep the indexes that were loaded, unless the log has loaded them itself meanwhile."""
-        segments = self._log.segments
+        segments = self._segments
         originals = {segment.base_offset: segment for segment in segments.segments}
         for loaded in self._view.segments:
             segment = originals.get(loaded.base_offset)
@@ -98,7 +99,7 @@ class SegmentsRead(Generic[Result]):
                 segments.install(segment, loaded)
 
 
-def _copy_of(segments: LogFiles, segment: Segment) -> Segment:
+def _copy_of(segments: Segments, segment: Segment) -> Segment:
     """A segment that a thread may read: what the loop appends to is copied."""
     found = copy(segment)
     if segment is segments.active:

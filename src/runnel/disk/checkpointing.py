@@ -89,15 +89,15 @@ class Checkpoints:
         """The recovery points as they are now; logs that are not open keep theirs."""
         points = dict(self.recovery_points.stored)
         for log in logs:
-            if not log.is_damaged:
-                points[log.name] = log.recovery_point
+            if not log.health.is_damaged:
+                points[log.name] = log.durability.recovery_point
         return points
 
     def log_starts_of(self, logs: Iterable[DiskLog]) -> Offsets:
         """The log starts that their files do not already tell."""
         starts = dict(self.log_starts.stored)
         for log in logs:
-            if log.start_is_told_by_files:
+            if log.durability.start_is_in_file_names:
                 starts.pop(log.name, None)
             else:
                 starts[log.name] = log.log_start_offset

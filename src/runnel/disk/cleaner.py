@@ -21,11 +21,11 @@ from runnel.batch.errors import CorruptBatch
 from runnel.disk.aborted_on_disk import aborted_in, aborted_of
 from runnel.disk.cleaning_plan import plan_cleaning, segment_facts, store_clean_up_to
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.log_files import LogFiles
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import Segment
 from runnel.disk.segment_swap import SegmentSwap, begin_swap, end_swap
 from runnel.disk.segment_writer import SegmentWriter, WrittenSegment
+from runnel.disk.segments import Segments
 from runnel.disk.walk import walk_sound_batches
 from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import (
@@ -215,7 +215,7 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
     """One pass over a log: what is yielded is done on a worker thread, the rest on the log's own."""
     facts = {fact.base_offset: fact for fact in segment_facts(log)}
     segments = {segment.base_offset: segment for segment in log.closed_segments()}
-    producers = {producer.producer_id: producer for producer in log.producer_state()}
+    producers = {producer.producer_id: producer for producer in log.producer_state.get()}
     transactions = TransactionWalk(aborted_in(log.segments, plan.first_dirty_offset, plan.end_offset))
     yield _tidy(log.segments.files, log.segments.folder)
     for base_offset, fact in facts.items():
@@ -333,9 +333,9 @@ def _write_group(
         raise
 
 
-def _loaded(log_files: LogFiles, segments: list[Segment], files: list[File]) -> Iterator[Segment]:
+def _loaded(log_files: Segments, segments: list[Segment], files: list[File]) -> Iterator[Segment]:
     """Copies of segments with their indexes in memory, loaded in a thread."""
-    view = LogFiles(log_files.files, OpenFiles(log_files.files, len(files)), log_files.folder, [])
+    view = Segments(log_files.files, OpenFiles(log_files.files, len(files)), log_files.folder)
     for segment, file in zip(segments, files, strict=True):
         found = copy(segment)
         found.file = file

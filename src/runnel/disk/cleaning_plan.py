@@ -17,7 +17,7 @@ def plan_cleaning(log: DiskLog, now_ms: int) -> CompactionPlan | None:
         return None
     facts, clean_up_to = segment_facts(log), read_clean_up_to(log)
     # What a power cut could take is left to recovery, which expects to find it as it was written.
-    stable_offset = min(log.recovery_point, log.high_watermark)
+    stable_offset = min(log.durability.recovery_point, log.high_watermark)
     plan = plan_compaction(facts, clean_up_to, stable_offset, log.config, now_ms)
     if plan is None:
         return None

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import remove_if_there, replace_file
+from runnel.disk.disk_log import DiskLog
 from runnel.disk.producers_on_disk import snapshot_path, write_snapshot
 from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
 from runnel.log.manifest import LogEntry, SegmentEntry
@@ -23,13 +23,13 @@ LOGS_AT_ONCE_MAX = 200
 
 
 def close_logs(
-    logs: Iterable[AppendLog], files: Files, folder: str, workers: Workers
+    logs: Iterable[DiskLog], files: Files, folder: str, workers: Workers
 ) -> dict[TopicPartition, LogEntry]:
     """Make all logs durable; the entries of those for which it worked. The others are recovered at start."""
     sound = [log for log in logs if log.failure is None]
     changed = [log for log in sound if _has_changed(log)]
     are_few = len(changed) <= FEW_LOGS_MAX
-    done: Sequence[AppendLog] = changed
+    done: Sequence[DiskLog] = changed
     try:
         for step in (_prepare, _publish):
             done = _run_all(workers, done, partial(step, sync=are_few))
@@ -43,11 +43,9 @@ def close_logs(
     return {log.name: entry_of(log) for log in sound if log not in lost}
 
 
-def _run_all(
-    workers: Workers, logs: Sequence[AppendLog], step: Callable[[AppendLog], None]
-) -> list[AppendLog]:
+def _run_all(workers: Workers, logs: Sequence[DiskLog], step: Callable[[DiskLog], None]) -> list[DiskLog]:
     """Take this step for all logs; those for which it worked."""
-    done: list[AppendLog] = []
+    done: list[DiskLog] = []
     for some in _chunks(logs):
         outcomes = workers.run_all([partial(step, log) for log in some])
         for log, failure in zip(some, outcomes, strict=True):
@@ -58,62 +56,62 @@ def _run_all(
     return done
 
 
-def _chunks(logs: Sequence[AppendLog]) -> Iterator[Sequence[AppendLog]]:
+def _chunks(logs: Sequence[DiskLog]) -> Iterator[Sequence[DiskLog]]:
     for start in range(0, len(logs), LOGS_AT_ONCE_MAX):
         yield logs[start : start + LOGS_AT_ONCE_MAX]
 
 
-def _prepare(log: AppendLog, *, sync: bool) -> None:
+def _prepare(log: DiskLog, *, sync: bool) -> None:
     """Write what may be found half written without harm."""
     segments = log.segments
     files, folder = segments.files, segments.folder
-    if log.is_new and sync:
+    if log.durability.is_new and sync:
         data = encode_partition_metadata(log.topic_id)
         files.write(f"{folder}/{PARTITION_METADATA}", data, sync=True)
-    if log.epochs_changed:
+    if log.durability.epochs_changed:
         replace_file(files, folder, EPOCHS, encode_epochs(log.epochs.entries), sync=sync)
     segments.active.close_time_index()
-    for segment in [*(segment for segment, _ in log.unsealed), segments.active]:
+    for segment in [*(segment for segment, _ in log.durability.unsealed), segments.active]:
         segments.prepare_indexes(segment, sync=sync)
 
 
-def _publish(log: AppendLog, *, sync: bool) -> None:
+def _publish(log: DiskLog, *, sync: bool) -> None:
     """Put it in its place, sync the batches, and say so with snapshots of the producers."""
     segments = log.segments
-    for segment in [*(segment for segment, _ in log.unsealed), segments.active]:
+    for segment in [*(segment for segment, _ in log.durability.unsealed), segments.active]:
         segments.publish_indexes(segment)
         path = segments.path(segment, LOG)
         if segment.size_bytes or segments.files.exists(path):
             # Not the log's own open file: this runs in a thread. An empty one may be one that was cut.
             segments.files.open(path).datasync()
-    for segment, snapshot in log.unsealed:
+    for segment, snapshot in log.durability.unsealed:
         if snapshot is not None:
             write_snapshot(segments, segment.next_offset, snapshot, sync=sync)
-    if log.has_unsaved_producers:
-        producers = log.producer_state()
+    if log.producer_state.needs_snapshot:
+        producers = log.producer_state.get()
         write_snapshot(segments, log.written_offset, encode_producers(producers), sync=sync)
     if sync:
         segments.files.sync_folder(segments.folder)
-        if log.is_new:
+        if log.durability.is_new:
             segments.files.sync_folder(segments.folder.rpartition("/")[0])
 
 
-def _finish(log: AppendLog) -> None:
+def _finish(log: DiskLog) -> None:
     """Note that all of it is durable, and let go of the snapshot of the last time."""
     segments = log.segments
-    former = log.loose_snapshot_offset
+    former = log.producer_state.snapshot_offset
     log.closed_durably()
     is_loose = all(segment.base_offset != former for segment in segments.segments)
-    if 0 <= former != log.loose_snapshot_offset and is_loose:
+    if 0 <= former != log.producer_state.snapshot_offset and is_loose:
         remove_if_there(segments.files, snapshot_path(segments, former))
 
 
-def entry_of(log: AppendLog) -> LogEntry:
+def entry_of(log: DiskLog) -> LogEntry:
     """What a manifest says of a log that is durable as it stands."""
     return LogEntry(
         log.topic_id,
         log.log_start_offset,
-        log.loose_snapshot_offset == log.written_offset,
+        log.producer_state.snapshot_offset == log.written_offset,
         list(log.epochs.entries),
         [
             SegmentEntry(
@@ -128,7 +126,7 @@ def entry_of(log: AppendLog) -> LogEntry:
     )
 
 
-def _has_changed(log: AppendLog) -> bool:
+def _has_changed(log: DiskLog) -> bool:
     active = log.segments.active
     has_stale_indexes = active.size_bytes > 0 and not active.has_index_files
-    return log.needs_sync or log.has_unsaved_producers or has_stale_indexes
+    return log.durability.needs_sync or log.producer_state.needs_snapshot or has_stale_indexes

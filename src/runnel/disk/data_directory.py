@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import make_durable_folder, replace_file
 from runnel.disk.blocking_read import ATTEMPTS_MAX, SegmentsRead
 from runnel.disk.checkpointing import Checkpoints
@@ -14,13 +13,13 @@ from runnel.disk.cleaner import Cleaner
 from runnel.disk.closing import close_logs
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.group_commit import GroupCommit
-from runnel.disk.log_files import LogFiles
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.opening import create_log, log_from_manifest, recover_log, topic_id_of
 from runnel.disk.removal import Removal
+from runnel.disk.segments import Segments
 from runnel.disk.snapshots import SnapshotFiles
+from runnel.disk.staged_write import BACKGROUND_BYTES_MIN
 from runnel.disk.upkeep import Rhythm, Upkeep
-from runnel.disk.writing import BACKGROUND_BYTES_MIN
 from runnel.log.checkpoints import decode_properties, encode_properties
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
 from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
@@ -104,7 +103,7 @@ class DataDirectory:
         return log
 
     def _open(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
-        segments = LogFiles(self._files, self._open_files, f"{self._path}/{partition}", [])
+        segments = Segments(self._files, self._open_files, f"{self._path}/{partition}")
         entry = self._closed_logs.get(partition)
         if entry is not None and partition in self._folders and entry.topic_id == topic_id:
             del self._closed_logs[partition]
@@ -236,27 +235,27 @@ class DataDirectory:
     ) -> None:
         self._write_workers.submit(work, done)
 
-    def seal_soon(self, log: AppendLog) -> None:
+    def seal_soon(self, log: DiskLog) -> None:
         self._commit.seal(log)
 
-    def flush_soon(self, log: AppendLog) -> None:
+    def flush_soon(self, log: DiskLog) -> None:
         self._commit.flush(log)
 
-    def flush_later(self, log: AppendLog) -> None:
+    def flush_later(self, log: DiskLog) -> None:
         self._upkeep.flush_later(log)
 
-    def heal_later(self, log: AppendLog) -> None:
+    def heal_later(self, log: DiskLog) -> None:
         self._upkeep.heal_later(log)
 
-    def advance_log_start(self, log: AppendLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
+    def advance_log_start(self, log: DiskLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
         self._checkpoints.advancing.advance(log, offset, done)
 
-    def interrupt_sync(self, log: AppendLog) -> None:
+    def interrupt_sync(self, log: DiskLog) -> None:
         self._commit.interrupt(log)
 
-    def lower_recovery_point(self, log: AppendLog) -> None:
+    def lower_recovery_point(self, log: DiskLog) -> None:
         points = self._checkpoints.recovery_points
-        if points.stored.get(log.name, 0) > log.recovery_point:
+        if points.stored.get(log.name, 0) > log.durability.recovery_point:
             points.store(self._checkpoints.recovery_points_of(self._logs.values()))
 
     def discard(self, paths: list[str], delay_ms: int) -> None:

@@ -1,155 +1,186 @@
-"""One partition's log on disk: what `ports.disk.PartitionLog` promises."""
+"""One partition's log on disk: what `ports.disk.PartitionLog` promises, composed of its parts.
+
+stage ─► Staging ─► Appender ─► Segments ◄─ Reader ◄─ read
+            │           │          │
+      ProducerState  Durability  Health          drop and truncate: `surgery`; compaction: `segment_swap`
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from contextlib import suppress
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk import reading, surgery
-from runnel.disk.aborted_on_disk import aborted_in, touch_aborted
-from runnel.disk.append_log import AppendLog
-from runnel.disk.blocking_read import Plan, SegmentsRead
+from runnel.disk.appender import Appender
+from runnel.disk.durability import Durability
+from runnel.disk.health import Health
+from runnel.disk.home import Home
+from runnel.disk.producer_state import ProducerState
+from runnel.disk.reader import Reader
 from runnel.disk.segment import Segment
-from runnel.disk.walk import PROBE_BYTES, whole_beginning
-from runnel.log.aborted import AbortedTransaction
-from runnel.log.producers import Guard
+from runnel.disk.segment_swap import SegmentSwap, end_swap
+from runnel.disk.segments import Segments
+from runnel.disk.staged_write import Done
+from runnel.disk.staging import Staging
+from runnel.log.epochs import Epochs
+from runnel.log.producers import Guard, Producers
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
-from runnel.model.limits import SENDFILE_BYTES_MIN
-from runnel.ports.disk import (
-    BlockingRead,
-    FileSlice,
-    NotResident,
-    ProducerView,
-    Slice,
-    TimestampedOffset,
-)
+from runnel.model.ids import TopicPartition
+from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig
+from runnel.ports.disk import BlockingRead, ProducerView, TimestampedOffset
 from runnel.ports.files import File
 
-TOUCHED_BYTES_MAX = 1024 * 1024
-"""How much of a cold log a thread reads at once on behalf of a reader."""
-_READ_HINTS_MAX = 16
-"""Sequential readers of one log whose places are remembered; more readers than that search the index."""
 
-
-class DiskLog(AppendLog):
+class DiskLog:
     """The records of one partition on this node."""
 
-    __slots__ = ()
+    __slots__ = (
+        "_flush_messages",
+        "_home",
+        "_is_flushed_by_time",
+        "_staging",
+        "appender",
+        "config",
+        "durability",
+        "epochs",
+        "flush_is_due",
+        "health",
+        "name",
+        "producer_state",
+        "read",
+        "reader",
+        "segments",
+        "stage",
+        "stage_all",
+        "swap",
+        "topic_id",
+        "truncations",
+        "write_staged",
+    )
 
-    def read(
-        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool = True
-    ) -> Slice:
-        written_offset = self.written_offset
-        if offset < self.log_start_offset or offset > written_offset:
-            raise self._out_of_range(offset)
-        end_offset = min(end_offset, written_offset)
-        if offset >= end_offset:
-            return Slice([], 0)
-        try:
-            if offset < self._recent_offset and not may_block:
-                self._check_residency(offset, max_bytes, end_offset)
-            segment, position = self._hints.get(offset) or self.segments.place_of(offset)
-            if position >= segment.size_bytes:
-                segment, position = self.segments.place_of(offset)
-            limit, next_offset = segment.size_bytes, segment.next_offset
-            if end_offset < next_offset:
-                limit, next_offset = self._place_in(segment, end_offset), end_offset
-            size = limit - position
-            if size > max_bytes:
-                few = self._read_few(segment, position, max_bytes)
-                if few is not None:
-                    return few
-                size, next_offset = reading.whole_batches(
-                    self.segments, segment, position, limit, max_bytes, at_least_one
-                )
-            if size <= 0:
-                return Slice([], 0)
-            return self._slice(segment, position, size, next_offset)
-        except (OSError, CorruptBatch) as error:
-            raise StorageFailed(f"{self.segments.folder}: {error}") from error
+    def __init__(
+        self,
+        name: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        home: Home,
+        segments: Segments,
+        *,
+        epochs: Epochs,
+        producers: Producers | None,
+    ) -> None:
+        self.name, self.topic_id, self._home = name, topic_id, home
+        self.segments, self.epochs = segments, epochs
+        self.health = Health(self._heal_later)
+        self.durability = Durability(segments)
+        self.producer_state = ProducerState(segments, producers, home.now_ms)
+        self.reader = Reader(name, segments)
+        self._staging = Staging(config, segments, epochs, self.producer_state, self.durability, self.health)
+        self.appender = Appender(
+            self._staging,
+            segments,
+            self.producer_state,
+            self.durability,
+            self.health,
+            home,
+            on_written=self._written,
+            on_rolled=self._rolled,
+        )
+        self.swap: SegmentSwap | None = None
+        """The swap of compacted segments that a thread carries out."""
+        self.truncations = 0
+        self.flush_is_due = False
+        """Is a timed flush due already?"""
+        # The calls of every request take no detour.
+        self.stage = self._staging.stage
+        self.stage_all = self._staging.stage_all
+        self.write_staged = self.appender.write_staged
+        self.read = self.reader.read
+        self.configure(config)
 
-    def _slice(self, segment: Segment, position: int, size: int, next_offset: int) -> Slice:
-        self._remember(next_offset, segment, position + size)
-        file = segment.file or self.segments.open(segment)
-        segment.is_warm = True
-        if size >= SENDFILE_BYTES_MIN:
-            return Slice([FileSlice(file, position, size)], size, next_offset)
-        return Slice([_read_exactly(file, position, size)], size, next_offset)
+    @property
+    def log_start_offset(self) -> int:
+        return self.segments.log_start_offset
 
-    def _read_few(self, segment: Segment, position: int, max_bytes: int) -> Slice | None:
-        """A few small batches: finding their end and reading them is one step. None if that does not do."""
-        if max_bytes > PROBE_BYTES:
-            return None
-        file = segment.file or self.segments.open(segment)
-        data = file.pread(max_bytes, position)
-        size, next_offset = whole_beginning(data)
-        if not size or len(data) != max_bytes:
-            return None
-        segment.is_warm = True
-        self._remember(next_offset, segment, position + size)
-        return Slice([data[:size]], size, next_offset)
+    @property
+    def end_offset(self) -> int:
+        return self._staging.end_offset
 
-    def _check_residency(self, offset: int, max_bytes: int, end_offset: int) -> None:
-        """NotResident unless everything that the read will touch can be reached without the disk."""
-        hint = self._hints.get(offset)
-        if hint is not None and hint[1] >= hint[0].size_bytes:
-            hint = None
-        segment = hint[0] if hint is not None else self.segments.segments[self.segments.segment_of(offset)]
-        file, index = segment.file, segment.offsets
-        if file is not None and index is not None:
-            start = hint[1] if hint is not None else index.position_before(offset)
-            limit = segment.size_bytes
-            if end_offset < segment.next_offset:
-                limit = index.position_before(end_offset)
-                if not file.is_resident(limit, PROBE_BYTES):
-                    limit = -1
-            target = min(start + max_bytes, limit)
-            if target > start + SENDFILE_BYTES_MIN:
-                # The sender of the slice looks after its bytes; here only its ends are read.
-                is_resident = file.is_resident(start, PROBE_BYTES) and file.is_resident(
-                    index.position_at_most(target), PROBE_BYTES
-                )
-            else:
-                is_resident = limit >= 0 and file.is_resident(start, max(target - start, PROBE_BYTES))
-            if is_resident:
-                return
-        raise NotResident(SegmentsRead(self, partial(self._plan_touch, offset, max_bytes, end_offset)))
+    @property
+    def written_offset(self) -> int:
+        return self.segments.segments[-1].next_offset
 
-    def _plan_touch(self, offset: int, max_bytes: int, end_offset: int) -> Plan[None]:
-        segment = self.segments.segments[self.segments.segment_of(offset)]
-        max_bytes = min(max_bytes, TOUCHED_BYTES_MAX)
-        work = partial(reading.touch, offset=offset, max_bytes=max_bytes, end_offset=end_offset)
-        return Plan(offset, min(end_offset, segment.next_offset), work)
+    @property
+    def durable_offset(self) -> int:
+        return self.durability.durable_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self.producer_state.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.producer_state.last_stable_offset
+
+    @property
+    def size_bytes(self) -> int:
+        return self.segments.size_bytes
+
+    @property
+    def failure(self) -> str | None:
+        return self.health.failure
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.epochs.latest
+
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
+        self._is_flushed_by_time = config.flush_policy is FlushPolicy.INTERVAL or config.flush_ms < FOREVER
+        # Where acknowledgements wait for a sync, their owner requests it and must not wait for another first.
+        self._flush_messages = FOREVER if config.acks_wait_for_disk else config.flush_messages
+        self.appender.configure(config)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        self.producer_state.advance_high_watermark(offset)
+
+    def write_later(self, done: Done) -> bool:
+        return self.appender.write_later(done)
+
+    def settle(self) -> None:
+        """Return when no write is in flight or waits for one."""
+        self.appender.settle()
+
+    def roll_now(self) -> None:
+        """Close the active segment and begin an empty one."""
+        self.appender.roll_now()
 
     def read_batches(
         self, offset: int, max_bytes: int, end_offset: int
     ) -> BlockingRead[Sequence[memoryview]]:
-        def plan() -> Plan[Sequence[memoryview]]:
-            if offset < self.log_start_offset or offset > self.written_offset:
-                raise self._out_of_range(offset)
-            end = min(end_offset, self.written_offset)
-            work = partial(reading.some_batches, offset=offset, max_bytes=max_bytes, end_offset=end)
-            return Plan(offset, end, work)
-
-        return SegmentsRead(self, plan)
-
-    def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
-        def plan() -> Plan[TimestampedOffset | None]:
-            start, end = self.log_start_offset, min(end_offset, self.written_offset)
-            return Plan(start, end, lambda view: reading.first_at_or_after(view, timestamp_ms, start, end))
-
-        return SegmentsRead(self, plan)
-
-    def find_max_timestamp(self, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
-        def plan() -> Plan[TimestampedOffset | None]:
-            start, end = self.log_start_offset, min(end_offset, self.written_offset)
-            return Plan(start, end, lambda view: reading.latest_record(view, start, end))
-
-        return SegmentsRead(self, plan)
+        return self.reader.read_batches(offset, max_bytes, end_offset)
 
     def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
-        if offset < self.log_start_offset or offset > self.written_offset:
-            raise self._out_of_range(offset)
-        return reading.walk_batches(self.segments, offset, min(end_offset, self.written_offset))
+        return self.reader.batches(offset, end_offset)
+
+    def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
+        return self.reader.find_timestamp(timestamp_ms, end_offset)
+
+    def find_max_timestamp(self, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
+        return self.reader.find_max_timestamp(end_offset)
+
+    def aborted_transactions(
+        self, first_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[tuple[int, int]]:
+        return self.reader.aborted_transactions(first_offset, end_offset, may_block=may_block)
+
+    def begin_epoch(self, leader_epoch: int) -> None:
+        self.durability.epochs_changed |= self.epochs.assign(leader_epoch, self.end_offset)
+
+    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        return self.epochs.end_of(leader_epoch, self.end_offset)
+
+    def epoch_of(self, offset: int) -> int:
+        return self.epochs.epoch_of(offset)
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
         end_offset = min(end_offset, self.written_offset)
@@ -165,14 +196,8 @@ class DiskLog(AppendLog):
         except (OSError, CorruptBatch) as error:
             raise StorageFailed(f"{self.segments.folder}: {error}") from error
 
-    def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
-        return self.epochs.end_of(leader_epoch, self.end_offset)
-
-    def epoch_of(self, offset: int) -> int:
-        return self.epochs.epoch_of(offset)
-
     def producers(self) -> Iterable[ProducerView]:
-        for producer in self.producer_state():
+        for producer in self.producer_state.get():
             yield ProducerView(
                 producer.producer_id,
                 producer.epoch,
@@ -182,49 +207,19 @@ class DiskLog(AppendLog):
                 producer.transaction_start_offset,
             )
 
-    @property
-    def last_stable_offset(self) -> int:
-        high_watermark = self.high_watermark
-        unstable_offset = self.producer_state().first_unstable_offset(high_watermark)
-        if unstable_offset is None:
-            return high_watermark
-        return min(max(unstable_offset, self.log_start_offset), high_watermark)
-
-    def aborted_transactions(
-        self, first_offset: int, end_offset: int, *, may_block: bool = True
-    ) -> list[tuple[int, int]]:
-        marked = self.segments.with_aborted
-        if marked == []:
-            return []
-        if not may_block and (marked is None or any(segment.aborted is None for segment in marked)):
-            raise NotResident(SegmentsRead(self, partial(self._plan_touch_aborted, first_offset, end_offset)))
-        found = self.aborted_in(first_offset, end_offset)
-        return [(transaction.producer_id, transaction.first_offset) for transaction in found]
-
-    def _plan_touch_aborted(self, first_offset: int, end_offset: int) -> Plan[None]:
-        work = partial(touch_aborted, first_offset=first_offset, end_offset=end_offset)
-        return Plan(first_offset, self.written_offset, work)
-
-    def aborted_in(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """The same, with all that is known of them."""
-        try:
-            return aborted_in(self.segments, first_offset, end_offset)
-        except (OSError, CorruptBatch) as error:
-            raise StorageFailed(f"{self.segments.folder}: {error}") from error
-
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        return self.producer_state().has_open_transaction(producer_id, producer_epoch)
+        return self.producer_state.get().has_open_transaction(producer_id, producer_epoch)
 
     def guard_transaction(
         self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
     ) -> Guard:
-        return self.producer_state().guard(producer_id, producer_epoch, base_sequence, now_ms)
+        return self.producer_state.get().guard(producer_id, producer_epoch, base_sequence, now_ms)
 
     def check_guard(self, guard: Guard, base_sequence: int, *, needs_start: bool) -> None:
-        self.producer_state().check_guard(guard, base_sequence, needs_start=needs_start)
+        self.producer_state.get().check_guard(guard, base_sequence, needs_start=needs_start)
 
     def check_marker(self, producer_id: int, producer_epoch: int, transaction_version: int) -> None:
-        self.producer_state().check_marker(producer_id, producer_epoch, transaction_version)
+        self.producer_state.get().check_marker(producer_id, producer_epoch, transaction_version)
 
     def delete_records_before(
         self, offset: int, done: Callable[[ApiError | None], None] = lambda error: None
@@ -234,7 +229,7 @@ class DiskLog(AppendLog):
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"{self.name}: {offset} is above the high watermark {self.high_watermark}",
             )
-        if offset <= self.log_start_offset and self.start_is_told_by_files:
+        if offset <= self.log_start_offset and self.durability.start_is_in_file_names:
             done(None)
         else:
             self._home.advance_log_start(self, offset, done)
@@ -245,9 +240,15 @@ class DiskLog(AppendLog):
         try:
             surgery.truncate_to(self, offset)
         except (OSError, CorruptBatch) as error:
-            # What is in memory may no longer be what is in the files; the next start sorts it out.
-            self.fail(f"{self.segments.folder} could not be cut: {error}", can_heal=False)
+            # What is in memory may no longer be what is in the files; the next start recovers it.
+            self.fail(f"{self.segments.folder} could not be truncated: {error}", can_heal=False)
             raise StorageFailed(str(self.failure)) from error
+
+    # What the data directory asks of its logs.
+
+    def fail(self, reason: str, *, can_heal: bool) -> None:
+        """Refuse writes from now on; reading continues."""
+        self.health.fail(reason, can_heal=can_heal)
 
     def closed_segments(self) -> list[Segment]:
         """The segments that nothing is appended to any more, oldest first."""
@@ -257,29 +258,67 @@ class DiskLog(AppendLog):
         """The file of one of our segments; it stays open for as long as it is held."""
         return self.segments.open(segment)
 
-    def _place_in(self, segment: Segment, offset: int) -> int:
-        hint = self._hints.get(offset)
-        if hint is not None and hint[0] is segment:
-            return hint[1]
-        position = self.segments.position_in(segment, offset)
-        self._remember(offset, segment, position)
-        return position
+    @property
+    def droppable_count(self) -> int:
+        """How many of the oldest segments may be dropped: those that no thread works on.
 
-    def _remember(self, offset: int, segment: Segment, position: int) -> None:
-        hints = self._hints
-        if len(hints) >= _READ_HINTS_MAX and offset not in hints:
-            del hints[next(iter(hints))]
-        hints[offset] = (segment, position)
+        They are sealed: durable, with indexes and the producer snapshot at their end.
+        """
+        busy = [segment for segment, _ in self.durability.unsealed]
+        if self.swap is not None:
+            busy += self.swap.old
+        first = min((segment.base_offset for segment in busy), default=self.segments.active.base_offset)
+        return self.segments.segment_of(first)
 
-    def _out_of_range(self, offset: int) -> ApiError:
-        return ApiError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{self.name} holds offsets {self.log_start_offset} to {self.written_offset}, not {offset}",
-        )
+    def finish_swap(self) -> bool:
+        """Return when no thread renames our segments, which waits for the disk; False if a swap is stuck."""
+        swap = self.swap
+        if swap is None:
+            return True
+        swap.run()
+        with suppress(OSError):
+            # The cleaner receives it, too, and reports it.
+            end_swap(self, swap)
+        return not swap.is_decided
 
+    def begin_truncation(self, end_offset: int) -> None:
+        """The log is about to end here: no thread and no start may rely on more. Durable on return."""
+        self._home.interrupt_sync(self)
+        self.durability.truncate(end_offset)
+        self._home.lower_recovery_point(self)
 
-def _read_exactly(file: File, position: int, size: int) -> bytes:
-    data = file.pread(size, position)
-    if len(data) != size:
-        raise CorruptBatch(f"a segment file is cut short at position {position + len(data)}")
-    return data
+    def truncated(self, end_offset: int) -> None:
+        """The segments end at `end_offset` now: so do all parts. May raise OSError and CorruptBatch."""
+        self.truncations += 1
+        self.durability.epochs_changed |= self.epochs.truncate_to(end_offset)
+        self.producer_state.truncated(end_offset)
+        self.appender.truncated()
+        self.segments_changed()
+
+    def segments_changed(self) -> None:
+        """Segments were removed, replaced or truncated."""
+        self.segments.changed()
+        self.reader.segments_changed()
+
+    def discard(self, paths: list[str]) -> None:
+        """Remove these files once `file.delete.delay.ms` is over."""
+        self._home.discard(paths, self.config.file_delete_delay_ms)
+
+    def closed_durably(self) -> None:
+        """All that there is has reached the disk, with a snapshot of the producers at the end."""
+        self.producer_state.closed()
+        self.durability.synced_all()
+
+    def _rolled(self) -> None:
+        self._home.seal_soon(self)
+
+    def _heal_later(self) -> None:
+        self._home.heal_later(self)
+
+    def _written(self) -> None:
+        if self._is_flushed_by_time and not self.flush_is_due:
+            self.flush_is_due = True
+            self._home.flush_later(self)
+        flush_messages = self._flush_messages
+        if flush_messages < FOREVER and self.written_offset - self.durable_offset >= flush_messages:
+            self._home.flush_soon(self)

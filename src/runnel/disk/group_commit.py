@@ -8,7 +8,7 @@ A sync that is asked for while one is running waits for the next: the running on
 from asyncio import Future, get_running_loop
 from functools import partial
 
-from runnel.disk.append_log import AppendLog
+from runnel.disk.disk_log import DiskLog
 from runnel.disk.syncing import SyncJob, begin_sync, fail_sync, finish_sync, give_back
 from runnel.model.errors import StorageFailed
 from runnel.ports.files import Workers
@@ -20,40 +20,45 @@ class GroupCommit:
     def __init__(self, workers: Workers, seal_workers: Workers) -> None:
         self._workers = workers
         self._seal_workers = seal_workers
-        self._running: dict[AppendLog, tuple[SyncJob, list[Future[int]]]] = {}
-        self._next: dict[AppendLog, list[Future[int]]] = {}
+        self._running: dict[DiskLog, tuple[SyncJob, list[Future[int]]]] = {}
+        self._next: dict[DiskLog, list[Future[int]]] = {}
         self._is_closed = False
 
-    def sync(self, log: AppendLog) -> "Future[int]":
+    def sync(self, log: DiskLog) -> "Future[int]":
         """Resolves with the durable offset once a sync that began after this call is done."""
         future: Future[int] = get_running_loop().create_future()
         if log.failure is not None:
             future.set_exception(StorageFailed(log.failure))
-        elif not log.needs_sync and log not in self._running:
-            future.set_result(log.durable_offset)
+        elif not log.durability.needs_sync and log not in self._running:
+            future.set_result(log.durability.durable_offset)
         else:
             self._next.setdefault(log, []).append(future)
             self._start_if_idle(log)
         return future
 
-    def flush(self, log: AppendLog) -> None:
+    def flush(self, log: DiskLog) -> None:
         """Make the log durable; nobody waits for it."""
-        if log.failure is None and log.needs_sync:
+        if log.failure is None and log.durability.needs_sync:
             self._next.setdefault(log, [])
             self._start_if_idle(log)
 
-    def seal(self, log: AppendLog) -> None:
+    def seal(self, log: DiskLog) -> None:
         """Make the closed segments durable, not the active one; nobody waits for it."""
-        if log.failure is None and log.unsealed and log not in self._running and not self._is_closed:
+        if (
+            log.failure is None
+            and log.durability.unsealed
+            and log not in self._running
+            and not self._is_closed
+        ):
             self._begin(log, [], self._seal_workers, with_active=False)
 
-    def forget(self, log: AppendLog) -> None:
+    def forget(self, log: DiskLog) -> None:
         """The log is being removed: once this returns, no thread touches its folder any more."""
         _fail(self._next.pop(log, []), StorageFailed(f"{log.name} was removed"))
         if log in self._running:
             self._running[log][0].void()
 
-    def interrupt(self, log: AppendLog) -> None:
+    def interrupt(self, log: DiskLog) -> None:
         """The log is being cut: once this returns, no thread touches its folder; who waits, still waits."""
         job, waiters = self._running.pop(log, (None, []))
         if job is None:
@@ -64,7 +69,7 @@ class GroupCommit:
             self._next[log] = waiters + self._next.get(log, [])
             get_running_loop().call_soon(self._start_if_idle, log)
 
-    def is_busy(self, log: AppendLog) -> bool:
+    def is_busy(self, log: DiskLog) -> bool:
         return log in self._running
 
     def close(self) -> None:
@@ -80,13 +85,11 @@ class GroupCommit:
         for waiters in self._next.values():
             _fail(waiters, StorageFailed("the data directory is closed"))
 
-    def _start_if_idle(self, log: AppendLog) -> None:
+    def _start_if_idle(self, log: DiskLog) -> None:
         if log in self._next and log not in self._running and not self._is_closed:
             self._begin(log, self._next.pop(log), self._workers, with_active=True)
 
-    def _begin(
-        self, log: AppendLog, waiters: "list[Future[int]]", workers: Workers, with_active: bool
-    ) -> None:
+    def _begin(self, log: DiskLog, waiters: "list[Future[int]]", workers: Workers, with_active: bool) -> None:
         try:
             job = begin_sync(log, with_active=with_active)
         except OSError as failure:
@@ -113,10 +116,10 @@ class GroupCommit:
         finish_sync(job, bool(sealed))
         for waiter in waiters:
             if not waiter.done():
-                waiter.set_result(log.durable_offset)
+                waiter.set_result(log.durability.durable_offset)
         if log in self._next:
             self._start_if_idle(log)
-        elif log.unsealed and sealed:
+        elif log.durability.unsealed and sealed:
             self.seal(log)
 
 

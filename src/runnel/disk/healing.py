@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from runnel.batch.errors import CorruptBatch
-from runnel.disk.append_log import AppendLog
-from runnel.disk.appending import write_all
+from runnel.disk.disk_log import DiskLog
+from runnel.disk.staged_write import write_all
 from runnel.disk.surgery import truncate_to
 from runnel.disk.walk import walk_sound_batches
 from runnel.ports.files import File, Files, Workers
@@ -29,9 +29,9 @@ class Stretch:
     start_offset: int
 
 
-def start_healing(log: AppendLog, workers: Workers) -> None:
+def start_healing(log: DiskLog, workers: Workers) -> None:
     """Try to bring the log back, in a thread; it goes on refusing writes until that has worked."""
-    log.can_heal = False
+    log.health.can_heal = False
     log.settle()
     try:
         stretches = _stretches(log)
@@ -42,14 +42,14 @@ def start_healing(log: AppendLog, workers: Workers) -> None:
     workers.submit(work, partial(_healed, log, log.failure))
 
 
-def _stretches(log: AppendLog) -> list[Stretch]:
+def _stretches(log: DiskLog) -> list[Stretch]:
     segments = log.segments
     found: list[Stretch] = []
-    for segment in segments.segments[segments.segment_of(log.durable_offset) :]:
+    for segment in segments.segments[segments.segment_of(log.durability.durable_offset) :]:
         if segment.size_bytes or segment is segments.active:
-            position = segments.position_in(segment, log.durable_offset)
+            position = segments.position_in(segment, log.durability.durable_offset)
             file = segments.open(segment, create=segment.size_bytes == 0)
-            start_offset = max(segment.base_offset, log.durable_offset)
+            start_offset = max(segment.base_offset, log.durability.durable_offset)
             found.append(Stretch(file, position, segment.size_bytes, start_offset))
     return found
 
@@ -73,9 +73,7 @@ def _write_again(files: Files, folder: str, stretches: list[Stretch]) -> int | N
     return None
 
 
-def _healed(
-    log: AppendLog, reason: str | None, end_offset: int | None, failure: BaseException | None
-) -> None:
+def _healed(log: DiskLog, reason: str | None, end_offset: int | None, failure: BaseException | None) -> None:
     if log.failure is not reason:
         # It was removed or closed in the meantime.
         return
@@ -88,5 +86,5 @@ def _healed(
     if failure is not None:
         log.fail(f"{log.segments.folder}: {failure}", can_heal=True)
         return
-    log.heal()
+    log.health.heal()
     logger.warning("%s takes writes again", log.segments.folder)

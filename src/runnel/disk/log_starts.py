@@ -15,8 +15,8 @@ from runnel.model.ids import TopicPartition
 from runnel.ports.files import Workers
 
 if TYPE_CHECKING:
-    from runnel.disk.append_log import AppendLog
     from runnel.disk.checkpointing import OffsetFile
+    from runnel.disk.disk_log import DiskLog
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ Done = Callable[[ApiError | None], None]
 class Request:
     """A log that is to begin at `offset`."""
 
-    log: "AppendLog"
+    log: "DiskLog"
     offset: int
     done: Done
     truncations: int
@@ -45,7 +45,7 @@ class LogStarts:
         self._storing: list[Request] = []
         self._waiting: list[Request] = []
 
-    def advance(self, log: "AppendLog", offset: int, done: Done) -> None:
+    def advance(self, log: "DiskLog", offset: int, done: Done) -> None:
         """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong."""
         self._waiting.append(Request(log, offset, done, log.truncations))
         if not self._storing:
@@ -99,7 +99,7 @@ def _advance(request: Request) -> ApiError | None:
         return StorageFailed(log.failure)
     if log.truncations != request.truncations:
         return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.name} was truncated meanwhile")
-    log.log_start_offset = max(log.log_start_offset, request.offset)
+    log.segments.log_start_offset = max(log.log_start_offset, request.offset)
     try:
         drop_below_start(log)
     except OSError as failure:

@@ -3,10 +3,10 @@
 from runnel.disk.atomic import remove_if_there
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.home import Home
-from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import write_snapshot
 from runnel.disk.recovery import Recovery
 from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
 from runnel.log.checkpoints import (
     DamagedCheckpoint,
     decode_partition_metadata,
@@ -31,25 +31,23 @@ def topic_id_of(files: Files, folder: str) -> bytes | None:
 
 
 def create_log(
-    name: TopicPartition, topic_id: bytes, config: LogConfig, home: Home, segments: LogFiles
+    name: TopicPartition, topic_id: bytes, config: LogConfig, home: Home, segments: Segments
 ) -> DiskLog:
     """A log with nothing in it. Its first file is made when its first batch comes."""
     segments.files.make_folder(segments.folder)
     data = encode_partition_metadata(topic_id)
     segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=False)
-    segments.segments = [Segment(0)]
-    log = DiskLog(
-        name, topic_id, config, home, segments, log_start_offset=0, epochs=Epochs(), producers=Producers()
-    )
-    log.is_new = True
+    segments.fill([Segment(0)], log_start_offset=0)
+    log = DiskLog(name, topic_id, config, home, segments, epochs=Epochs(), producers=Producers())
+    log.durability.is_new = True
     return log
 
 
 def log_from_manifest(
-    name: TopicPartition, entry: LogEntry, config: LogConfig, home: Home, segments: LogFiles
+    name: TopicPartition, entry: LogEntry, config: LogConfig, home: Home, segments: Segments
 ) -> DiskLog:
     """A log as it was closed, without a look at its files."""
-    segments.segments = []
+    found: list[Segment] = []
     for one in entry.segments:
         segment = Segment(one.base_offset)
         segment.next_offset = one.next_offset
@@ -57,19 +55,19 @@ def log_from_manifest(
         segment.first_timestamp = one.first_timestamp
         segment.max_timestamp = one.max_timestamp
         segment.has_index_files = True
-        segments.segments.append(segment)
+        found.append(segment)
+    segments.fill(found, entry.log_start_offset)
     log = DiskLog(
         name,
         entry.topic_id,
         config,
         home,
         segments,
-        log_start_offset=entry.log_start_offset,
         epochs=Epochs(entry.epochs),
         producers=None if entry.has_producers else Producers(),
     )
     if entry.has_producers:
-        log.loose_snapshot_offset = log.end_offset
+        log.producer_state.snapshot_offset = log.end_offset
     return log
 
 
@@ -78,7 +76,7 @@ def recover_log(
     topic_id: bytes,
     config: LogConfig,
     home: Home,
-    segments: LogFiles,
+    segments: Segments,
     *,
     recovery_point: int,
     log_start_offset: int,
@@ -92,28 +90,28 @@ def recover_log(
     if log_start_offset > end_offset and recovered.damage is None:
         # Deleting was promised, the deleted records were not: offsets that were given out stay given out.
         _start_over(segments, log_start_offset, recovered.producers)
+    segments.fill(segments.segments, log_start_offset)
     log = DiskLog(
         name,
         topic_id,
         config,
         home,
         segments,
-        log_start_offset=max(log_start_offset, segments.segments[0].base_offset),
         epochs=recovered.epochs,
         producers=recovered.producers,
     )
-    log.durable_offset = min(recovered.durable_offset, log.end_offset)
+    log.durability.durable_offset = min(recovered.durable_offset, log.end_offset)
     if recovered.damage is not None:
         log.fail(recovered.damage, can_heal=False)
-        log.is_damaged = True
-    log.unsealed = [entry for entry in recovered.unsealed if entry[0] in segments.segments]
+        log.health.is_damaged = True
+    log.durability.unsealed = [entry for entry in recovered.unsealed if entry[0] in segments.segments]
     # The folder may be half synced.
-    log.epochs_changed = log.folder_changed = log.is_new = True
-    log.drops += 1
+    log.durability.epochs_changed = log.durability.folder_changed = log.durability.is_new = True
+    log.durability.drops += 1
     return log
 
 
-def _start_over(segments: LogFiles, offset: int, producers: Producers) -> None:
+def _start_over(segments: Segments, offset: int, producers: Producers) -> None:
     """Remove all segments and begin an empty one, whose file remembers the offset. Safe to be cut short."""
     former = segments.segments
     segment = Segment(offset)

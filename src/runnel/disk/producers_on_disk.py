@@ -3,9 +3,9 @@
 from runnel.batch.control import read_end_marker
 from runnel.batch.header import BatchHeader, read_header
 from runnel.disk.atomic import replace_file
-from runnel.disk.log_files import LogFiles
 from runnel.disk.reading import walk_batches
 from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
 from runnel.log.aborted import AbortedTransaction, DamagedAborted, decode_aborted
 from runnel.log.names import ABORTED, SNAPSHOT, offset_name, offset_of
 from runnel.log.producer_snapshot import (
@@ -19,11 +19,11 @@ from runnel.log.producers import Producers
 from runnel.model.log_config import FOREVER
 
 
-def snapshot_path(segments: LogFiles, offset: int) -> str:
+def snapshot_path(segments: Segments, offset: int) -> str:
     return f"{segments.folder}/{offset_name(offset, SNAPSHOT)}"
 
 
-def write_snapshot(segments: LogFiles, offset: int, snapshot: bytes, *, sync: bool = True) -> None:
+def write_snapshot(segments: Segments, offset: int, snapshot: bytes, *, sync: bool = True) -> None:
     """Durable on return, in one step: one of the same offset may be all that is known of its producers."""
     replace_file(segments.files, segments.folder, offset_name(offset, SNAPSHOT), snapshot, sync=sync)
 
@@ -34,7 +34,7 @@ def snapshot_offsets(names: list[str]) -> list[int]:
     return sorted((offset for offset in found if offset is not None), reverse=True)
 
 
-def read_snapshot(segments: LogFiles, offset: int) -> Producers | None:
+def read_snapshot(segments: Segments, offset: int) -> Producers | None:
     """The producers at `offset` as a snapshot has them; None if there is none, or it is damaged."""
     if offset < 0:
         return None
@@ -47,7 +47,7 @@ def read_snapshot(segments: LogFiles, offset: int) -> Producers | None:
     return producers
 
 
-def newest_snapshot(segments: LogFiles, end_offset: int) -> tuple[int, Producers]:
+def newest_snapshot(segments: Segments, end_offset: int) -> tuple[int, Producers]:
     """(offset, producers) to replay from: the newest sound snapshot not beyond the end, or the start."""
     first_offset = segments.segments[0].base_offset
     for offset in snapshot_offsets(segments.files.names(segments.folder)):
@@ -58,7 +58,7 @@ def newest_snapshot(segments: LogFiles, end_offset: int) -> tuple[int, Producers
     return first_offset, Producers()
 
 
-def producers_at(segments: LogFiles, offset: int) -> Producers:
+def producers_at(segments: Segments, offset: int) -> Producers:
     """The producers as they were when the log ended at `offset`."""
     start_offset, producers = newest_snapshot(segments, offset)
     for batch in walk_batches(segments, start_offset, offset):
@@ -67,7 +67,7 @@ def producers_at(segments: LogFiles, offset: int) -> Producers:
     return producers
 
 
-def first_open_offset_at(segments: LogFiles, offset: int) -> int | None:
+def first_open_offset_at(segments: Segments, offset: int) -> int | None:
     """Where the oldest transaction begins that was open when the log ended at `offset`."""
     try:
         data = segments.files.read(snapshot_path(segments, offset))
@@ -78,7 +78,7 @@ def first_open_offset_at(segments: LogFiles, offset: int) -> int | None:
 
 
 def load_producers(
-    segments: LogFiles, end_offset: int, now_ms: int, committed_offset: int = FOREVER
+    segments: Segments, end_offset: int, now_ms: int, committed_offset: int = FOREVER
 ) -> tuple[Producers, dict[int, bytes]]:
     """The producers up to `end_offset`: the newest snapshot, and what was written after it.
 
@@ -106,7 +106,7 @@ def load_producers(
     return producers, due
 
 
-def _aborted_before(segments: LogFiles, segment: Segment, offset: int) -> list[AbortedTransaction]:
+def _aborted_before(segments: Segments, segment: Segment, offset: int) -> list[AbortedTransaction]:
     """What its file tells of the segment up to the snapshot at `offset`; later entries may be outdated."""
     if offset <= segment.base_offset:
         return []

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Sequence
 
 from runnel.batch.header import BatchHeader
 from runnel.batch.records import iterate_records
-from runnel.disk.log_files import LogFiles
 from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
 from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, walk_headers_of_file, walk_places
 from runnel.ports.disk import TimestampedOffset
 
 
 def whole_batches(
-    segments: LogFiles, segment: Segment, position: int, limit: int, max_bytes: int, at_least_one: bool
+    segments: Segments, segment: Segment, position: int, limit: int, max_bytes: int, at_least_one: bool
 ) -> tuple[int, int]:
     """(bytes, offset after them): the whole batches from `position` that fit into `max_bytes`."""
     size = next_offset = 0
@@ -33,7 +33,7 @@ def whole_batches(
     return size, next_offset
 
 
-def walk_batches(segments: LogFiles, offset: int, end_offset: int) -> Iterator[memoryview]:
+def walk_batches(segments: Segments, offset: int, end_offset: int) -> Iterator[memoryview]:
     """Batch by batch, from the one that holds `offset` to the last one that begins below `end_offset`."""
     while offset < end_offset:
         segment, position = segments.place_of(offset)
@@ -53,7 +53,7 @@ def walk_batches(segments: LogFiles, offset: int, end_offset: int) -> Iterator[m
         offset = max(offset, segment.next_offset)
 
 
-def some_batches(segments: LogFiles, offset: int, max_bytes: int, end_offset: int) -> Sequence[memoryview]:
+def some_batches(segments: Segments, offset: int, max_bytes: int, end_offset: int) -> Sequence[memoryview]:
     """Batches from the one that holds `offset` on, until they have `max_bytes`."""
     found: list[memoryview] = []
     size_bytes = 0
@@ -65,7 +65,7 @@ def some_batches(segments: LogFiles, offset: int, max_bytes: int, end_offset: in
     return found
 
 
-def touch(segments: LogFiles, offset: int, max_bytes: int, end_offset: int) -> None:
+def touch(segments: Segments, offset: int, max_bytes: int, end_offset: int) -> None:
     """Load the indexes and read the bytes that a reader of these offsets is about to ask for."""
     segment, position = segments.place_of(offset)
     limit = segment.size_bytes
@@ -78,7 +78,7 @@ def touch(segments: LogFiles, offset: int, max_bytes: int, end_offset: int) -> N
 
 
 def first_at_or_after(
-    segments: LogFiles, timestamp_ms: int, start_offset: int, end_offset: int
+    segments: Segments, timestamp_ms: int, start_offset: int, end_offset: int
 ) -> TimestampedOffset | None:
     """The first record from `start_offset` on, below `end_offset`, that is not older than `timestamp_ms`."""
     for segment in segments.segments[segments.segment_of(start_offset) :]:
@@ -98,7 +98,7 @@ def first_at_or_after(
     return None
 
 
-def latest_record(segments: LogFiles, start_offset: int, end_offset: int) -> TimestampedOffset | None:
+def latest_record(segments: Segments, start_offset: int, end_offset: int) -> TimestampedOffset | None:
     """The first of the records with the largest timestamp from `start_offset` on, below `end_offset`."""
     latest = -1
     for segment in segments.segments[segments.segment_of(start_offset) :]:
@@ -118,13 +118,13 @@ def latest_record(segments: LogFiles, start_offset: int, end_offset: int) -> Tim
     return first_at_or_after(segments, latest, start_offset, end_offset)
 
 
-def _headers_from(segments: LogFiles, segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+def _headers_from(segments: Segments, segment: Segment, offset: int) -> Iterator[tuple[int, BatchHeader]]:
     position = segments.position_in(segment, offset)
     return walk_headers_of_file(segments.open(segment), position, segment.size_bytes, 64 * 1024)
 
 
 def _first_record(
-    segments: LogFiles,
+    segments: Segments,
     segment: Segment,
     position: int,
     header: BatchHeader,

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import BatchHeader, read_header
 from runnel.disk.atomic import remove_if_there
-from runnel.disk.log_files import LogFiles
 from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snapshot_path
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.segment_swap import finish_swap
+from runnel.disk.segments import Segments
 from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
 from runnel.log.checkpoints import DamagedCheckpoint, decode_epochs
 from runnel.log.epochs import Epochs
@@ -63,7 +63,7 @@ class Recovered:
 class Recovery:
     """One log being recovered. Fills `segments` and cuts the files to what is sound."""
 
-    def __init__(self, segments: LogFiles, config: LogConfig, recovery_point: int) -> None:
+    def __init__(self, segments: Segments, config: LogConfig, recovery_point: int) -> None:
         self._segments = segments
         self._files = segments.files
         self._interval_bytes = config.index_interval_bytes

@@ -19,7 +19,7 @@ from runnel.log.swap import Swap, encode_swap
 from runnel.ports.files import Files
 
 if TYPE_CHECKING:
-    from runnel.disk.append_log import AppendLog
+    from runnel.disk.disk_log import DiskLog
 
 
 class SegmentSwap:
@@ -55,7 +55,7 @@ class SegmentSwap:
         return self.retired is not None or self.failure is not None
 
 
-def begin_swap(log: "AppendLog", old: list[Segment], written: WrittenSegment) -> SegmentSwap | None:
+def begin_swap(log: "DiskLog", old: list[Segment], written: WrittenSegment) -> SegmentSwap | None:
     """Pin the old segments; None if they are no longer all there."""
     segments = log.segments.segments
     if log.failure is not None or log.swap is not None:
@@ -68,12 +68,12 @@ def begin_swap(log: "AppendLog", old: list[Segment], written: WrittenSegment) ->
         log.segments.install(segment, loaded)
         segment.is_pinned = True
     # A reader that is about to open one of these files by name must find out that it may be another.
-    log.generation += 1
+    log.segments.generation += 1
     log.swap = SegmentSwap(log.segments.files, log.segments.folder, old, written.segment)
     return log.swap
 
 
-def end_swap(log: "AppendLog", swap: SegmentSwap) -> bool:
+def end_swap(log: "DiskLog", swap: SegmentSwap) -> bool:
     """Replace the segments in memory if that was done on disk. Raises the OSError that the swap met."""
     if log.swap is swap:
         log.swap = None
@@ -91,14 +91,14 @@ def end_swap(log: "AppendLog", swap: SegmentSwap) -> bool:
     return swap.retired is not None
 
 
-def _replace(log: "AppendLog", old: list[Segment], new: Segment) -> None:
+def _replace(log: "DiskLog", old: list[Segment], new: Segment) -> None:
     for segment in old:
         log.segments.forget(segment)
     segments = log.segments.segments
     first = segments.index(old[0])
     segments[first : first + len(old)] = [new]
-    log.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
-    log.forget_hints()
+    log.segments.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+    log.segments_changed()
 
 
 def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:

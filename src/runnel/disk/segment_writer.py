@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from runnel.batch.header import read_header
-from runnel.disk.appending import write_all
 from runnel.disk.segment import Segment
+from runnel.disk.staged_write import write_all
 from runnel.log.aborted import AbortedTransaction, encode_aborted
 from runnel.log.names import ABORTED, CLEANED, INDEX, LOG, TIME_INDEX, offset_name
 from runnel.ports.files import Bytes, File, Files

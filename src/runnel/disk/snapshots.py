@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import read_header
-from runnel.disk.appending import write_all
+from runnel.disk.staged_write import write_all
 from runnel.log.names import PART, snapshot_name, snapshot_of
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import SnapshotId

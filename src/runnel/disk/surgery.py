@@ -18,10 +18,10 @@ from runnel.log.names import (
 )
 
 if TYPE_CHECKING:
-    from runnel.disk.append_log import AppendLog
+    from runnel.disk.disk_log import DiskLog
 
 
-def drop_below_start(log: "AppendLog") -> int:
+def drop_below_start(log: "DiskLog") -> int:
     """Drop the segments wholly below the log start, as far as they are sealed; how many."""
     segments = log.segments.segments
     count = 0
@@ -30,7 +30,7 @@ def drop_below_start(log: "AppendLog") -> int:
     return drop_oldest(log, count)
 
 
-def drop_oldest(log: "AppendLog", count: int) -> int:
+def drop_oldest(log: "DiskLog", count: int) -> int:
     """Drop the oldest segments, as far as they are sealed; how many.
 
     Their files get another name now and are removed after a delay. A segment that is not sealed may be in the
@@ -43,14 +43,14 @@ def drop_oldest(log: "AppendLog", count: int) -> int:
     gone = log.segments.segments[:count]
     # A power cut may bring back segments that were let go since the last sync, and never without what was
     # aborted in them: that goes later.
-    forgotten_offset = gone[0].base_offset if log.drops == log.drops_durable else 0
+    forgotten_offset = gone[0].base_offset if log.durability.drops == log.durability.drops_durable else 0
     del log.segments.segments[:count]
-    log.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
-    log.epochs_changed |= log.epochs.start_at(log.log_start_offset)
-    log.forget_hints()
-    log.size_bytes -= sum(segment.size_bytes for segment in gone)
-    log.folder_changed = True
-    log.drops += 1
+    log.segments.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
+    log.durability.epochs_changed |= log.epochs.start_at(log.log_start_offset)
+    log.segments_changed()
+    log.segments.size_bytes -= sum(segment.size_bytes for segment in gone)
+    log.durability.folder_changed = True
+    log.durability.drops += 1
     for segment in gone:
         # Oldest first: whatever a crash leaves is still one run of offsets.
         retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
@@ -59,7 +59,7 @@ def drop_oldest(log: "AppendLog", count: int) -> int:
     return count
 
 
-def _drop_what_stood_beside(log: "AppendLog", forgotten_offset: int) -> None:
+def _drop_what_stood_beside(log: "DiskLog", forgotten_offset: int) -> None:
     """Let go of producer snapshots from before the first segment; compaction may have left some, too.
 
     Also of what was aborted in segments that are gone for good.
@@ -73,11 +73,11 @@ def _drop_what_stood_beside(log: "AppendLog", forgotten_offset: int) -> None:
         aborted_offset = offset_of(name, ABORTED)
         if aborted_offset is not None and aborted_offset < forgotten_offset:
             retire(log, aborted_offset, [ABORTED])
-    if log.loose_snapshot_offset < first_offset:
-        log.loose_snapshot_offset = -1
+    if log.producer_state.snapshot_offset < first_offset:
+        log.producer_state.snapshot_offset = -1
 
 
-def retire(log: "AppendLog", offset: int, suffixes: list[str]) -> None:
+def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
     """Rename the files of this offset so that no start takes them for the log's, and remove them later."""
     retired: list[str] = []
     for suffix in suffixes:
@@ -90,31 +90,30 @@ def retire(log: "AppendLog", offset: int, suffixes: list[str]) -> None:
     log.discard(retired)
 
 
-def truncate_to(log: "AppendLog", offset: int) -> None:
+def truncate_to(log: "DiskLog", offset: int) -> None:
     """Take out every batch that does not end below `offset`, durably: what is cut must never come back.
 
     May raise OSError; doing it again is safe.
     """
     log.settle()
-    log.finish_swap()
-    if log.failure is not None:
+    if not log.finish_swap():
         raise OSError(log.failure)
     if offset >= log.written_offset:
         return
     segment, position = log.segments.place_of(offset)
     end_offset = min(offset, log.segments.base_offset_at(segment, position))
-    log.begin_cut(end_offset)
-    log.log_start_offset = min(log.log_start_offset, end_offset)
+    log.begin_truncation(end_offset)
+    log.segments.log_start_offset = min(log.log_start_offset, end_offset)
     _cut_segments(log, segment, position, end_offset)
     log.segments.open(segment).datasync()
     log.segments.files.sync_folder(log.segments.folder)
-    log.was_cut(end_offset)
+    log.truncated(end_offset)
     # They cannot come back any more, and neither need be known what was aborted in them.
     with suppress(OSError):
         _forget_aborted_behind(log, segment)
 
 
-def _forget_aborted_behind(log: "AppendLog", last: Segment) -> None:
+def _forget_aborted_behind(log: "DiskLog", last: Segment) -> None:
     files, folder = log.segments.files, log.segments.folder
     for name in files.names(folder):
         aborted_offset = offset_of(name, ABORTED)
@@ -123,7 +122,7 @@ def _forget_aborted_behind(log: "AppendLog", last: Segment) -> None:
     log.segments.correct_aborted(last)
 
 
-def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset: int) -> None:
+def _cut_segments(log: "DiskLog", segment: Segment, position: int, end_offset: int) -> None:
     segments = log.segments.segments
     count = segments.index(segment) + 1
     for later in segments[: count - 1 : -1]:
@@ -132,7 +131,10 @@ def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset:
         retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
         log.segments.forget(later)
         segments.pop()
-    log.unsealed = [entry for entry in log.unsealed if entry[0] in segments and entry[0] is not segment]
+    durability = log.durability
+    durability.unsealed = [
+        entry for entry in durability.unsealed if entry[0] in segments and entry[0] is not segment
+    ]
     retire(log, segment.base_offset, [INDEX, TIME_INDEX])
     files, folder = log.segments.files, log.segments.folder
     for name in files.names(folder):
@@ -140,5 +142,5 @@ def _cut_segments(log: "AppendLog", segment: Segment, position: int, end_offset:
         if name == CLEAN_UP_TO or (snapshot_offset is not None and snapshot_offset > end_offset):
             files.remove(f"{folder}/{name}")
     log.segments.cut(segment, position, end_offset, log.config.index_interval_bytes)
-    log.size_bytes = sum(one.size_bytes for one in segments)
-    log.folder_changed = True
+    log.segments.size_bytes = sum(one.size_bytes for one in segments)
+    log.durability.folder_changed = True

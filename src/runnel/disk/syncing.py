@@ -4,8 +4,8 @@ import errno
 from dataclasses import dataclass, field
 from threading import Lock
 
-from runnel.disk.append_log import AppendLog
 from runnel.disk.atomic import keep_file
+from runnel.disk.disk_log import DiskLog
 from runnel.disk.producers_on_disk import write_snapshot
 from runnel.disk.segment import Segment
 from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
@@ -17,7 +17,7 @@ from runnel.ports.files import File
 class SyncJob:
     """Everything that must reach the disk before `end_offset` may be called durable."""
 
-    log: AppendLog
+    log: DiskLog
     end_offset: int
     closed: list[tuple[Segment, bytes | None, File | None]]
     active: File | None
@@ -88,45 +88,48 @@ class SyncJob:
         return True
 
 
-def begin_sync(log: AppendLog, *, with_active: bool) -> SyncJob:
+def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
     """Note on the log's own thread what a sync that starts now will cover."""
-    active = log.segments.active
+    durability, segments = log.durability, log.segments
+    active = segments.active
     closed = [
-        (segment, snapshot, log.segments.open(segment) if segment.size_bytes else None)
-        for segment, snapshot in log.unsealed
+        (segment, snapshot, segments.open(segment) if segment.size_bytes else None)
+        for segment, snapshot in durability.unsealed
     ]
-    # An empty active segment may be one that was cut, which must be durable, too.
-    is_there = active.size_bytes > 0 or log.folder_changed
+    # An empty active segment may be one that was truncated, which must be durable, too.
+    is_there = active.size_bytes > 0 or durability.folder_changed
     job = SyncJob(
         log,
         log.written_offset if with_active else active.base_offset,
         closed,
-        log.segments.open(active, create=True) if with_active and is_there else None,
-        encode_epochs(log.epochs.entries) if log.epochs_changed else None,
-        log.folder_changed,
-        log.is_new,
-        log.drops,
+        segments.open(active, create=True) if with_active and is_there else None,
+        encode_epochs(log.epochs.entries) if durability.epochs_changed else None,
+        durability.folder_changed,
+        durability.is_new,
+        durability.drops,
     )
-    log.epochs_changed = log.folder_changed = log.is_new = False
-    log.sync_ceiling = job.end_offset
+    durability.epochs_changed = durability.folder_changed = durability.is_new = False
+    durability.sync_ceiling = job.end_offset
     return job
 
 
 def finish_sync(job: SyncJob, sealed: bool) -> None:
     """The sync is done: note on the log's own thread what is durable now."""
-    log = job.log
-    log.drops_durable = job.drops
-    log.durable_offset = max(log.durable_offset, min(job.end_offset, log.sync_ceiling))
+    durability = job.log.durability
+    durability.drops_durable = job.drops
+    end_offset = min(job.end_offset, durability.sync_ceiling)
+    durability.durable_offset = max(durability.durable_offset, end_offset)
     if sealed and job.closed:
         done = {segment for segment, _, _ in job.closed}
-        log.unsealed = [entry for entry in log.unsealed if entry[0] not in done]
+        durability.unsealed = [entry for entry in durability.unsealed if entry[0] not in done]
 
 
 def give_back(job: SyncJob) -> None:
-    """The sync did not come to its end: what it took off the log's list is to be done again."""
-    job.log.epochs_changed |= job.epochs is not None
-    job.log.folder_changed |= job.folder_changed
-    job.log.is_new |= job.is_new
+    """The sync did not complete: what it was to make durable is due again."""
+    durability = job.log.durability
+    durability.epochs_changed |= job.epochs is not None
+    durability.folder_changed |= job.folder_changed
+    durability.is_new |= job.is_new
 
 
 def fail_sync(job: SyncJob, failure: BaseException) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from runnel.batch.errors import CorruptBatch
-from runnel.disk.append_log import AppendLog
 from runnel.disk.checkpointing import Checkpoints
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
@@ -78,12 +77,12 @@ class Upkeep:
         self._removal = removal
         self._workers = workers
         self._cleaner = cleaner
-        self._flush_due: dict[AppendLog, tuple[int, int]] = {}
+        self._flush_due: dict[DiskLog, tuple[int, int]] = {}
         """Since when logs wait for their flush, and how long they may."""
-        self._unstamped: list[AppendLog] = []
+        self._unstamped: list[DiskLog] = []
         self._round: list[DiskLog] = []
         self._round_applies_retention = False
-        self._failed: set[AppendLog] = set()
+        self._failed: set[DiskLog] = set()
         self._unfinished: set[DiskLog] = set()
         """Logs with segments that retention drops as soon as they are sealed."""
         self._not_before_ms: dict[TopicPartition, int] = {}
@@ -96,11 +95,11 @@ class Upkeep:
         """Let background work end, and wait for that."""
         self._cleaner.close()
 
-    def flush_later(self, log: AppendLog) -> None:
+    def flush_later(self, log: DiskLog) -> None:
         """This log has records that flush.ms wants durable in time; it counts from the next run."""
         self._unstamped.append(log)
 
-    def heal_later(self, log: AppendLog) -> None:
+    def heal_later(self, log: DiskLog) -> None:
         """This log takes no writes until its files have been looked at."""
         self._failed.add(log)
 
@@ -151,8 +150,8 @@ class Upkeep:
             except Exception:
                 self._not_before_ms[log.name] = now_ms + RETRY_AFTER_MS
                 logger.exception("%s: retention failed", log.segments.folder)
-        log.expire_producers(now_ms)
-        log.note_time_passed()
+        log.producer_state.expire(now_ms, log.config.producer_id_expiration_ms)
+        log.reader.time_passed()
         self._commit.seal(log)
 
     def _drop_old(self, log: DiskLog, now_ms: int) -> None:
@@ -165,7 +164,7 @@ class Upkeep:
 
     def _heal(self) -> None:
         for log in list(self._failed):
-            if not log.can_heal:
+            if not log.health.can_heal:
                 self._failed.discard(log)
             elif not self._commit.is_busy(log):
                 start_healing(log, self._workers)

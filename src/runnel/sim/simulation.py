@@ -13,7 +13,7 @@ from runnel.broker.runtime.running import start_broker
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
-from runnel.disk.writing import BACKGROUND_BYTES_MIN
+from runnel.disk.staged_write import BACKGROUND_BYTES_MIN
 from runnel.sim.files import PowerFailure, SimFiles
 from runnel.sim.loop import Deadlock, VirtualLoop
 from runnel.sim.network import SimConnection

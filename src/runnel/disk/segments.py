@@ -1,4 +1,4 @@
-"""The files of one log: its folder, its segments in order, their indexes."""
+"""The segments of one log: their order, their files and indexes, and where the log begins."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -14,22 +14,52 @@ from runnel.log.names import ABORTED, INDEX, LOG, TEMPORARY, TIME_INDEX, offset_
 from runnel.ports.files import File, Files
 
 
-class LogFiles:
+class Segments:
     """Segments in order of offset, the last one being written to. There is always one, if only in memory."""
 
-    __slots__ = ("_open_files", "files", "folder", "segments", "with_aborted")
+    __slots__ = (
+        "_open_files",
+        "files",
+        "folder",
+        "generation",
+        "log_start_offset",
+        "segments",
+        "size_bytes",
+        "with_aborted",
+    )
 
-    def __init__(self, files: Files, open_files: OpenFiles, folder: str, segments: list[Segment]) -> None:
+    def __init__(self, files: Files, open_files: OpenFiles, folder: str) -> None:
         self.files = files
         self.folder = folder
-        self.segments = segments
+        self.segments: list[Segment] = []
+        self.log_start_offset = 0
+        """Readers see nothing below; the first segment may begin before it."""
+        self.size_bytes = 0
+        self.generation = 0
+        """Rises whenever segments are removed, replaced or truncated."""
         self.with_aborted: list[Segment] | None = None
         """The segments that may hold abort markers, in order; None when they must be looked for."""
         self._open_files = open_files
 
+    def fill(self, segments: list[Segment], log_start_offset: int) -> None:
+        """Begin with these segments; readers see them from the log start on."""
+        self.segments = segments
+        self.log_start_offset = max(log_start_offset, segments[0].base_offset)
+        self.size_bytes = sum(segment.size_bytes for segment in segments)
+
     @property
     def active(self) -> Segment:
         return self.segments[-1]
+
+    @property
+    def written_offset(self) -> int:
+        """Everything below is in the files; it survives the process."""
+        return self.segments[-1].next_offset
+
+    def changed(self) -> None:
+        """Segments were removed, replaced or truncated: what was derived from them is stale."""
+        self.with_aborted = None
+        self.generation += 1
 
     def path(self, segment: Segment, suffix: str) -> str:
         return f"{self.folder}/{offset_name(segment.base_offset, suffix)}"

@@ -1,15 +1,23 @@
-"""Putting staged batches into files, and taking them out again when the disk refuses half way."""
+"""Writing staged batches into their files, in whichever thread, and taking them out again if that fails."""
 
 import errno
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
 
-from runnel.disk.log_files import LogFiles
 from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
 from runnel.log.names import LOG
 from runnel.log.rolling import RELATIVE_OFFSET_MAX
 from runnel.log.validation import PlainBatch, ValidBatch
+from runnel.model.errors import ApiError
 from runnel.ports.files import Bytes, File
+
+BACKGROUND_BYTES_MIN = 256 * 1024
+"""Below this, handing a write to a thread and receiving its outcome costs more than the write."""
+
+Done = Callable[[ApiError | None], None]
+"""Receives None once what was staged is written, or the reason why it was undone."""
 
 StagedBatch = ValidBatch | PlainBatch
 
@@ -26,7 +34,35 @@ class Run:
     """Open while the run is being written."""
 
 
-def split_runs(segments: LogFiles, staged: list[StagedBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
+@dataclass(slots=True, eq=False)
+class StagedWrite:
+    """Staged batches on their way into their files."""
+
+    runs: list[Run]
+    end_offset: int
+    """Where the log ends once they are written."""
+    producer_changes: int
+    """How many changes of producers came with them; batches staged later have changes of their own."""
+    dones: list[Done]
+    is_announced: bool
+    """Does one of these receive the outcome of every batch?"""
+    failure: OSError | None = None
+    _once: Lock = field(default_factory=Lock)
+    _is_over: bool = False
+
+    def run(self) -> None:
+        """Write, in whichever thread comes first; the other one waits and finds it done."""
+        with self._once:
+            if self._is_over:
+                return
+            try:
+                write_runs(self.runs)
+            except OSError as failure:
+                self.failure = failure
+            self._is_over = True
+
+
+def split_runs(segments: Segments, staged: list[StagedBatch], rolls: list[tuple[int, bytes]]) -> list[Run]:
     """One run for the active segment, if anything is for it, then one for each new segment."""
     # A roll may be planned twice before the same batch, and is one roll all the same.
     rolls = list(dict(rolls).items())
@@ -45,7 +81,7 @@ def split_runs(segments: LogFiles, staged: list[StagedBatch], rolls: list[tuple[
     return runs
 
 
-def open_runs(segments: LogFiles, runs: list[Run]) -> None:
+def open_runs(segments: Segments, runs: list[Run]) -> None:
     """Open the files that the runs go into; OSError may leave new ones behind."""
     for run in runs:
         run.file = segments.open(run.segment, create=run.segment.size_bytes == 0)
@@ -58,7 +94,7 @@ def write_runs(runs: list[Run]) -> None:
         write_all(run.file, [batch.data for batch in run.batches], run.segment.size_bytes)
 
 
-def undo_runs(segments: LogFiles, runs: list[Run]) -> None:
+def undo_runs(segments: Segments, runs: list[Run]) -> None:
     """Make the files be as before `write_runs`; OSError if even that fails."""
     has_removed = False
     for run in runs:

@@ -1,0 +1,296 @@
+"""The writing half of a log: batches are staged one by one and written together.
+
+    stage (check, assign offsets, patch) … write_staged (one writev) … sync (fdatasync in a thread)
+    end_offset ≥                         written_offset ≥            durable_offset
+
+Large writes are done by a thread (`write_later`), one at a time; what is staged meanwhile goes with the next
+one. Operations that need the files at rest call `settle`. If a write fails, all that is staged is undone, and
+every caller receives the failure: through its callback, or when it asks for its batches to be written.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from runnel.batch.errors import CorruptBatch
+from runnel.disk.aborted_on_disk import aborted_of
+from runnel.disk.durability import Durability
+from runnel.disk.health import Health
+from runnel.disk.home import WriteThreads
+from runnel.disk.producer_state import ProducerState
+from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
+from runnel.disk.staged_write import (
+    Done,
+    Run,
+    StagedBatch,
+    StagedWrite,
+    open_runs,
+    split_runs,
+    undo_runs,
+    write_all,
+)
+from runnel.disk.staging import Staging
+from runnel.log.producer_snapshot import encode_producers
+from runnel.log.rolling import index_entries_max
+from runnel.model.errors import StorageFailed
+from runnel.model.log_config import LogConfig
+from runnel.ports.files import File
+
+
+class Appender:
+    """Writes staged batches at the end of the log, and undoes what could not be written."""
+
+    __slots__ = (
+        "_announced",
+        "_dones",
+        "_durability",
+        "_health",
+        "_is_asked",
+        "_on_rolled",
+        "_on_written",
+        "_producers",
+        "_segments",
+        "_staging",
+        "_threads",
+        "_write",
+    )
+
+    def __init__(
+        self,
+        staging: Staging,
+        segments: Segments,
+        producers: ProducerState,
+        durability: Durability,
+        health: Health,
+        threads: WriteThreads,
+        *,
+        on_written: Callable[[], None],
+        on_rolled: Callable[[], None],
+    ) -> None:
+        self._staging, self._segments, self._producers = staging, segments, producers
+        self._durability, self._health, self._threads = durability, health, threads
+        self._on_written, self._on_rolled = on_written, on_rolled
+        self._write: StagedWrite | None = None
+        """The write that a thread is doing. Batches that are staged now are written behind it."""
+        self._dones: list[Done] = []
+        """Callbacks that receive the outcome of what is staged."""
+        self._announced = 0
+        """How many of the staged batches `write_later` was called for: `_dones` receive their outcome."""
+        self._is_asked = True
+        """Does a caller wait for the outcome of what is being written?"""
+
+    def configure(self, config: LogConfig) -> None:
+        staging = self._staging
+        staging.configure(config)
+        if not staging.batches and not staging.rolls and self._write is None:
+            staging.measure_tail()
+
+    def roll_now(self) -> None:
+        """Close the active segment; an empty one follows, whose file name holds the end offset."""
+        self.settle()
+        assert not self._staging.batches
+        snapshot = encode_producers(self._producers.get())
+        segment = Segment(self._segments.written_offset)
+        segment.start_indexes()
+        self._segments.open(segment, create=True)
+        self._durability.folder_changed = True
+        self._close_active(snapshot)
+        self._segments.segments.append(segment)
+        self._staging.rolls.clear()
+        self._staging.measure_tail()
+        self._on_rolled()
+
+    def truncated(self) -> None:
+        """The end of the log was taken off, while nothing was staged."""
+        assert not self._staging.batches
+        self._staging.clear()
+
+    def write_staged(self) -> None:
+        """Write all staged batches in one call; if the disk refuses, undo all and raise StorageFailed."""
+        if self._staging.unreported is not None:
+            failure, self._staging.unreported = self._staging.unreported, None
+            raise failure
+        if self._write is not None:
+            refusal = self._end_now(self._write)
+            if refusal is not None:
+                raise refusal
+        staged = self._staging.batches
+        if not staged:
+            return
+        active = self._segments.active
+        self._ready_indexes(active)
+        if self._staging.rolls or self._dones:
+            write = self._take_staged()
+            write.run()
+            refusal = self._end(write)
+            if refusal is not None:
+                raise refusal
+            return
+        file = active.file
+        try:
+            if file is None or active.size_bytes == 0:
+                file = self._open_active(active)
+            write_all(file, [batch.data for batch in staged], active.size_bytes)
+        except OSError as error:
+            raise self._undo([Run(active, staged, None)], error) from error
+        active.is_warm = True
+        self._take_over(active, staged)
+        staged.clear()
+        self._wrote()
+
+    def write_later(self, done: Done) -> bool:
+        """Let a thread write what is staged, and call `done`; False if it is too little for a thread.
+
+        The memory of the batches stays borrowed until then.
+        """
+        if self._staging.unreported is not None:
+            failure, self._staging.unreported = self._staging.unreported, None
+            done(failure)
+            return True
+        staged_bytes = sum(len(batch.data) for batch in self._staging.batches)
+        if self._write is None and staged_bytes < self._threads.background_bytes_min:
+            return False
+        self._dones.append(done)
+        self._announced = len(self._staging.batches)
+        if self._write is None:
+            self._begin_write()
+        return True
+
+    def settle(self) -> None:
+        """Return when no write is in flight or waits for one."""
+        if self._write is None:
+            return
+        self._is_asked = False
+        if self._end_now(self._write) is None:
+            with suppress(StorageFailed):
+                # Every caller receives it, now or when it asks for its batches to be written.
+                self.write_staged()
+        self._is_asked = True
+
+    def _begin_write(self) -> None:
+        try:
+            if self._health.failure is not None:
+                # It failed while this waited for its turn: nothing may follow what is stored there.
+                raise self._undo([], OSError(self._health.failure))
+            self._ready_indexes(self._segments.active)
+            self._write = write = self._take_staged()
+        except StorageFailed:
+            return
+        self._threads.write_soon(write.run, partial(self._ended, write))
+
+    def _ended(self, write: StagedWrite, _: None, bug: BaseException | None) -> None:
+        if bug is not None:
+            raise bug
+        if self._write is write:
+            # Else `settle` or another write has done all this.
+            self._is_asked = False
+            self._end_now(write)
+            if self._dones:
+                self._begin_write()
+            self._is_asked = True
+
+    def _end_now(self, write: StagedWrite) -> StorageFailed | None:
+        self._write = None
+        write.run()
+        return self._end(write)
+
+    def _take_staged(self) -> StagedWrite:
+        """All that is staged as one write with its files open."""
+        is_announced = len(self._staging.batches) <= self._announced
+        end_offset = self._staging.end_offset
+        batches, rolls = self._staging.take()
+        runs = split_runs(self._segments, batches, rolls) if rolls else []
+        runs = runs or [Run(self._segments.active, batches, None)]
+        self._durability.folder_changed |= bool(rolls) or self._segments.active.size_bytes == 0
+        try:
+            open_runs(self._segments, runs)
+        except OSError as error:
+            raise self._undo(runs, error, is_announced=is_announced) from error
+        producers = self._producers.loaded
+        changes = producers.staged_count if producers is not None else 0
+        write = StagedWrite(runs, end_offset, changes, self._dones, is_announced)
+        self._dones = []
+        self._announced = 0
+        return write
+
+    def _end(self, write: StagedWrite) -> StorageFailed | None:
+        """A write is over: its batches are the log's, or it is as if they had never been staged."""
+        if write.failure is not None:
+            self._dones = write.dones + self._dones
+            return self._undo(write.runs, write.failure, is_announced=write.is_announced)
+        for run in write.runs:
+            if run.snapshot is not None:
+                self._close_active(run.snapshot)
+                self._segments.segments.append(run.segment)
+            run.segment.is_warm = True
+            self._take_over(run.segment, run.batches)
+        self._wrote(write.producer_changes)
+        if write.runs[-1].snapshot is not None:
+            self._on_rolled()
+        for done in write.dones:
+            done(None)
+        return None
+
+    def _ready_indexes(self, active: Segment) -> None:
+        if active.offsets is None or active.times is None or active.aborted is None:
+            self._load_indexes(active)
+        # They grow beyond their files now: opening another file must not drop them.
+        active.has_index_files = False
+
+    def _open_active(self, active: Segment) -> File:
+        if active.size_bytes == 0:
+            self._durability.folder_changed = True
+        return self._segments.open(active, create=active.size_bytes == 0)
+
+    def _load_indexes(self, active: Segment) -> None:
+        try:
+            self._segments.load_indexes(active)
+            aborted_of(self._segments, active)
+        except (OSError, CorruptBatch) as error:
+            raise self._undo([], error) from error
+
+    def _take_over(self, segment: Segment, batches: Sequence[StagedBatch]) -> None:
+        """These batches are in the segment's file: let its indexes know."""
+        config = self._staging.config
+        interval_bytes = config.index_interval_bytes
+        size_bytes = segment.size_bytes
+        for batch in batches:
+            if segment.extended(len(batch.data), batch.last_offset, batch.max_timestamp, interval_bytes):
+                assert segment.offsets is not None
+                if len(segment.offsets) >= index_entries_max(config):
+                    self._staging.segment_is_full()
+        self._segments.size_bytes += segment.size_bytes - size_bytes
+
+    def _close_active(self, snapshot: bytes) -> None:
+        self._segments.active.close_time_index()
+        self._durability.unsealed.append((self._segments.active, snapshot))
+
+    def _wrote(self, producer_changes: int | None = None) -> None:
+        producers = self._producers.loaded
+        if producers is not None:
+            aborted = producers.keep_staged(producer_changes)
+            if aborted:
+                self._segments.add_aborted(aborted)
+        self._on_written()
+
+    def _undo(self, runs: list[Run], error: Exception, *, is_announced: bool = True) -> StorageFailed:
+        """Be as before anything was staged; the failure to raise."""
+        folder = self._segments.folder
+        failed = StorageFailed(f"{folder}: {error}")
+        try:
+            undo_runs(self._segments, runs)
+        except OSError as second:
+            # Bytes that were never acknowledged remain behind the end: nothing may follow them.
+            self._health.fail(f"{folder} could not be truncated: {second}", can_heal=True)
+        self._durability.folder_changed = True
+        is_announced = is_announced and len(self._staging.batches) <= self._announced
+        if not self._is_asked and not is_announced:
+            # Their caller has yet to ask for them to be written: it receives the failure then.
+            self._staging.unreported = failed
+        self._staging.clear()
+        self._announced = 0
+        dones, self._dones = self._dones, []
+        for done in dones:
+            done(failed)
+        return failed

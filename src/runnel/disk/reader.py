@@ -1,0 +1,221 @@
+"""The reading half of a log: whole batches by offset, records by time, aborted transactions.
+
+Nothing here waits for the disk unless `may_block`: what is neither young nor in the page cache, or has no
+index in memory, is loaded by a thread (`NotResident`), and so are lookups that may have to walk a segment.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from runnel.batch.errors import CorruptBatch
+from runnel.disk import reading
+from runnel.disk.aborted_on_disk import aborted_in, touch_aborted
+from runnel.disk.blocking_read import Plan, SegmentsRead
+from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
+from runnel.disk.walk import PROBE_BYTES, whole_beginning
+from runnel.log.index import OffsetIndex
+from runnel.model.errors import ApiError, ErrorCode, StorageFailed
+from runnel.model.ids import TopicPartition
+from runnel.model.limits import SENDFILE_BYTES_MIN
+from runnel.ports.disk import BlockingRead, FileSlice, NotResident, Slice, TimestampedOffset
+from runnel.ports.files import File
+
+TOUCHED_BYTES_MAX = 1024 * 1024
+"""How much of a cold log a thread reads at once on behalf of a reader."""
+_POSITIONS_MAX = 16
+"""Sequential readers of one log whose positions are cached; more than that search the index."""
+
+
+class Reader:
+    """Reads one log, and caches where its sequential readers continue."""
+
+    __slots__ = ("_name", "_next_young_offset", "_positions", "_segments", "_young_offset")
+
+    def __init__(self, name: TopicPartition, segments: Segments) -> None:
+        self._name, self._segments = name, segments
+        self._positions: dict[int, tuple[Segment, int]] = {}
+        """Offset → segment and position, where readers are expected to continue."""
+        self._young_offset = self._next_young_offset = segments.written_offset
+        """Batches from here on were written moments ago: they are in the page cache."""
+
+    def time_passed(self) -> None:
+        """Batches from before the last call are no longer young: they may have left the page cache."""
+        self._young_offset, self._next_young_offset = self._next_young_offset, self._segments.written_offset
+
+    def segments_changed(self) -> None:
+        """Batches are at other positions: readers search for them again."""
+        self._positions.clear()
+        written_offset = self._segments.written_offset
+        self._young_offset = min(self._young_offset, written_offset)
+        self._next_young_offset = min(self._next_young_offset, written_offset)
+
+    def read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool = True
+    ) -> Slice:
+        """Whole batches from the one that holds `offset`, below `end_offset`; see `PartitionLog.read`."""
+        segments = self._segments
+        written_offset = segments.segments[-1].next_offset
+        if offset < segments.log_start_offset or offset > written_offset:
+            raise self._out_of_range(offset)
+        end_offset = min(end_offset, written_offset)
+        if offset >= end_offset:
+            return Slice([], 0)
+        try:
+            if offset < self._young_offset and not may_block:
+                self._check_residency(offset, max_bytes, end_offset)
+            segment, position = self._positions.get(offset) or segments.place_of(offset)
+            if position >= segment.size_bytes:
+                segment, position = segments.place_of(offset)
+            limit, next_offset = segment.size_bytes, segment.next_offset
+            if end_offset < next_offset:
+                limit, next_offset = self._position_in(segment, end_offset), end_offset
+            size = limit - position
+            if size > max_bytes:
+                few = self._read_few(segment, position, max_bytes)
+                if few is not None:
+                    return few
+                size, next_offset = reading.whole_batches(
+                    segments, segment, position, limit, max_bytes, at_least_one
+                )
+            if size <= 0:
+                return Slice([], 0)
+            return self._slice(segment, position, size, next_offset)
+        except (OSError, CorruptBatch) as error:
+            raise StorageFailed(f"{segments.folder}: {error}") from error
+
+    def _slice(self, segment: Segment, position: int, size: int, next_offset: int) -> Slice:
+        self._cache(next_offset, segment, position + size)
+        file = segment.file or self._segments.open(segment)
+        segment.is_warm = True
+        if size >= SENDFILE_BYTES_MIN:
+            return Slice([FileSlice(file, position, size)], size, next_offset)
+        return Slice([_read_exactly(file, position, size)], size, next_offset)
+
+    def _read_few(self, segment: Segment, position: int, max_bytes: int) -> Slice | None:
+        """A few small batches: finding their end and reading them is one step. None if that is not enough."""
+        if max_bytes > PROBE_BYTES:
+            return None
+        file = segment.file or self._segments.open(segment)
+        data = file.pread(max_bytes, position)
+        size, next_offset = whole_beginning(data)
+        if not size or len(data) != max_bytes:
+            return None
+        segment.is_warm = True
+        self._cache(next_offset, segment, position + size)
+        return Slice([data[:size]], size, next_offset)
+
+    def _check_residency(self, offset: int, max_bytes: int, end_offset: int) -> None:
+        """NotResident unless everything that the read will touch can be reached without the disk."""
+        segments = self._segments
+        cached = self._positions.get(offset)
+        if cached is not None and cached[1] < cached[0].size_bytes:
+            segment, position = cached
+        else:
+            segment, position = segments.segments[segments.segment_of(offset)], -1
+        file, index = segment.file, segment.offsets
+        if file is not None and index is not None:
+            position = position if position >= 0 else index.position_before(offset)
+            end = segment.size_bytes
+            if end_offset < segment.next_offset:
+                end = index.position_before(end_offset) + PROBE_BYTES
+            if _is_resident(file, index, position, min(position + max_bytes, end)):
+                return
+        raise NotResident(SegmentsRead(segments, partial(self._plan_touch, offset, max_bytes, end_offset)))
+
+    def _plan_touch(self, offset: int, max_bytes: int, end_offset: int) -> Plan[None]:
+        segment = self._segments.segments[self._segments.segment_of(offset)]
+        max_bytes = min(max_bytes, TOUCHED_BYTES_MAX)
+        work = partial(reading.touch, offset=offset, max_bytes=max_bytes, end_offset=end_offset)
+        return Plan(offset, min(end_offset, segment.next_offset), work)
+
+    def read_batches(
+        self, offset: int, max_bytes: int, end_offset: int
+    ) -> BlockingRead[Sequence[memoryview]]:
+        def plan() -> Plan[Sequence[memoryview]]:
+            self._check_range(offset)
+            end = min(end_offset, self._segments.written_offset)
+            work = partial(reading.some_batches, offset=offset, max_bytes=max_bytes, end_offset=end)
+            return Plan(offset, end, work)
+
+        return SegmentsRead(self._segments, plan)
+
+    def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
+        self._check_range(offset)
+        return reading.walk_batches(self._segments, offset, min(end_offset, self._segments.written_offset))
+
+    def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
+        def plan() -> Plan[TimestampedOffset | None]:
+            start, end = self._bounds(end_offset)
+            return Plan(start, end, lambda view: reading.first_at_or_after(view, timestamp_ms, start, end))
+
+        return SegmentsRead(self._segments, plan)
+
+    def find_max_timestamp(self, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
+        def plan() -> Plan[TimestampedOffset | None]:
+            start, end = self._bounds(end_offset)
+            return Plan(start, end, lambda view: reading.latest_record(view, start, end))
+
+        return SegmentsRead(self._segments, plan)
+
+    def aborted_transactions(
+        self, first_offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[tuple[int, int]]:
+        marked = self._segments.with_aborted
+        if marked == []:
+            return []
+        if not may_block and (marked is None or any(segment.aborted is None for segment in marked)):
+            plan = partial(self._plan_touch_aborted, first_offset, end_offset)
+            raise NotResident(SegmentsRead(self._segments, plan))
+        try:
+            found = aborted_in(self._segments, first_offset, end_offset)
+        except (OSError, CorruptBatch) as error:
+            raise StorageFailed(f"{self._segments.folder}: {error}") from error
+        return [(transaction.producer_id, transaction.first_offset) for transaction in found]
+
+    def _plan_touch_aborted(self, first_offset: int, end_offset: int) -> Plan[None]:
+        work = partial(touch_aborted, first_offset=first_offset, end_offset=end_offset)
+        return Plan(first_offset, self._segments.written_offset, work)
+
+    def _bounds(self, end_offset: int) -> tuple[int, int]:
+        return self._segments.log_start_offset, min(end_offset, self._segments.written_offset)
+
+    def _position_in(self, segment: Segment, offset: int) -> int:
+        cached = self._positions.get(offset)
+        if cached is not None and cached[0] is segment:
+            return cached[1]
+        position = self._segments.position_in(segment, offset)
+        self._cache(offset, segment, position)
+        return position
+
+    def _cache(self, offset: int, segment: Segment, position: int) -> None:
+        positions = self._positions
+        if len(positions) >= _POSITIONS_MAX and offset not in positions:
+            del positions[next(iter(positions))]
+        positions[offset] = (segment, position)
+
+    def _check_range(self, offset: int) -> None:
+        if not self._segments.log_start_offset <= offset <= self._segments.written_offset:
+            raise self._out_of_range(offset)
+
+    def _out_of_range(self, offset: int) -> ApiError:
+        start_offset, end_offset = self._segments.log_start_offset, self._segments.written_offset
+        return ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self._name} holds offsets {start_offset} to {end_offset}, not {offset}",
+        )
+
+
+def _is_resident(file: File, index: OffsetIndex, position: int, end: int) -> bool:
+    if end - position <= SENDFILE_BYTES_MIN:
+        return file.is_resident(position, max(end - position, PROBE_BYTES))
+    # The sender of a file slice probes its bytes; here only its ends are read.
+    last = index.position_at_most(end)
+    return file.is_resident(position, PROBE_BYTES) and file.is_resident(last, PROBE_BYTES)
+
+
+def _read_exactly(file: File, position: int, size: int) -> bytes:
+    data = file.pread(size, position)
+    if len(data) != size:
+        raise CorruptBatch(f"a segment file ends short, at position {position + len(data)}")
+    return data

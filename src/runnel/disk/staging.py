@@ -1,0 +1,248 @@
+"""Batches on their way into a log: checked, given their offsets, and lined up for writing."""
+
+from collections.abc import Sequence
+
+from runnel.batch.control import read_end_marker
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import patch_offset_and_epoch, place_batch
+from runnel.disk.durability import Durability
+from runnel.disk.health import Health
+from runnel.disk.producer_state import ProducerState
+from runnel.disk.segments import Segments
+from runnel.disk.staged_write import StagedBatch
+from runnel.log.epochs import Epochs
+from runnel.log.producer_snapshot import encode_producers
+from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
+from runnel.log.validation import (
+    PlainBatch,
+    ValidBatch,
+    plain_batch,
+    takes_plain_batches,
+    validate,
+    validate_copies,
+)
+from runnel.model.errors import ApiError, StorageFailed
+from runnel.model.log_config import LogConfig
+from runnel.ports.disk import Origin, Staged
+
+_CLIENT = Origin.CLIENT
+_REPLICA = Origin.REPLICA
+
+
+class Staging:
+    """The staged batches of one log, the offsets they have, and where segments roll between them."""
+
+    __slots__ = (
+        "_durability",
+        "_epochs",
+        "_health",
+        "_limits",
+        "_producers",
+        "_segments",
+        "_tail_bytes",
+        "_takes_plain_batches",
+        "batches",
+        "config",
+        "end_offset",
+        "rolls",
+        "unreported",
+    )
+
+    def __init__(
+        self,
+        config: LogConfig,
+        segments: Segments,
+        epochs: Epochs,
+        producers: ProducerState,
+        durability: Durability,
+        health: Health,
+    ) -> None:
+        self._segments, self._epochs, self._producers = segments, epochs, producers
+        self._durability, self._health = durability, health
+        self.end_offset = segments.written_offset
+        """The next offset to be assigned; staged batches count."""
+        self.batches: list[StagedBatch] = []
+        self.rolls: list[tuple[int, bytes]] = []
+        """Before which staged batches a new segment begins, and the producers at that moment."""
+        self.unreported: StorageFailed | None = None
+        """Why staged batches were undone before their caller asked for them to be written."""
+        self.configure(config)
+        self._tail_bytes = 0
+        self._limits = limits_of_empty(0)
+        """What the next batch may not exceed if it is to join the segment of the last one."""
+        self.measure_tail()
+
+    def configure(self, config: LogConfig) -> None:
+        self.config = config
+        self._takes_plain_batches = takes_plain_batches(config)
+
+    def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
+        """Check a batch, assign its offsets and line it up for writing. Raises ApiError."""
+        if self._health.failure is not None:
+            raise StorageFailed(self._health.failure)
+        if self.unreported is not None:
+            # Offsets must not be assigned again before the failure of their first batches is reported.
+            raise self.unreported
+        if origin is _REPLICA:
+            return self._stage_copies(records, now_ms)
+        batch = validate(records, self.config, now_ms, from_client=origin is _CLIENT)
+        header = batch.header
+        base_offset = self.end_offset
+        last_offset = base_offset + header.last_offset_delta
+        limits = self._limits
+        if (
+            self._tail_bytes + len(batch.data) > limits.size_bytes
+            or header.max_timestamp > limits.timestamp_ms
+            or last_offset > limits.last_offset
+        ):
+            self._plan_roll()
+        if header.producer_id >= 0:
+            earlier = self._stage_producer(batch, base_offset, now_ms, origin is _CLIENT)
+            if earlier is not None:
+                return earlier
+        patch_offset_and_epoch(batch.data, 0, base_offset, leader_epoch)
+        header.base_offset = base_offset
+        if leader_epoch > self._epochs.latest:
+            self._durability.epochs_changed |= self._epochs.assign(leader_epoch, base_offset)
+        if self._tail_bytes == 0:
+            self._limits = limits_of(self.config, base_offset, header.max_timestamp, now_ms)
+        self._tail_bytes += len(batch.data)
+        self.batches.append(batch)
+        self.end_offset = last_offset + 1
+        return Staged(base_offset, last_offset, batch.log_append_time_ms, self._segments.log_start_offset)
+
+    def stage_all(
+        self, batches: Sequence[memoryview], leader_epoch: int, now_ms: int
+    ) -> list[Staged | ApiError]:
+        """`stage` for several batches of clients; plain ones are checked by their headers alone."""
+        outcomes: list[Staged | ApiError] = []
+        config, takes_plain = self.config, self._takes_plain_batches
+        size_max = min(config.max_message_bytes, config.segment_bytes)
+        latest_ms = now_ms + config.message_timestamp_after_max_ms
+        for records in batches:
+            staged = None
+            if takes_plain:
+                plain = plain_batch(records, size_max, latest_ms)
+                if plain is not None:
+                    staged = self._stage_plain(records, plain[0], plain[1], leader_epoch)
+            if staged is None:
+                try:
+                    staged = self.stage(records, leader_epoch, now_ms, _CLIENT)
+                except ApiError as error:
+                    outcomes.append(error)
+                    continue
+            outcomes.append(staged)
+        return outcomes
+
+    def _stage_plain(
+        self, data: memoryview, last_offset_delta: int, max_timestamp: int, leader_epoch: int
+    ) -> Staged | None:
+        """Stage a batch behind another of the same segment and epoch; None if it is not that simple."""
+        base_offset, tail_bytes, limits = self.end_offset, self._tail_bytes, self._limits
+        last_offset = base_offset + last_offset_delta
+        size_bytes = tail_bytes + len(data)
+        if (
+            tail_bytes == 0
+            or size_bytes > limits.size_bytes
+            or max_timestamp > limits.timestamp_ms
+            or last_offset > limits.last_offset
+            or leader_epoch > self._epochs.latest
+            or self._health.failure is not None
+            or self.unreported is not None
+        ):
+            return None
+        place_batch(data, base_offset, leader_epoch)
+        self._tail_bytes = size_bytes
+        self.batches.append(PlainBatch(data, base_offset, last_offset, max_timestamp))
+        self.end_offset = last_offset + 1
+        return Staged(base_offset, last_offset, -1, self._segments.log_start_offset)
+
+    def _stage_producer(
+        self, batch: ValidBatch, base_offset: int, now_ms: int, from_client: bool
+    ) -> Staged | None:
+        """Check the batch of an idempotent producer; if it is a duplicate, where the first one is stored."""
+        header = batch.header
+        producers = self._producers.get()
+        if header.is_control:
+            marker = read_end_marker(batch.data)
+            if marker is not None:
+                producers.stage_marker(header, marker, base_offset, now_ms)
+            return None
+        earlier = producers.stage(header, base_offset, now_ms, from_client=from_client)
+        if earlier is None:
+            return None
+        append_time_ms = earlier.max_timestamp if batch.log_append_time_ms >= 0 else -1
+        log_start_offset = self._segments.log_start_offset
+        return Staged(
+            earlier.base_offset, earlier.last_offset, append_time_ms, log_start_offset, duplicate=True
+        )
+
+    def _stage_copies(self, records: memoryview, now_ms: int) -> Staged:
+        """Batches as their leader wrote them: offsets, epochs and sequences are assigned already."""
+        batches = validate_copies(records)
+        base_offset = self.end_offset
+        if batches and batches[0].header.base_offset < base_offset:
+            raise CorruptBatch(
+                f"a copy begins at {batches[0].header.base_offset}, our log ends at {base_offset}"
+            )
+        for batch in batches:
+            header = batch.header
+            limits = self._limits
+            if (
+                self._tail_bytes + len(batch.data) > limits.size_bytes
+                or header.max_timestamp > limits.timestamp_ms
+                or header.last_offset > limits.last_offset
+            ):
+                self._plan_roll()
+            if header.producer_id >= 0:
+                marker = read_end_marker(batch.data) if header.is_control else None
+                self._producers.get().stage_copy(header, marker, now_ms)
+            self._durability.epochs_changed |= self._epochs.assign(header.leader_epoch, header.base_offset)
+            if self._tail_bytes == 0:
+                self._limits = limits_of(self.config, self.end_offset, header.max_timestamp, now_ms)
+            self._tail_bytes += len(batch.data)
+            self.batches.append(batch)
+            self.end_offset = header.next_offset
+        first_offset = batches[0].header.base_offset if batches else base_offset
+        return Staged(first_offset, self.end_offset - 1, -1, self._segments.log_start_offset)
+
+    def _plan_roll(self) -> None:
+        """Let the next batch begin a new segment."""
+        self.rolls.append((len(self.batches), encode_producers(self._producers.get())))
+        self._tail_bytes = 0
+        self._limits = limits_of_empty(self.end_offset)
+
+    def take(self) -> tuple[list[StagedBatch], list[tuple[int, bytes]]]:
+        """All that is staged, to be written; what is staged from now on goes behind it."""
+        batches, rolls = self.batches, self.rolls
+        self.batches, self.rolls = [], []
+        if rolls and rolls[-1][0] == len(batches):
+            # It was planned for a batch which was then refused, and waits for the next one.
+            self.rolls = [(0, rolls.pop()[1])]
+        return batches, rolls
+
+    def clear(self) -> None:
+        """Be as before anything was staged."""
+        self.batches.clear()
+        self.rolls.clear()
+        if self._producers.loaded is not None:
+            self._producers.loaded.undo_staged()
+        self.end_offset = self._segments.written_offset
+        self.measure_tail()
+
+    def segment_is_full(self) -> None:
+        """The index of the active segment takes no more entries: the next batch begins a new one."""
+        self._limits = FULL
+
+    def measure_tail(self) -> None:
+        """The next batch joins the active segment as it is."""
+        active = self._segments.active
+        self._tail_bytes = active.size_bytes
+        if active.size_bytes == 0:
+            self._limits = limits_of_empty(active.base_offset)
+        elif active.offsets is not None and len(active.offsets) >= index_entries_max(self.config):
+            self._limits = FULL
+        else:
+            self._limits = limits_of(
+                self.config, active.base_offset, active.first_timestamp, active.created_ms
+            )
