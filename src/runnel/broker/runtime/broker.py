@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Broker:
-    """One node: its identity, its ports to the world, and the drivers of its cores."""
+    """A node: its identity, its ports, and the drivers of its cores."""
 
     node_id: int
     cluster_id: str
     host: str
-    """Where clients are told to connect."""
+    """The advertised address."""
     port: int
     clock: Clock
     timers: Timers
@@ -59,7 +59,7 @@ class Broker:
     gates: Gates = field(default_factory=Gates)
     """Authentication, authorization, quotas and accounting, which every request passes."""
     loop_pauses: LoopPauses = field(default_factory=LoopPauses)
-    """How long the event loop was busy at a stretch; the composition root samples it."""
+    """Histogram of event loop pauses, sampled by the composition root."""
     metadata: "MetadataLog" = field(init=False)
     """Cluster metadata: `image` to read, `change` to decide against it."""
     groups: "Coordinators" = field(init=False)
@@ -78,13 +78,13 @@ class Broker:
         self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Promise[T]:
-        """Let a coroutine run as a task of this broker; its result is promised."""
+        """Run a coroutine as a task of this broker; returns a promise of its result."""
         return in_task(coroutine, self._tasks)
 
     def open_partition(
         self, name: TopicPartition, topic_id: bytes, leader_epoch: int, config: LogConfig
     ) -> ReplicatedLog:
-        """Begin to lead a partition: open its log and let its committed records be read."""
+        """Become leader of a partition: open its log and make its committed records readable."""
         log = self.disk.open_log(name, topic_id, config)
         alone = frozenset({self.node_id})
         leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, replicas=alone, isr=alone)
@@ -93,7 +93,7 @@ class Broker:
         return partition
 
     def close_partition(self, name: TopicPartition) -> None:
-        """The topic was deleted: forget the partition, answer whoever waits on it."""
+        """The topic was deleted: remove the partition and fail its pending requests."""
         partition = self.partitions.pop(name, None)
         if partition is not None:
             partition.close()
@@ -104,14 +104,14 @@ class Broker:
         return None if topic is None else topic.name
 
     def partition(self, topic: str, index: int) -> ReplicatedLog:
-        """The partition of that name; raises ApiError if it is not here."""
+        """The partition with this name. Raises ApiError if it is not on this node."""
         partition = self.partition_at.get((topic, index))
         if partition is None:
             raise self.no_partition(topic, index)
         return partition
 
     def no_partition(self, topic: str, index: int) -> ApiError:
-        """Why a partition is not here."""
+        """The error for a partition that is not on this node."""
         if self.metadata.image.partition(topic, index) is not None:
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the disk would not open {topic}-{index}")
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {topic}-{index} cannot be opened")
         return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{index}")

@@ -1,4 +1,4 @@
-"""What a handler is given besides its request."""
+"""The context of a request."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Encoded:
-    """A response that was encoded before, for this very version."""
+    """A response that is already encoded in the version of the request."""
 
     body: bytes
 
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """The broker that answers, the connection that asked, and how it asked."""
+    """The broker, the connection, and the header of a request."""
 
     broker: "Broker"
     session: Session

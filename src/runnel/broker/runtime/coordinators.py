@@ -1,4 +1,4 @@
-"""The group coordinator: the shards that keep groups, and the requests that go to them."""
+"""The group coordinator: its shards, and the requests to them."""
 
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
@@ -34,10 +34,10 @@ class Coordinators(Shards[GroupShard]):
         self._settings = group_settings(broker.settings)
         self._cluster = GroupCluster(broker)
         self._deleted_topics: set[str] = set()
-        """Topics that were deleted before the shards that may hold offsets in them were loaded."""
+        """Topics deleted before the shards with their offsets were loaded."""
 
     def start(self) -> None:
-        """Begin to load the groups of every partition that has records."""
+        """Start to load the groups of every partition with records."""
         self._deleted_topics = set(self._broker.metadata.removed)
         super().start()
 
@@ -48,7 +48,7 @@ class Coordinators(Shards[GroupShard]):
         decide: Callable[[GroupDriver, RequestContext], CoordinatorResult[T]],
         refuse: Refuse[T],
     ) -> MaybePromise[T]:
-        """The same for a request that the shard may keep waiting."""
+        """The same for a request that the shard may park."""
         try:
             driver = self.driver_of(group_id)
         except ApiError as error:
@@ -62,10 +62,10 @@ class Coordinators(Shards[GroupShard]):
         return driver.decide(decision, refuse, waiter)
 
     def caller(self, context: "Context", waiter: int = NOT_PARKED) -> RequestContext:
-        """Who asks, and under which number it waits."""
+        """The client of a request, and the number under which it is parked."""
         return RequestContext(
             client_id=context.client_id or "",
-            # As Java prints an address without a host name, which is what tools show.
+            # Java's format of an address without a host name, which tools show.
             client_host=f"/{context.client_host}",
             api_version=context.api_version,
             waiter=waiter,
@@ -73,7 +73,7 @@ class Coordinators(Shards[GroupShard]):
         )
 
     def topics_deleted(self, names: Collection[str]) -> None:
-        """These topics are gone: the offsets in them mean nothing any more."""
+        """These topics were deleted: delete their committed offsets."""
         self._drop_strangers()
         if not all(driver.is_loaded for driver in self._drivers.values()):
             self._deleted_topics.update(names)
@@ -82,9 +82,9 @@ class Coordinators(Shards[GroupShard]):
                 driver.run(driver.shard.topics_deleted(names))
 
     def transaction_ended(self, index: int, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """The end of a transaction was appended to this partition: the offsets in it count, or never did."""
+        """A marker was appended to this partition: commit or drop its pending offsets."""
         driver = self._drivers.get(index)
-        # One that is not loaded yet finds the end in the log.
+        # A shard that is not loaded yet replays the marker from the log.
         if driver is not None and self._is_current(driver):
             driver.transaction_ended(producer_id, producer_epoch, is_commit)
 
@@ -101,13 +101,13 @@ class Coordinators(Shards[GroupShard]):
 
     def _loaded(self, driver: GroupDriver) -> None:
         driver.loaded()
-        # A topic may have its name back already; what was committed in it since is not among this.
+        # The topic may have been recreated: offsets committed since then are kept.
         gone = self._deleted_topics - self._broker.metadata.image.topics.keys()
         driver.run(driver.shard.topics_deleted(gone))
 
 
 def group_settings(settings: Settings) -> GroupSettings:
-    """The broker's settings as the shards need them."""
+    """The broker's group settings."""
     policy = settings["group.consumer.migration.policy"].upper()
     return GroupSettings(
         initial_rebalance_delay_ms=settings["group.initial.rebalance.delay.ms"],

@@ -1,4 +1,4 @@
-"""The cluster as group shards see it: the present metadata image, in their words."""
+"""The cluster metadata as used by group shards."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class GroupCluster:
-    """Topics, racks and settings of groups, as of now."""
+    """Current topics, racks and group settings."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -20,7 +20,7 @@ class GroupCluster:
         self._topics_version = -1
         self._names: list[str] = []
         self._matches: dict[str, tuple[str, ...]] = {}
-        """Pattern → topics, for as long as no topic comes or goes."""
+        """Pattern → topics, valid until topics are created or deleted."""
 
     @property
     def version(self) -> int:
@@ -59,7 +59,7 @@ class GroupCluster:
             try:
                 expression = compiled(pattern)
             except ValueError as error:
-                raise InvalidPattern(f"the pattern {pattern} cannot be read: {error}") from error
+                raise InvalidPattern(f"invalid pattern {pattern}: {error}") from error
             matches = tuple(name for name in names if expression.fullmatch(name))
             self._matches[pattern] = matches
         return matches

@@ -1,4 +1,4 @@
-"""Brings the node in line with its metadata: opens, configures and removes partitions, applies settings."""
+"""Applies metadata to the node: opens, configures and removes partitions, applies settings."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
 log = logging.getLogger("runnel.broker")
 
 PARTITIONS_PER_STEP = 32
-"""How many partitions are opened or changed before requests get their turn."""
+"""Number of partitions opened or changed before control returns to the event loop."""
 
 RETRY_DELAY_MS = 1000
-"""How long until a log that the disk would not open is tried again."""
+"""Retry interval for logs that could not be opened."""
 
 
 class MetadataFollower:
-    """The hands of the metadata log on this node."""
+    """Applies records of the metadata log on this node."""
 
     def __init__(self, broker: "Broker", image: MetadataImage, settings: Settings) -> None:
         self._broker = broker
         self._image = image
         self._settings = settings
         self._unopened: set[TopicPartition] = set()
-        """Partitions that should be here, but whose log the disk refused."""
+        """Partitions whose log could not be opened."""
         self._unremoved: set[TopicPartition] = set()
-        """Partitions that should be gone, but whose log the disk would not remove."""
+        """Partitions whose log could not be removed."""
         self._removal_watchers: list[Callable[[list[str]], None]] = []
         self._feature_watchers: list[Callable[[], None]] = []
 
     def when_topics_are_removed(self, watcher: Callable[[list[str]], None]) -> None:
-        """Be told the names of topics that are gone."""
+        """Register a callback for deleted topics."""
         self._removal_watchers.append(watcher)
 
     def when_features_change(self, watcher: Callable[[], None]) -> None:
-        """Be told that the cluster may work at another level of some feature."""
+        """Register a callback for changed feature levels."""
         self._feature_watchers.append(watcher)
 
     def open_all(self) -> Iterator[None]:
-        """The node starts: apply its dynamic settings and open every partition that it holds."""
+        """At start: apply dynamic settings and open all partitions of this node."""
         self._apply_settings()
         count = 0
         for topic in self._image.topics.values():
@@ -61,7 +61,7 @@ class MetadataFollower:
                     yield
 
     def remove_left_overs(self, removed: set[str]) -> None:
-        """Logs of topics whose removal was durable, when a crash came before the logs were gone.
+        """Remove logs of topics whose deletion was durable before a crash.
 
         A log that no record speaks of is left alone: it may be all that is left of somebody's data.
         """
@@ -77,7 +77,7 @@ class MetadataFollower:
             )
 
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
-        """Carry out what these records, which the image has taken in, mean for this node."""
+        """Apply records that were replayed into the image."""
         yield from self._open_new(records)
         changed = {
             (record.resource_type, record.resource_name): None
@@ -138,8 +138,8 @@ class MetadataFollower:
         try:
             self._broker.open_partition(name, topic.id, state.leader_epoch, config)
         except (ApiError, OSError) as error:
-            log.warning("the log of %s cannot be opened and is tried again: %s", name, error)
-            # The topic exists all the same. Clients are told to try again, and so do we.
+            log.warning("the log of %s cannot be opened, will retry: %s", name, error)
+            # The topic exists nevertheless: clients retry, and so does the broker.
             if not self._unopened:
                 self._broker.timers.call_later(RETRY_DELAY_MS, self._retry)
             self._unopened.add(name)
@@ -155,8 +155,8 @@ class MetadataFollower:
         try:
             self._broker.disk.remove_log(name)
         except (ApiError, OSError) as error:
-            # The topic is gone all the same, and a full disk must not keep anybody from deleting more.
-            log.warning("the log of %s cannot be removed and is tried again: %s", name, error)
+            # The topic is deleted nevertheless: a full disk must not block further deletions.
+            log.warning("the log of %s cannot be removed, will retry: %s", name, error)
             if not self._unremoved:
                 self._broker.timers.call_later(RETRY_DELAY_MS, self._retry_removal)
             self._unremoved.add(name)
@@ -164,7 +164,7 @@ class MetadataFollower:
     def _retry_removal(self) -> None:
         unremoved, self._unremoved = self._unremoved, set()
         for name in sorted(unremoved):
-            # A topic that was made again under this name has replaced the log, or will.
+            # A recreated topic has replaced the log, or will.
             if self._image.partition(*name) is None:
                 self._remove_log(name)
 

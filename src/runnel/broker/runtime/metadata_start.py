@@ -1,4 +1,4 @@
-"""How a node takes up its metadata: found the cluster if there is none, register, open what it holds."""
+"""Start of a node's metadata: format a new cluster, register the broker, open partitions."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFollower:
-    """Make `metadata` the broker's own, and bring the node to where the log says it should be.
+    """Attach `metadata` to the broker and apply its image.
 
     The broker must know its advertised host and port by now, and not serve before this returns.
     """
@@ -38,13 +38,13 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
 
 
 async def _show_all_that_is_stored(broker: "Broker") -> None:
-    """Let nobody see an earlier end than before a crash: what was acknowledged is made durable and shown."""
+    """Make records written before a crash durable and visible, so that the log end does not decrease."""
     hidden = [
         broker.disk.sync(partition.log)
         for partition in broker.partitions.values()
         if partition.high_watermark < partition.log.written_offset
     ]
-    # A disk that refuses is told of by its log, and healed; the rest of the node serves.
+    # A failed sync is reported and retried by its log; the other partitions serve.
     await asyncio.gather(*hidden, return_exceptions=True)
 
 
@@ -67,7 +67,7 @@ def _check_ownership(broker: "Broker", metadata: MetadataLog) -> None:
 
 
 def _founding_records(broker: "Broker", image: MetadataImage) -> list[MetadataRecord]:
-    """What the log does not say yet: the cluster's id and features, and how to reach this node."""
+    """Records that are missing in the log: cluster id, features and broker registration."""
     records: list[MetadataRecord] = []
     if not image.cluster_id:
         records.append(ClusterRecord(id_text(broker.entropy.id_bytes())))

@@ -1,4 +1,4 @@
-"""Regular expressions of strangers, for names of topics and transactional ids."""
+"""Untrusted regular expressions for topics and transactional ids."""
 
 from functools import lru_cache
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @lru_cache(maxsize=1000)
 def compiled(pattern: str) -> Any:
-    """RE2, whose time does not explode, imported when somebody has a pattern. ValueError if it is none."""
+    """Compile with RE2, which matches in linear time; imported on first use. Raises ValueError."""
     import re2  # type: ignore[import-untyped]
 
     options = re2.Options()

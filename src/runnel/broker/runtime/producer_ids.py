@@ -1,4 +1,4 @@
-"""Producer ids: taken in blocks from the cluster's metadata, handed out one by one."""
+"""Producer ids: allocated in blocks from the cluster metadata."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
 
 BLOCK_SIZE = 1000
-"""As in Kafka: a crash wastes at most so many of 2^63 ids, and one producer in a thousand has to wait."""
+"""Block size, as in Kafka: a crash wastes at most one block, and one producer in a thousand has to wait."""
 
 
 class ProducerIds:
-    """The block of ids that this broker may hand out; no other broker and no earlier life of this one can."""
+    """The block of ids that only this broker, since its last start, may allocate from."""
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
@@ -24,9 +24,9 @@ class ProducerIds:
         self._refill: asyncio.Task[None] | None = None
 
     async def take(self) -> int:
-        """An id that nobody has had. Raises StorageFailed if the next block cannot be written down."""
+        """A new producer id. Raises StorageFailed if the next block cannot be made durable."""
         while self._next_id == self._end_id:
-            # All who come while a block is on its way share it.
+            # Concurrent requests share the allocation of a block.
             if self._refill is None:
                 self._refill = asyncio.get_running_loop().create_task(self._take_block())
             await asyncio.shield(self._refill)

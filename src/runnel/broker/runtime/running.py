@@ -1,4 +1,4 @@
-"""Bringing a broker to life over its ports, and down again: what a simulation shares with the real thing."""
+"""Start and stop of a broker over its ports; shared by simulation and production."""
 
 from contextlib import AsyncExitStack
 
@@ -10,7 +10,7 @@ from runnel.broker.runtime.transactions import Transactions
 
 
 async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
-    """Replay metadata, open what the node holds, load coordinators; the stack undoes it.
+    """Replay metadata, open partitions, load coordinators; the stack reverts it.
 
     The broker must know its advertised host and port by now, and not serve before this returns.
     """
@@ -22,6 +22,6 @@ async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
     broker.transactions = Transactions(broker)
     follower.when_topics_are_removed(broker.transactions.topics_deleted)
     follower.when_features_change(broker.transactions.features_changed)
-    # A transaction that is resumed may end in a partition of the groups, which must be there to hear of it.
+    # A resumed transaction may write markers to __consumer_offsets: start its shards first.
     broker.groups.start()
     broker.transactions.start()

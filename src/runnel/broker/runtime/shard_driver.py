@@ -1,4 +1,4 @@
-"""The driver of one coordinator shard: it carries out what the shard decides.
+"""The driver of a coordinator shard: executes the results of its operations.
 
 The order is what makes a shard trustworthy (see `runnel.coordinator.contract`):
 
@@ -39,20 +39,20 @@ from runnel.schemas.coordinator import encode_key, encode_value
 AnyShard = TypeVar("AnyShard", bound=Shard)
 T = TypeVar("T")
 Refuse = Callable[[ErrorCode], T]
-"""Makes the response that states an error."""
+"""Builds an error response."""
 
 _AWAIT_AGAIN_MS = 1000
-"""How long until a disk that could not sync is asked again, for a shard that waits for it."""
+"""Retry interval after a failed sync that a shard waits for."""
 
 _NEVER_REACHED = 2**63 - 1
-"""As the end of what a shard knows: no log goes so far."""
+"""An offset beyond the end of every log."""
 
 _RECORDS_PER_BATCH = 500
-"""How a decision is cut that may be: well below the size that any topic refuses."""
+"""Maximum size of a batch of a result that may be split, well below any max.message.bytes."""
 
 
 class _Held(Generic[T]):
-    """An answer that leaves when all it may rest on is committed; after too long a wait, as a refusal."""
+    """A response that is sent when the records it depends on are committed, or an error after a timeout."""
 
     __slots__ = ("_promise", "_refuse", "_reply", "_timer", "end_offset")
 
@@ -78,7 +78,7 @@ class _Held(Generic[T]):
         self._resolve(self._refuse(client_error(error.error)))
 
     def _expired(self) -> None:
-        # The records may be committed later: the client hears that it is not known, and asks again.
+        # The records may be committed later: the outcome is unknown, and the client retries.
         self._resolve(self._refuse(client_error(ErrorCode.REQUEST_TIMED_OUT)))
 
     def _resolve(self, reply: T) -> None:
@@ -89,7 +89,7 @@ class _Held(Generic[T]):
 
 
 class _Awaited:
-    """A shard that is told once when all it knew at some time is committed, or that this did not work."""
+    """A callback to a shard when all records it knew at some time are committed, or have failed."""
 
     __slots__ = ("_lost", "_tell", "end_offset")
 
@@ -110,7 +110,7 @@ class _Awaited:
 
 
 class ShardDriver(Generic[AnyShard]):
-    """One shard, the partition it stands for, its timers and the requests that it parked."""
+    """A shard, its partition, its timers and its parked requests."""
 
     def __init__(
         self,
@@ -131,27 +131,27 @@ class ShardDriver(Generic[AnyShard]):
         self._compression = compression
         self._run_shard_effect = run_shard_effect
         self._end_offset = partition.log.end_offset
-        """Behind the last record that the shard has seen."""
+        """End offset of the records replayed into the shard."""
         self._running: dict[Timer, TimerHandle] = {}
         self._parked: dict[int, tuple[Promise[Any], Refuse[Any]]] = {}
         self._last_waiter = 0
 
     @property
     def is_ahead(self) -> bool:
-        """Does the shard know of records that its log has lost? Then it must be loaded anew."""
+        """True if the shard has replayed records that its log has lost: it must be reloaded."""
         return self.partition.log.end_offset < self._end_offset
 
     def now(self) -> Moment:
         return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
 
     def loaded(self) -> None:
-        """Everything in the log was replayed: begin to serve."""
+        """The log was replayed completely: start to serve."""
         self._end_offset = self.partition.log.end_offset
         self.is_loaded = True
         self._carry_out(self.shard.loaded(self.now()))
 
     def close(self) -> None:
-        """Serve no longer: whoever waits is told, and no timer runs on."""
+        """Stop serving: fail pending requests and cancel timers."""
         self.is_loaded = False
         for effect in self.shard.unloaded().effects:
             if isinstance(effect, Respond) and effect.waiter in self._parked:
@@ -164,19 +164,19 @@ class ShardDriver(Generic[AnyShard]):
         self._running.clear()
 
     def park(self, refuse: Refuse[Any]) -> int:
-        """A number under which the shard can keep the coming request waiting."""
+        """A number under which the shard can park the next request."""
         self._last_waiter += 1
         self._parked[self._last_waiter] = Promise(), refuse
         return self._last_waiter
 
     def unpark(self, waiter: int) -> None:
-        """The request with this number was refused on the spot."""
+        """The request with this number was rejected immediately."""
         self._parked.pop(waiter, None)
 
     def decide(
         self, decision: CoordinatorResult[T], refuse: Refuse[T], waiter: int | None = None
     ) -> MaybePromise[T]:
-        """Carry a decision out; the response, or the promise of it."""
+        """Execute a result; returns the response or a promise of it."""
         promise = self._parked[waiter][0] if waiter is not None else None
         error = self._carry_out(decision)
         if decision.response is None and promise is not None:
@@ -189,7 +189,7 @@ class ShardDriver(Generic[AnyShard]):
         return self.hold(decision.response, refuse)
 
     def hold(self, reply: T, refuse: Refuse[T]) -> MaybePromise[T]:
-        """A reply as soon as all that the shard knows is committed: mostly at once."""
+        """A response as soon as all replayed records are committed, usually immediately."""
         if self._end_offset <= self.partition.high_watermark:
             return reply
         promise: Promise[T] = Promise()
@@ -197,16 +197,16 @@ class ShardDriver(Generic[AnyShard]):
         return promise
 
     def run(self, decision: CoordinatorResult[None]) -> None:
-        """Carry out a decision that nobody waits for."""
+        """Execute a result without a response."""
         self._carry_out(decision)
 
     def transaction_ended(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
-        """The end of a transaction was just appended to the partition."""
+        """A marker was appended to the partition."""
         if not self.is_loaded:
             return
         end_offset = self.partition.log.end_offset
         if end_offset <= self._end_offset:
-            # It stands where records stood that the log has lost; more could hide that we know of them.
+            # Its offset is that of lost records: replaying it would hide that the shard is ahead of its log.
             self._end_offset = _NEVER_REACHED
             return
         self._end_offset = end_offset
@@ -225,7 +225,7 @@ class ShardDriver(Generic[AnyShard]):
                 case WhenCommitted(token):
                     awaited.append(token)
                 case ShardEffect():
-                    assert self._run_shard_effect is not None, f"nobody carries out {effect}"
+                    assert self._run_shard_effect is not None, f"no executor for {effect}"
                     self._run_shard_effect(effect)
         error = self._append(decision) if decision.records else None
         if decision.continuation is not None:
@@ -238,7 +238,7 @@ class ShardDriver(Generic[AnyShard]):
 
     def _append(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
         if self.is_ahead:
-            # What was decided rests on records that are gone.
+            # The result depends on records that were lost.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         now_ms = self._clock.now_ms()
         producer_id, producer_epoch = decision.producer or (NO_PRODUCER, -1)

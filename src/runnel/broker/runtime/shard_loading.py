@@ -1,4 +1,4 @@
-"""Loading shards: replay their logs in the background, a slice at a time, so that requests go between."""
+"""Loading of shards: their logs are replayed in the background, in slices between requests."""
 
 import logging
 from collections import deque
@@ -22,10 +22,10 @@ _RECORDS_PER_SLICE = 500
 """About five milliseconds."""
 
 _READ_BYTES = 1 << 20
-"""How much of a log is read at once, and held until it is replayed."""
+"""Bytes of a log that are read at once and held until they are replayed."""
 
 _RETRY_MS = 1000
-"""How long until a disk that would not give the log is asked again."""
+"""Retry interval after a failed read."""
 
 log = logging.getLogger("runnel.broker")
 
@@ -34,7 +34,7 @@ AnyDriver = TypeVar("AnyDriver", bound=ShardDriver[Any])
 
 @dataclass(slots=True)
 class _Load:
-    """A shard that is being loaded, and how far."""
+    """A shard that is being loaded, and its position."""
 
     driver: ShardDriver[Any]
     loaded: Callable[[], None]
@@ -43,7 +43,7 @@ class _Load:
     """Read, but not replayed yet."""
 
     def read(self) -> Promise[Sequence[memoryview]]:
-        """The next batches, read by a thread; between two reads the log may be compacted."""
+        """Read the next batches in a thread; the log may be compacted between two reads."""
         partition = self.driver.partition
         return partition.read_batches(max(self.offset, partition.log.log_start_offset), _READ_BYTES)
 
@@ -65,7 +65,7 @@ class _Load:
 
 
 class ShardLoading:
-    """Shards that wait for their turn to be loaded, one after the other."""
+    """Queue of shards to load, one after the other."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -74,7 +74,7 @@ class ShardLoading:
         self._is_reading = False
 
     def load(self, driver: AnyDriver, loaded: Callable[[AnyDriver], None]) -> None:
-        """Load a shard, then call `loaded`: at once if its log is empty, from the background otherwise."""
+        """Load a shard, then call `loaded`: immediately if its log is empty, else in the background."""
         stored = driver.partition.log
         if stored.end_offset == stored.log_start_offset:
             loaded(driver)
@@ -83,11 +83,11 @@ class ShardLoading:
         self._schedule(0)
 
     def forget(self, driver: ShardDriver[Any]) -> None:
-        """The shard's partition is gone: stop loading it."""
+        """The shard's partition was removed: stop loading it."""
         self._queue = deque(load for load in self._queue if load.driver is not driver)
 
     def stop(self) -> None:
-        """Forget what is not loaded yet."""
+        """Stop loading."""
         self._queue.clear()
         if self._next is not None:
             self._next.cancel()
@@ -118,7 +118,7 @@ class ShardLoading:
     def _was_read(self, load: _Load, outcome: Sequence[memoryview] | Exception) -> None:
         self._is_reading = False
         if not self._queue or self._queue[0] is not load:
-            # Forgotten while a thread read its log.
+            # Removed while a thread read its log.
             self._schedule(0)
         elif isinstance(outcome, Exception):
             self._failed(load, outcome)
@@ -134,21 +134,21 @@ class ShardLoading:
         self._schedule(0)
 
     def _failed(self, load: _Load, failure: Exception) -> None:
-        # One half would answer as if the other had never been: better that none answers.
-        log.error("%s: the coordinator cannot load it: %s", load.driver.partition.name, failure)
+        # A partially loaded shard would return wrong results.
+        log.error("%s: loading the coordinator failed: %s", load.driver.partition.name, failure)
         load.batches.clear()
         self._queue.rotate(-1)
         self._schedule(_RETRY_MS)
 
 
 def _replay(driver: ShardDriver[Any], header: BatchHeader, batch: memoryview) -> None:
-    """Replay a batch. A damaged one may be skipped where later ones tell most of what it told again."""
+    """Replay a batch. A corrupt one may be skipped if later batches repeat most of its state."""
     try:
         if not crc_is_valid(batch, 0, header):
-            raise CorruptBatch("its checksum is wrong")
+            raise CorruptBatch("checksum mismatch")
         _replay_sound(driver, header, batch)
     except (CorruptBatch, MalformedMessage) as damage:
-        where = f"the batch at {header.base_offset} is damaged: {damage}"
+        where = f"the batch at {header.base_offset} is corrupt: {damage}"
         if not driver.shard.can_skip_corrupt_batches:
             raise CorruptBatch(where) from damage
         log.error("%s: %s; it is skipped", driver.partition.name, where)
@@ -172,7 +172,9 @@ def _replay_sound(driver: ShardDriver[Any], header: BatchHeader, batch: memoryvi
             place = ReplayContext(stored.offset, producer_id, producer_epoch)
             shard.replay(record.key, record.value, place)
         elif record.version is not None and not shard.can_skip_corrupt_batches:
-            raise CorruptBatch(f"its record at {stored.offset} is of another release: {record}")
+            raise CorruptBatch(f"record at {stored.offset} has an unknown type or version: {record}")
         else:
             name = driver.partition.name
-            log.warning("%s: the record at %d is of another release: %s", name, stored.offset, record)
+            log.warning(
+                "%s: the record at %d has an unknown type or version: %s", name, stored.offset, record
+            )

@@ -1,4 +1,4 @@
-"""All shards of one coordinator on this node: which one keeps a name, loading them, asking them.
+"""The shards of a coordinator on this node: lookup, loading and requests.
 
 A group or a transactional id belongs to the partition of its coordinator's topic that Java's hash of the name
 points to, as in Kafka, so that its tools look in the right place. Partitions are loaded in the background at
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Shards(ABC, Generic[AnyShard]):
-    """The shards whose records stand in one internal topic."""
+    """The shards of one internal topic."""
 
     topic: str
 
@@ -34,14 +34,14 @@ class Shards(ABC, Generic[AnyShard]):
         self._is_stopped = False
 
     def start(self) -> None:
-        """Begin to load every partition that has records."""
+        """Start to load every partition with records."""
         for index in range(self.partition_count):
             partition = self._broker.partitions.get(TopicPartition(self.topic, index))
             if partition is not None and partition.log.end_offset > partition.log.log_start_offset:
                 self._driver(index)
 
     def stop(self) -> None:
-        """Answer whoever waits, take no more requests and let no timer run on."""
+        """Fail pending requests, reject new ones and cancel timers."""
         self._is_stopped = True
         self._loading.stop()
         for driver in self._drivers.values():
@@ -50,12 +50,12 @@ class Shards(ABC, Generic[AnyShard]):
 
     @property
     def partition_count(self) -> int:
-        """How many shards there are; 0 until somebody makes the topic necessary."""
+        """Number of shards; 0 until the topic is created."""
         topic = self._broker.metadata.image.topics.get(self.topic)
         return 0 if topic is None else len(topic.partitions)
 
     def partition_of(self, name: str) -> int:
-        """The partition that keeps a group or a transactional id."""
+        """The partition of a group or a transactional id."""
         if self._is_stopped:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         count = self.partition_count
@@ -64,7 +64,7 @@ class Shards(ABC, Generic[AnyShard]):
         return java_hash(name) % count
 
     def driver_of(self, name: str) -> ShardDriver[AnyShard]:
-        """The shard of a name; NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS if it cannot answer."""
+        """The shard of a name. Raises NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         driver = self._driver(self.partition_of(name))
         if not driver.is_loaded:
             raise _loading(self.topic)
@@ -73,7 +73,7 @@ class Shards(ABC, Generic[AnyShard]):
     def ask(
         self, name: str, decide: Callable[[ShardDriver[AnyShard]], CoordinatorResult[T]], refuse: Refuse[T]
     ) -> MaybePromise[T]:
-        """Have the shard of a name decide: the response, or the promise of it."""
+        """Run a write operation on the shard of a name; returns the response or a promise of it."""
         try:
             driver = self.driver_of(name)
             return driver.decide(decide(driver), refuse)
@@ -81,7 +81,7 @@ class Shards(ABC, Generic[AnyShard]):
             return refuse(error.error)
 
     def look(self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T]) -> MaybePromise[T]:
-        """Read from the shard of a name; the answer comes when all that was read is committed."""
+        """Run a read operation on the shard of a name; the response waits until its state is committed."""
         try:
             driver = self.driver_of(name)
         except ApiError as error:
@@ -89,7 +89,7 @@ class Shards(ABC, Generic[AnyShard]):
         return driver.hold(read(driver.shard), refuse)
 
     def all_loaded(self) -> list[ShardDriver[AnyShard]]:
-        """Every shard that holds anything. COORDINATOR_LOAD_IN_PROGRESS if one is not ready."""
+        """All shards with records. Raises COORDINATOR_LOAD_IN_PROGRESS if one is not loaded."""
         if self._is_stopped:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the broker is stopping")
         drivers = [driver for driver in self._drivers.values() if self._is_current(driver)]
@@ -99,7 +99,7 @@ class Shards(ABC, Generic[AnyShard]):
 
     @abstractmethod
     def _make(self, partition: ReplicatedLog) -> ShardDriver[AnyShard]:
-        """A shard that knows nothing yet, and its driver."""
+        """An empty shard and its driver."""
 
     def _loaded(self, driver: ShardDriver[AnyShard]) -> None:
         driver.loaded()
@@ -118,7 +118,7 @@ class Shards(ABC, Generic[AnyShard]):
         return driver
 
     def _drop_strangers(self) -> None:
-        """Let go of shards whose partition is no longer here, or no longer what they stand for."""
+        """Unload shards whose partition was removed or recreated."""
         for index, driver in list(self._drivers.items()):
             if not self._is_current(driver):
                 self._drop(index, driver)
@@ -134,12 +134,12 @@ class Shards(ABC, Generic[AnyShard]):
 
 
 def _loading(topic: str) -> ApiError:
-    return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic} is being read")
+    return ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{topic} is loading")
 
 
 @lru_cache(maxsize=65536)
 def java_hash(text: str) -> int:
-    """Java's String.hashCode without its sign, as Kafka takes it."""
+    """Java's String.hashCode without its sign, as used by Kafka."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""Topics that come into being because they are needed: asked for by a client, or by a coordinator."""
+"""Auto-creation of topics for clients, and creation of internal topics."""
 
 from collections.abc import Iterable
 from itertools import repeat
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def chance(broker: "Broker") -> Randomness:
-    """What is random about new topics."""
+    """Randomness for new topics."""
     topic_ids = (broker.entropy.id_bytes() for _ in repeat(None))
     return Randomness(topic_ids, broker.entropy.below(max(1, len(broker.metadata.image.brokers))))
 
@@ -24,7 +24,7 @@ def chance(broker: "Broker") -> Randomness:
 async def create_topics(
     broker: "Broker", request: CreateTopicsRequest, describe_configs: DescribeTopicConfigs | None = None
 ) -> CreateTopicsResponse:
-    """Create topics; they can be used when this returns."""
+    """Create topics; they are available on return."""
     settings = broker.metadata.settings
     return await broker.metadata.change(
         lambda image: decide_create_topics(image, settings, request, chance(broker), describe_configs)
@@ -32,7 +32,7 @@ async def create_topics(
 
 
 async def create_missing_topics(broker: "Broker", names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create topics with the broker's defaults; for each name NONE, or why there is no such topic now."""
+    """Create topics with the broker's defaults; returns an error code for each name."""
     settings = broker.metadata.settings
     wanted = list(dict.fromkeys(names))
 
@@ -45,7 +45,7 @@ async def create_missing_topics(broker: "Broker", names: Iterable[str]) -> dict[
     except ApiError as api_error:
         return dict.fromkeys(wanted, api_error.error)
     errors = {result.name: ErrorCode.from_code(result.error_code) for result in response.topics}
-    # Somebody else was faster, and the topic is there all the same.
+    # Created concurrently by another request.
     return {
         name: ErrorCode.NONE if error is ErrorCode.TOPIC_ALREADY_EXISTS else error
         for name, error in errors.items()
@@ -53,7 +53,7 @@ async def create_missing_topics(broker: "Broker", names: Iterable[str]) -> dict[
 
 
 async def ensure_internal_topic(broker: "Broker", name: str) -> None:
-    """Return when a coordinator's topic exists; COORDINATOR_NOT_AVAILABLE if it cannot be made now."""
+    """Create a coordinator's topic unless it exists. Raises COORDINATOR_NOT_AVAILABLE."""
     if name in broker.metadata.image.topics:
         return
     error = (await create_missing_topics(broker, [name]))[name]

@@ -1,4 +1,4 @@
-"""The transaction coordinator: the shards that keep transactional ids, and the requests that go to them."""
+"""The transaction coordinator: its shards, and the requests to them."""
 
 import asyncio
 import logging
@@ -32,10 +32,10 @@ TransactionDriver = ShardDriver[TransactionShard]
 Errors = dict[TopicPartition, ErrorCode]
 
 _COMMIT_TIMEOUT_MS = 30_000
-"""How long an answer waits for the log, as long as Kafka's requests between brokers."""
+"""How long a response waits for the log: Kafka's timeout of requests between brokers."""
 
 _UNCOMPRESSED = 0
-"""As Kafka writes this topic; its records are small and die young."""
+"""Kafka's settings of this topic; its records are small and short-lived."""
 
 
 class Transactions(Shards[TransactionShard]):
@@ -57,12 +57,12 @@ class Transactions(Shards[TransactionShard]):
         self.features_changed()
 
     def start(self) -> None:
-        """Begin to load every partition that has records, and to look after them."""
+        """Start to load every partition with records, and periodic maintenance."""
         super().start()
         self._look_over()
 
     def stop(self) -> None:
-        """Answer whoever waits, take no more requests and let no timer run on."""
+        """Fail pending requests, reject new ones and cancel timers."""
         super().stop()
         if self._next_look is not None:
             self._next_look.cancel()
@@ -70,7 +70,7 @@ class Transactions(Shards[TransactionShard]):
             task.cancel()
 
     def _look_over(self) -> None:
-        """Load a shard anew that lost its log, also when nobody asks it: it may have transactions to end."""
+        """Reload shards that lost records, also without requests: they may have transactions to complete."""
         self._next_look = self._broker.timers.call_later(self._settings.abort_interval_ms, self._look_over)
         for index, driver in list(self._drivers.items()):
             if not self._is_current(driver):
@@ -80,12 +80,12 @@ class Transactions(Shards[TransactionShard]):
                         self._driver(index)
 
     def features_changed(self) -> None:
-        """The cluster may work at another level of `transaction.version` now."""
+        """The finalized level of `transaction.version` may have changed."""
         features = self._broker.metadata.image.features
         self._settings.transaction_version = features.get(TRANSACTION_VERSION, 0)
 
     def topics_deleted(self, names: Collection[str]) -> None:
-        """These topics are gone; ours may be among them."""
+        """These topics were deleted, possibly including __transaction_state."""
         self._drop_strangers()
 
     def decide(
@@ -94,7 +94,7 @@ class Transactions(Shards[TransactionShard]):
         decide: Callable[[TransactionDriver], CoordinatorResult[T]],
         refuse: Refuse[T],
     ) -> MaybePromise[T]:
-        """Have a shard decide what may take a new producer id: the response, or the promise of it."""
+        """Run an operation that may need a new producer id; returns the response or a promise of it."""
         try:
             return self.ask(transactional_id, decide, refuse)
         except ProducerIdRequired:
@@ -109,11 +109,11 @@ class Transactions(Shards[TransactionShard]):
         while True:
             try:
                 producer_id = await self._broker.producer_ids.take()
-                # The shard may be another one by now.
+                # The shard may have been reloaded.
                 self.driver_of(transactional_id).shard.add_producer_id(producer_id)
                 return await settled(self.ask(transactional_id, decide, refuse))
             except ProducerIdRequired:
-                # Somebody else was faster.
+                # Allocated concurrently by another request.
                 continue
             except ApiError as error:
                 return refuse(client_error(error.error))
@@ -126,7 +126,7 @@ class Transactions(Shards[TransactionShard]):
         partitions: Collection[TopicPartition],
         adds: bool,
     ) -> MaybePromise[Errors]:
-        """Whether partitions may be written to in this transaction: an error code for each.
+        """Verify that partitions are part of a transaction; returns an error code for each.
 
         With `adds`, they become part of it (KIP-890); otherwise they must be already.
         """
@@ -148,7 +148,7 @@ class Transactions(Shards[TransactionShard]):
         partitions: Collection[TopicPartition],
         client_version: int = 0,
     ) -> MaybePromise[Errors]:
-        """Make partitions part of a transaction: an error code for each."""
+        """Add partitions to a transaction; returns an error code for each."""
 
         def decide(driver: TransactionDriver) -> CoordinatorResult[Errors]:
             return driver.shard.add_partitions(
@@ -204,7 +204,7 @@ class Transactions(Shards[TransactionShard]):
 
         def tell(partition: TopicPartition, error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
-                log.info("%s: the end of %s says %s", partition, ended.transactional_id, error.name)
+                log.info("%s: completing %s returned %s", partition, ended.transactional_id, error.name)
             if driver.is_loaded:
                 driver.run(driver.shard.marked(ended, partition, error, driver.now()))
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Watcher(Protocol):
-    """A request that attempts again when a log has more to read."""
+    """A waiting request that is retried when a log has more to read."""
 
     def look(self) -> None: ...
 
@@ -30,10 +30,10 @@ class Turn:
         self._timers = timers
         self._is_scheduled = False
         self.is_open = False
-        """A network event is being served, and will call `finish` by itself."""
+        """A network event is being processed and will call `finish`."""
         self.touched: list[ReplicatedLog] = []
         self.settled: list[ReplicatedLog] = []
-        """Logs with waiters whose outcome is known; they enter themselves."""
+        """Logs with completed waiters; added by the logs."""
         self.woken: dict[Watcher, None] = {}
 
     def touch(self, log: "ReplicatedLog") -> None:
@@ -43,7 +43,7 @@ class Turn:
             self.schedule()
 
     def wake(self, watchers: dict[Watcher, None]) -> None:
-        """Let these look again once all logs are written."""
+        """Retry these requests once all logs are written."""
         self.woken.update(watchers)
         if not self.is_open:
             self.schedule()
@@ -56,14 +56,14 @@ class Turn:
 
     def finish(self, loan: Loan | None = None) -> None:
         """Write, acknowledge, wake. What is staged is in the loan's memory, if there is one."""
-        # Open while it runs: what an acknowledgement stages or wakes is taken up by these same loops.
+        # Open while it runs: batches staged and requests woken by an acknowledgement join the same turn.
         self.is_open = True
         bug: Exception | None = None
         try:
             touched, settled, woken = self.touched, self.settled, self.woken
             while touched or settled or woken:
                 while touched:
-                    # Whatever happens to one, all are written: what they staged is borrowed until we return.
+                    # All logs are written even if one fails: staged batches are borrowed until this returns.
                     try:
                         touched.pop().write(loan)
                     except Exception as error:  # noqa: BLE001 - raised below

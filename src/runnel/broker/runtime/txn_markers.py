@@ -1,4 +1,4 @@
-"""Writing the ends of transactions into partitions, for our own coordinator or at another's request."""
+"""Writing of transaction markers, for the local coordinator or on request."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
 
 Told = Callable[[TopicPartition, ErrorCode], None]
-"""Is told of each partition whether its marker is committed there."""
+"""Called for each partition with the outcome of its marker."""
 
 
 @dataclass(slots=True)
 class Marker:
-    """How a producer's transaction ended, and which coordinator says so."""
+    """The outcome of a producer's transaction, and the epoch of its coordinator."""
 
     producer_id: int
     producer_epoch: int
@@ -28,7 +28,7 @@ class Marker:
 
 
 class _Awaited:
-    """A marker that is in the log and waits to be committed."""
+    """A marker that was appended and waits for its commit."""
 
     __slots__ = ("_name", "_tell", "end_offset")
 
@@ -45,7 +45,7 @@ class _Awaited:
 
 
 def send_markers(broker: "Broker", marker: Marker, partitions: Iterable[TopicPartition], tell: Told) -> None:
-    """Have the leaders of these partitions write a marker; `tell` hears of each, now or later."""
+    """Write a marker to these partitions; `tell` is called for each, now or later."""
     by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
     for name in partitions:
         state = broker.metadata.image.partition(*name)
@@ -62,7 +62,7 @@ def send_markers(broker: "Broker", marker: Marker, partitions: Iterable[TopicPar
 
 
 def write_marker(broker: "Broker", marker: Marker, name: TopicPartition, tell: Told) -> None:
-    """Write a marker into a partition that this node leads."""
+    """Write a marker to a partition that this node leads."""
     try:
         partition = broker.partition(*name)
         staged = partition.append_marker(
