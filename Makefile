@@ -38,7 +38,7 @@ demo: $(STAMP) ## a broker, a consumer group, a replay, a crash; a pipeline on S
 up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runnel)
 	$(BIN)/runnel serve --listen $(LISTEN) --data-dir $(DATA)
 
-test: check ## everything that guards main: all checks, then all tests (WORKERS=2)
+test: check ## all checks, then all tests (WORKERS=2)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(STAMP) ## style, types, import contracts and tidiness, without running a test
@@ -48,11 +48,11 @@ check: $(STAMP) ## style, types, import contracts and tidiness, without running 
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/tidy.py
 
-format: $(STAMP) ## let ruff rewrite what it can
+format: $(STAMP) ## apply the fixes of ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(STAMP) ## made-up worlds of crashes, power cuts and full disks, each repeated by its seed (SEEDS=200)
+sim: $(STAMP) ## simulated crashes, power cuts and full disks, each reproduced by its seed (SEEDS=200)
 	$(BIN)/python -m runnel.sim --seeds $(SEEDS) $(ARGS)
 
 bench: $(STAMP) ## Runnel and a warm Apache Kafka, alternating; writes docs/BENCHMARKS.md (QUICK=1: a short run, no page)
@@ -64,7 +64,7 @@ bench: $(STAMP) ## Runnel and a warm Apache Kafka, alternating; writes docs/BENC
 conformance: $(STAMP) ## third-party suites: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md
 	$(BIN)/python -m tools.conformance $(ARGS)
 
-mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members come and go (SECONDS_LONG=120)
+mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members join, leave and are killed (SECONDS_LONG=120)
 	$(BIN)/python -m tools.mixed --seconds $(SECONDS_LONG) $(ARGS)
 
 crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transactions, Spark (ROUNDS=200 KILLS=100 ONLY=chain)
@@ -76,6 +76,6 @@ fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAM
 fresh: $(STAMP) ## does a clean clone work: empty home and caches, make demo and make test (ARGS=--without-java)
 	$(BIN)/python -m tools.fresh $(ARGS)
 
-clean: ## remove .venv, caches and build products; data folders stay
+clean: ## remove .venv, caches and build products; data folders are kept
 	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

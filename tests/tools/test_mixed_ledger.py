@@ -75,8 +75,8 @@ def test_a_handover_with_a_fault(end: str, begin_ms: int, first: int, fault: str
 def test_reading_back_and_reading_what_is_not_owned_are_faults() -> None:
     (back,) = ledger_of(*FIRST, ("a", "records_consumed", 13, (0, 9, 12))).findings().faults
     assert "read from 9" in back
-    (stranger,) = ledger_of(("a", "records_consumed", 13, (3, 0, 1))).findings().faults
-    assert "does not own it" in stranger
+    (unknown,) = ledger_of(("a", "records_consumed", 13, (3, 0, 1))).findings().faults
+    assert "does not own it" in unknown
 
 
 def described(epoch: int, *members: tuple[str, int, list[int]]) -> DescribedGroup:

@@ -215,7 +215,7 @@ def report(results: dict[str, Any], write: bool) -> int:
     if latencies:
         print(page.latency_table(latencies))
     if results["run"]["is_quick"]:
-        print("a short run: figures to look at, not to judge by")
+        print("a short run: its ratios are rough")
         return 0
     return 0 if all(line.reaches(line.row.floor) for line in compared) else 1
 

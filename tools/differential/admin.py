@@ -137,8 +137,8 @@ def _look(pair: BrokerPair, topic: str) -> None:
     pair.check("metadata: a topic that is not there", forbidden, range(4, 14))
     allowed = named(topic, include_topic_authorized_operations=True)
     pair.check("metadata: what is allowed", allowed, range(8, 14))
-    stranger = metadata.MetadataRequest([metadata.MetadataRequestTopic(b"\x07" * 16, topic)])
-    pair.check("metadata: an id that is not there", stranger, (12, 13))
+    unknown = metadata.MetadataRequest([metadata.MetadataRequestTopic(b"\x07" * 16, topic)])
+    pair.check("metadata: an id that is not there", unknown, (12, 13))
     for version in (0, 4, 13):
         pair.check("metadata: a topic that is created", named(f"auto-{version}"), version)
         pair.settle()
@@ -175,9 +175,9 @@ def _delete(pair: BrokerPair) -> None:
         pair.check("delete topic: again", deletion(topic), version)
         pair.check("delete topic: names that cannot be", deletion("a/b", ""), version)
         pair.check("delete topic: none", deletion(), version)
-    stranger = [delete_topics.DeleteTopicState(None, b"\x07" * 16), delete_topics.DeleteTopicState(None)]
-    gone_by_id = delete_topics.DeleteTopicsRequest(stranger, timeout_ms=5_000)
-    pair.check("delete topic: ids that are not there", gone_by_id, 6)
+    unknown = [delete_topics.DeleteTopicState(None, b"\x07" * 16), delete_topics.DeleteTopicState(None)]
+    deletion_by_id = delete_topics.DeleteTopicsRequest(unknown, timeout_ms=5_000)
+    pair.check("delete topic: ids that are not there", deletion_by_id, 6)
 
 
 @dataclass(slots=True)

@@ -227,8 +227,8 @@ def _live(scenario: Scenario) -> None:
     for case, making in (
         ("an epoch that is over", scenario.beat("one", 0, topic_partitions=None)),
         ("an epoch that has not come", scenario.beat("one", 7)),
-        ("a stranger", scenario.beat(UNKNOWN_MEMBER, 1, member_id=UNKNOWN_MEMBER)),
-        ("a stranger who leaves", scenario.beat(UNKNOWN_MEMBER, -1, member_id=UNKNOWN_MEMBER)),
+        ("an unknown member", scenario.beat(UNKNOWN_MEMBER, 1, member_id=UNKNOWN_MEMBER)),
+        ("an unknown member leaves", scenario.beat(UNKNOWN_MEMBER, -1, member_id=UNKNOWN_MEMBER)),
         ("a rack that is empty", scenario.beat("one", rack_id="")),
         ("an assignor that is unknown", scenario.beat("one", server_assignor="nonsense")),
         ("an instance that is not its own", scenario.beat("one", instance_id="other")),
@@ -270,7 +270,7 @@ def _commit(scenario: Scenario) -> None:
             ("commit", scenario.commit("one")),
             ("commit in an epoch that is over", scenario.commit("one", 1)),
             ("commit in an epoch that has not come", scenario.commit("one", 9)),
-            ("commit of a stranger", scenario.commit(UNKNOWN_MEMBER, 1)),
+            ("commit of an unknown member", scenario.commit(UNKNOWN_MEMBER, 1)),
             ("commit without a member", scenario.commit(NO_MEMBER, -1)),
         ):
             scenario.check(f"{case} v{version}", making, version)
@@ -280,7 +280,7 @@ def _commit(scenario: Scenario) -> None:
         ("fetch offsets of a member", scenario.fetch("one")),
         ("fetch offsets in an epoch that is over", scenario.fetch("one", 1)),
         ("fetch offsets in an epoch that has not come", scenario.fetch("one", 9)),
-        ("fetch offsets of a stranger", scenario.fetch(UNKNOWN_MEMBER, 1)),
+        ("fetch offsets of an unknown member", scenario.fetch(UNKNOWN_MEMBER, 1)),
     ):
         scenario.check(case, making, 9)
 
@@ -299,12 +299,12 @@ def _meet_classic_requests(scenario: Scenario) -> None:
         return request
 
     scenario.check("a classic heartbeat", classic(lambda one: HeartbeatRequest(group, 4, one)), 4)
-    scenario.check("a classic heartbeat of a stranger", HeartbeatRequest(group, 4, UNKNOWN_MEMBER), 4)
+    scenario.check("a classic heartbeat of an unknown member", HeartbeatRequest(group, 4, UNKNOWN_MEMBER), 4)
     sync = classic(lambda one: SyncGroupRequest(group, 4, one, None, "consumer", "range"))
     scenario.check("a classic sync", sync, 5)
     # Whether it is assigned at once depends on when the last assignment was.
-    stranger_joins = joining(UNKNOWN_MEMBER, "consumer", "range")
-    scenario.check("join of a stranger, the classic way", stranger_joins, 5, ignore="generation_id")
+    unknown_joins = joining(UNKNOWN_MEMBER, "consumer", "range")
+    scenario.check("join of an unknown member, the classic way", unknown_joins, 5, ignore="generation_id")
     scenario.check("join of another kind, the classic way", joining("", "connect", "default"), 5)
     scenario.check("join without protocols, the classic way", joining("", "consumer"), 5)
     for version in (0, 5, 6):
@@ -313,8 +313,8 @@ def _meet_classic_requests(scenario: Scenario) -> None:
     parts = [OffsetDeleteRequestPartition(0)]
     offsets = OffsetDeleteRequest(group, [OffsetDeleteRequestTopic(scenario.topic, parts)])
     scenario.check("delete offsets of members", offsets, 0)
-    stranger = LeaveGroupRequest(group, members=[MemberIdentity(UNKNOWN_MEMBER, None)])
-    scenario.check("leave as a stranger, the classic way", stranger, 5)
+    unknown = LeaveGroupRequest(group, members=[MemberIdentity(UNKNOWN_MEMBER, None)])
+    scenario.check("leave as an unknown member, the classic way", unknown, 5)
 
 
 def _end(scenario: Scenario) -> None:

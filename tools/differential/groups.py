@@ -31,7 +31,7 @@ from runnel.model.ids import NO_ID
 from tools.differential.comparison import Broker, BrokerPair, RequestFor
 from tools.differential.topics import create, new_topic
 
-UNKNOWN_MEMBER = "a stranger"
+UNKNOWN_MEMBER = "unknown"
 NO_MEMBER = ""
 
 
@@ -177,7 +177,7 @@ def _be_refused(scenario: Scenario) -> None:
         ("join without a group", scenario.join(group_id="")),
         ("join with a short session", scenario.join(session_timeout_ms=1)),
         ("join with a long session", scenario.join(session_timeout_ms=10**8)),
-        ("join as a stranger", scenario.join(UNKNOWN_MEMBER)),
+        ("join as an unknown member", scenario.join(UNKNOWN_MEMBER)),
         ("join without protocols", scenario.join(protocols=no_protocols)),
         ("join without a protocol type", scenario.join(protocol_type="")),
     ):
@@ -192,14 +192,14 @@ def _live(scenario: Scenario) -> None:
     sync_version, beat_version = scenario.sync_version, scenario.heartbeat_version
     scenario.check("heartbeat before the assignment", scenario.beat(group, 1), beat_version)
     scenario.check("sync of another generation", scenario.sync(group, 7), sync_version)
-    scenario.check("sync of a stranger", scenario.sync(UNKNOWN_MEMBER, 1), sync_version)
+    scenario.check("sync of an unknown member", scenario.sync(UNKNOWN_MEMBER, 1), sync_version)
     scenario.check("sync", scenario.sync(group, 1, gives=(group,)), sync_version)
     scenario.check("sync again", scenario.sync(group, 1), sync_version)
     for generation in (0, 1, 2):
         scenario.check(
             f"heartbeat in generation {generation}", scenario.beat(group, generation), beat_version
         )
-    scenario.check("heartbeat of a stranger", scenario.beat(UNKNOWN_MEMBER, 1), beat_version)
+    scenario.check("heartbeat of an unknown member", scenario.beat(UNKNOWN_MEMBER, 1), beat_version)
     if beat_version >= 3:
         scenario.check("heartbeat of an unknown instance", scenario.beat(group, 1, "unknown"), beat_version)
     other = [JoinGroupRequestProtocol("other", b"")]
@@ -214,7 +214,7 @@ def _commit(scenario: Scenario) -> None:
     for name, making in (
         ("commit", scenario.commit(group, 1, (0, 5), (1, 6), note="note")),
         ("commit of another generation", scenario.commit(group, 9, (0, 5))),
-        ("commit of a stranger", scenario.commit(UNKNOWN_MEMBER, 1, (0, 5))),
+        ("commit of an unknown member", scenario.commit(UNKNOWN_MEMBER, 1, (0, 5))),
         ("commit without a member while there are members", scenario.commit(NO_MEMBER, -1, (0, 5))),
         ("commit for a partition that is not there", scenario.commit(group, 1, (0, 7), (9, 7))),
         ("commit for a topic that is not there", scenario.commit(group, 1, (0, 7), topic="nowhere")),
@@ -256,7 +256,7 @@ def _describe(scenario: Scenario) -> None:
 
 def _end(scenario: Scenario) -> None:
     pair, group = scenario.pair, scenario.group
-    scenario.check("leave as a stranger", scenario.leave(UNKNOWN_MEMBER), scenario.sync_version)
+    scenario.check("leave as an unknown member", scenario.leave(UNKNOWN_MEMBER), scenario.sync_version)
     if scenario.sync_version >= 3:
         scenario.check(
             "leave as an unknown instance", scenario.leave(NO_MEMBER, "unknown"), scenario.sync_version

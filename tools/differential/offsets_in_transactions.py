@@ -249,7 +249,7 @@ def _be_members(scenario: Scenario) -> None:
         scenario.check("a member of another generation", of_member(13, 7), scenario.version)
         scenario.check("a member without a generation", of_member(13, -1), scenario.version)
         scenario.check(
-            "a stranger", scenario.commit((0, 1), generation_id=1, member_id="a"), scenario.version
+            "an unknown member", scenario.commit((0, 1), generation_id=1, member_id="a"), scenario.version
         )
         scenario.check(
             "an unknown instance",
