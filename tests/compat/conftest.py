@@ -1,4 +1,4 @@
-"""Strangers' clients against one broker.
+"""Third-party clients against one broker.
 
 RUNNEL_COMPAT_BOOTSTRAP=host:port points the suite at any other broker, for example Apache Kafka: a test that
 fails there is wrong about the protocol.
@@ -17,7 +17,7 @@ from tools.broker_process import BrokerProcess
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "num.partitions": "4",
-    # Members of the newer protocol learn with a heartbeat what changed: often, for the sake of quick tests.
+    # Short heartbeat intervals of the consumer protocol, for fast tests.
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.assignment.interval.ms": "0",
@@ -28,7 +28,7 @@ Named = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the broker under judgement listens."""
+    """The address of the broker under test."""
     elsewhere = os.environ.get("RUNNEL_COMPAT_BOOTSTRAP")
     if elsewhere:
         yield elsewhere
@@ -45,7 +45,7 @@ def admin(bootstrap: str) -> AdminClient:
 
 @pytest.fixture
 def make_topic(admin: AdminClient) -> Named:
-    """A fresh topic with its own name, partitions and settings."""
+    """Create a topic with a unique name."""
 
     def make(partitions: int = 1, **config: str) -> str:
         name = f"t-{uuid4().hex[:12]}"

@@ -1,4 +1,4 @@
-"""Short words for what the librdkafka tests do again and again."""
+"""Helpers of the librdkafka tests."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ PATIENCE_S = 30.0
 def send(
     bootstrap: str, topic: str, values: Iterable[bytes], partition: int = -1, **config: Any
 ) -> list[Message]:
-    """Produce, wait for every acknowledgement, and return the reports in the order they came."""
+    """Produce, wait for all acknowledgements, and return the delivery reports in order."""
     reports: list[Message] = []
 
     def delivered(error: Any, message: Message) -> None:
@@ -46,7 +46,7 @@ def consumer(bootstrap: str, group: str, **config: Any) -> Iterator[Consumer]:
 
 
 def take(source: Consumer, count: int) -> list[Message]:
-    """Poll until `count` messages came."""
+    """Poll until `count` messages are received."""
     messages: list[Message] = []
     deadline = time.monotonic() + PATIENCE_S
     while len(messages) < count:
@@ -58,14 +58,14 @@ def take(source: Consumer, count: int) -> list[Message]:
 
 
 def read_all(bootstrap: str, topic: str, count: int, partition: int = 0) -> list[Message]:
-    """The first `count` messages of a partition, outside any group."""
+    """The first `count` messages of a partition, without a group."""
     with consumer(bootstrap, "unused") as reader:
         reader.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
         return take(reader, count)
 
 
 def poll_until(sources: list[Consumer], condition: Callable[[], bool]) -> None:
-    """Keep all consumers alive until the condition holds."""
+    """Poll all consumers until the condition holds."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"

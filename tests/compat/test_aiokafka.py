@@ -1,4 +1,4 @@
-"""aiokafka, which speaks no flexible version, produces, consumes in groups, commits, seeks, administers."""
+"""aiokafka, which uses no flexible versions: producing, consumer groups, commits, seeks, administration."""
 
 import asyncio
 import time
@@ -49,7 +49,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-def test_records_come_back_as_they_were_sent(bootstrap, topic) -> None:
+def test_records_round_trip_unchanged(bootstrap, topic) -> None:
     headers = [("trace", b"\x00\x01"), ("empty", b"")]
 
     async def story() -> None:
@@ -76,7 +76,7 @@ def test_every_compression_type_round_trips(bootstrap, topic, codec) -> None:
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", True)])
-def test_every_kind_of_acknowledgement(bootstrap, topic, acks, idempotent) -> None:
+def test_every_acks_setting(bootstrap, topic, acks, idempotent) -> None:
     values = [b"%d" % number for number in range(300)]
 
     async def story() -> None:
@@ -122,7 +122,7 @@ def test_a_group_resumes_where_it_committed(bootstrap, topic, group) -> None:
     asyncio.run(story())
 
 
-def test_partitions_move_when_members_come_and_go(bootstrap, make_topic, group) -> None:
+def test_partitions_are_rebalanced_when_members_join_and_leave(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=4)
 
     async def story() -> None:

@@ -1,4 +1,4 @@
-"""aiokafka, which knows transactions as they were at first, writes, moves offsets and is fenced."""
+"""aiokafka with the original transaction protocol: writes, offset commits and fencing."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ async def values(bootstrap: str, topic: str, isolation: str, count: int) -> list
         return [record.value for record in await take(reader, count)]
 
 
-def test_readers_of_committed_records_see_whole_transactions(bootstrap, topic) -> None:
+def test_read_committed_sees_complete_transactions(bootstrap, topic) -> None:
     async def story() -> None:
         async with a_producer(bootstrap, f"x-{topic}") as producer:
             async with producer.transaction():
@@ -36,7 +36,7 @@ def test_readers_of_committed_records_see_whole_transactions(bootstrap, topic) -
     asyncio.run(story())
 
 
-def test_offsets_move_with_the_transaction_and_not_without(bootstrap, topic, group) -> None:
+def test_offsets_are_committed_with_the_transaction(bootstrap, topic, group) -> None:
     partition = TopicPartition(topic, 0)
 
     async def story() -> None:
@@ -49,7 +49,7 @@ def test_offsets_move_with_the_transaction_and_not_without(bootstrap, topic, gro
             assert await reader.committed(partition) is None
             async with producer.transaction():
                 await producer.send_offsets_to_transaction({partition: 5}, group)
-            # Kafka tells the group's partition of a commit after it has told the producer.
+            # The marker of __consumer_offsets is written after the producer's commit is acknowledged.
             async with asyncio.timeout(PATIENCE_S):
                 while await reader.committed(partition) != 5:
                     await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) produces, consumes, balances, commits and seeks."""
+"""confluent-kafka (librdkafka): producing, consumer groups, commits and seeks."""
 
 import time
 
@@ -10,7 +10,7 @@ from tests.compat.librdkafka import consumer, poll_until, read_all, send, take
 AN_HOUR_AGO_MS = time.time_ns() // 1_000_000 - 3_600_000
 
 
-def test_records_come_back_as_they_were_sent(bootstrap, topic) -> None:
+def test_records_round_trip_unchanged(bootstrap, topic) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     headers = [("trace", b"\x00\x01"), ("trace", b"again"), ("empty", b""), ("null", None)]
     producer.produce(topic, key=b"k", value=b"v", headers=headers, timestamp=AN_HOUR_AGO_MS)
@@ -30,7 +30,7 @@ def test_every_compression_type_round_trips(bootstrap, topic, codec) -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "uncompressed"])
-def test_a_topic_recompresses_what_producers_send(bootstrap, make_topic, codec) -> None:
+def test_a_topic_recompresses_batches(bootstrap, make_topic, codec) -> None:
     topic = make_topic(compression_type=codec)
     values = [b"squeeze me " * 20 + b"%d" % number for number in range(200)]
     send(bootstrap, topic, values, compression_type="lz4")
@@ -38,7 +38,7 @@ def test_a_topic_recompresses_what_producers_send(bootstrap, make_topic, codec) 
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_every_kind_of_acknowledgement(bootstrap, topic, acks) -> None:
+def test_every_acks_setting(bootstrap, topic, acks) -> None:
     reports = send(bootstrap, topic, [b"%d" % number for number in range(100)], acks=acks)
     assert len(reports) == 100
     assert [message.value() for message in read_all(bootstrap, topic, 100)] == [b"%d" % n for n in range(100)]
@@ -51,7 +51,7 @@ def test_an_idempotent_producer_keeps_order_and_count(bootstrap, topic) -> None:
     assert [message.value() for message in read_all(bootstrap, topic, 5000)] == values
 
 
-def test_log_append_time_is_the_brokers_clock(bootstrap, make_topic) -> None:
+def test_log_append_time_is_set_by_the_broker(bootstrap, make_topic) -> None:
     topic = make_topic(message_timestamp_type="LogAppendTime")
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, b"old", timestamp=1000)
@@ -61,7 +61,7 @@ def test_log_append_time_is_the_brokers_clock(bootstrap, make_topic) -> None:
     assert abs(stamp - time.time() * 1000) < 60_000
 
 
-def test_a_too_large_message_is_refused_and_the_next_one_taken(bootstrap, make_topic) -> None:
+def test_a_message_that_is_too_large_is_rejected_and_the_next_one_accepted(bootstrap, make_topic) -> None:
     topic = make_topic(max_message_bytes="10000")
     errors: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": bootstrap, "message.max.bytes": 1_000_000})
@@ -71,7 +71,7 @@ def test_a_too_large_message_is_refused_and_the_next_one_taken(bootstrap, make_t
     assert [error and error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE, None]
 
 
-def test_a_bad_record_is_told_from_those_that_shared_its_batch(bootstrap, make_topic) -> None:
+def test_an_invalid_record_is_reported_separately_from_its_batch(bootstrap, make_topic) -> None:
     topic = make_topic(cleanup_policy="compact")
     errors: dict[bytes, str] = {}
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1000})
@@ -79,7 +79,7 @@ def test_a_bad_record_is_told_from_those_that_shared_its_batch(bootstrap, make_t
     def delivered(error: KafkaError, message: Message) -> None:
         errors[message.value()] = error.name()
 
-    # With a single culprit librdkafka does not tell them apart.
+    # With a single invalid record librdkafka does not distinguish them.
     for value, key in ((b"good", b"key"), (b"bad", None), (b"also good", b"key"), (b"also bad", None)):
         producer.produce(topic, key=key, value=value, on_delivery=delivered)
     assert producer.flush(30) == 0
@@ -117,7 +117,9 @@ def test_a_group_resumes_where_it_committed(bootstrap, topic, group) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_partitions_move_when_members_come_and_go(bootstrap, make_topic, group, strategy) -> None:
+def test_partitions_are_rebalanced_when_members_join_and_leave(
+    bootstrap, make_topic, group, strategy
+) -> None:
     topic = make_topic(partitions=6)
     with consumer(bootstrap, group, partition_assignment_strategy=strategy) as first:
         first.subscribe([topic])
@@ -130,7 +132,7 @@ def test_partitions_move_when_members_come_and_go(bootstrap, make_topic, group, 
         poll_until([first], lambda: len(first.assignment()) == 6)
 
 
-def test_a_group_shares_the_work_without_gaps(bootstrap, make_topic, group) -> None:
+def test_a_group_consumes_all_partitions(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=4)
     seen: set[tuple[int, int]] = set()
 
@@ -188,13 +190,13 @@ def test_a_stale_static_member_is_fenced(bootstrap, topic, group) -> None:
             assert fenced
 
 
-def test_a_topic_appears_when_it_is_first_written_to(bootstrap, group) -> None:
+def test_a_topic_is_created_on_first_use(bootstrap, group) -> None:
     topic = f"auto-{group}"
     send(bootstrap, topic, [b"first"], partition=0)
     assert read_all(bootstrap, topic, 1)[0].value() == b"first"
 
 
-def test_a_reader_waits_at_the_end_and_wakes(bootstrap, topic) -> None:
+def test_a_long_poll_returns_new_records(bootstrap, topic) -> None:
     with consumer(bootstrap, "unused", fetch_wait_max_ms=5000) as reader:
         reader.assign([TopicPartition(topic, 0, 0)])
         assert reader.poll(1.0) is None

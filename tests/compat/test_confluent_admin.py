@@ -1,4 +1,4 @@
-"""confluent-kafka administers: topics, settings, groups, offsets, records."""
+"""Administration with confluent-kafka: topics, configs, groups, offsets, records."""
 
 import time
 
@@ -50,24 +50,24 @@ def test_topics_are_created_described_grown_and_deleted(admin, make_topic) -> No
         ("unknown-config", 1, 1, {"nonsense": "1"}, KafkaError.INVALID_CONFIG),
     ],
 )
-def test_impossible_topics_are_refused(admin, name, partitions, replicas, config, code) -> None:
+def test_invalid_topics_fail_with_kafkas_error_code(admin, name, partitions, replicas, config, code) -> None:
     new = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=config)
     with pytest.raises(KafkaException) as refused:
         admin.create_topics([new])[name].result(20)
     assert refused.value.args[0].code() == code
 
 
-def test_a_topic_exists_only_once(admin, topic) -> None:
+def test_a_duplicate_topic_is_rejected(admin, topic) -> None:
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(20)
 
 
-def test_a_trial_run_creates_nothing(admin, group) -> None:
+def test_validate_only_creates_no_topic(admin, group) -> None:
     admin.create_topics([NewTopic(group, 1, 1)], validate_only=True)[group].result(20)
     assert group not in admin.list_topics(timeout=20).topics
 
 
-def test_topic_settings_are_listed_with_their_sources_and_altered(admin, make_topic) -> None:
+def test_topic_configs_are_described_and_altered(admin, make_topic) -> None:
     topic = make_topic(retention_ms="3600000")
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = admin.describe_configs([resource])[resource].result(20)
@@ -85,7 +85,7 @@ def test_topic_settings_are_listed_with_their_sources_and_altered(admin, make_to
     assert entries["retention.ms"].value == "604800000"
 
 
-def test_the_broker_lists_its_settings(admin) -> None:
+def test_broker_configs_are_described(admin) -> None:
     node = next(iter(admin.list_topics(timeout=20).brokers))
     resource = ConfigResource(ResourceType.BROKER, str(node))
     entries = admin.describe_configs([resource])[resource].result(20)
@@ -99,7 +99,7 @@ def test_the_cluster_is_described(admin) -> None:
     assert described.controller.id in [node.id for node in described.nodes]
 
 
-def test_groups_are_listed_described_moved_and_deleted(admin, bootstrap, make_topic, group) -> None:
+def test_groups_are_listed_described_reset_and_deleted(admin, bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=2)
     send(bootstrap, topic, [b"v"] * 10, partition=0)
     with consumer(bootstrap, group) as member:
@@ -123,7 +123,7 @@ def test_groups_are_listed_described_moved_and_deleted(admin, bootstrap, make_to
     assert group not in [listed.group_id for listed in admin.list_consumer_groups().result(20).valid]
 
 
-def test_offsets_are_listed_from_either_end_and_by_time(admin, bootstrap, topic) -> None:
+def test_offsets_are_listed_by_spec_and_timestamp(admin, bootstrap, topic) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     now = int(time.time() * 1000)
     for age in (50, 40, 0, 20):
@@ -139,7 +139,7 @@ def test_offsets_are_listed_from_either_end_and_by_time(admin, bootstrap, topic)
         assert admin.list_offsets({partition: spec})[partition].result(20).offset == expected
 
 
-def test_deleted_records_are_gone_for_readers(admin, bootstrap, topic) -> None:
+def test_deleted_records_are_not_readable(admin, bootstrap, topic) -> None:
     send(bootstrap, topic, [b"%d" % number for number in range(10)])
     partition = TopicPartition(topic, 0, 6)
     deleted = admin.delete_records([partition])[partition].result(20)
@@ -149,7 +149,7 @@ def test_deleted_records_are_gone_for_readers(admin, bootstrap, topic) -> None:
         assert [message.offset() for message in take(reader, 4)] == [6, 7, 8, 9]
 
 
-def test_access_lists_are_answered_with_a_code(admin) -> None:
+def test_acl_requests_fail_with_security_disabled(admin) -> None:
     everything = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
     )

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) in groups whose partitions the broker assigns (KIP-848)."""
+"""confluent-kafka (librdkafka) with the consumer protocol (KIP-848)."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def close(*members: Consumer) -> None:
         one.close()
 
 
-def test_partitions_move_when_members_come_and_go(bootstrap, make_topic, group) -> None:
+def test_partitions_are_rebalanced_when_members_join_and_leave(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=6)
     first = member(bootstrap, group, topic)
     poll_until([first], lambda: shares(first) == [6])
@@ -50,7 +50,7 @@ def test_partitions_move_when_members_come_and_go(bootstrap, make_topic, group) 
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
-def test_the_broker_assigns_as_it_is_asked_to(bootstrap, make_topic, group, admin, assignor) -> None:
+def test_the_requested_server_side_assignor_is_used(bootstrap, make_topic, group, admin, assignor) -> None:
     topics = sorted([make_topic(partitions=3), make_topic(partitions=3)])
     members = [member(bootstrap, group, *topics, group_remote_assignor=assignor) for _ in range(2)]
     wanted = {"uniform": [3, 3], "range": [2, 4]}[assignor]
@@ -71,7 +71,7 @@ def test_a_group_resumes_where_it_committed(bootstrap, topic, group) -> None:
     second.close()
 
 
-def test_a_group_by_pattern_finds_topics_that_appear_later(bootstrap, make_topic, group, admin) -> None:
+def test_a_pattern_subscription_matches_new_topics(bootstrap, make_topic, group, admin) -> None:
     first = make_topic(partitions=2)
     reader = member(bootstrap, group, f"^{first}.*")
     poll_until([reader], lambda: shares(reader) == [2])
@@ -96,7 +96,7 @@ def test_a_static_member_keeps_its_partitions_across_a_restart(bootstrap, make_t
     close(one, again)
 
 
-def test_a_second_member_of_one_name_is_refused(bootstrap, topic, group) -> None:
+def test_a_second_static_member_with_the_same_instance_id_is_rejected(bootstrap, topic, group) -> None:
     one = member(bootstrap, group, topic, group_instance_id="same")
     poll_until([one], lambda: shares(one) == [1])
     other = member(bootstrap, group, topic, group_instance_id="same")
@@ -114,7 +114,7 @@ def test_a_second_member_of_one_name_is_refused(bootstrap, topic, group) -> None
     close(one, other)
 
 
-def test_tools_see_the_group(bootstrap, make_topic, group, admin) -> None:
+def test_the_group_is_listed_and_described(bootstrap, make_topic, group, admin) -> None:
     topic = make_topic(partitions=3)
     one = member(bootstrap, group, topic, client_id="somebody")
     poll_until([one], lambda: shares(one) == [3])
@@ -159,7 +159,7 @@ def test_members_of_both_protocols_share_a_group(bootstrap, make_topic, group, p
     second.close()
 
 
-def test_offsets_of_members_move_in_transactions(bootstrap, topic, group, admin) -> None:
+def test_members_commit_offsets_in_transactions(bootstrap, topic, group, admin) -> None:
     send(bootstrap, topic, [b"%d" % number for number in range(6)])
     one = member(bootstrap, group, topic)
     take(one, 6)

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) moves a group's offsets in transactions: all of them or none."""
+"""confluent-kafka (librdkafka): offset commits in transactions."""
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -29,7 +29,7 @@ def a_consumer(bootstrap: str, group: str, topic: str) -> Consumer:
 
 
 def committed(bootstrap: str, group: str, topic: str) -> int:
-    """The group's offset, as its next member would find it: with all transactions ended."""
+    """The stable committed offset of the group."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])]
     (reply,) = admin.list_consumer_group_offsets(asked, require_stable=True).values()
@@ -37,7 +37,7 @@ def committed(bootstrap: str, group: str, topic: str) -> int:
     return int(partition.offset)
 
 
-def test_offsets_move_with_the_transaction_and_not_without(bootstrap, topic) -> None:
+def test_offsets_are_committed_with_the_transaction(bootstrap, topic) -> None:
     send(bootstrap, topic, [b"%d" % number for number in range(10)])
     producer = a_producer(bootstrap, f"x-{topic}")
     consumer = a_consumer(bootstrap, f"g-{topic}", topic)
@@ -51,7 +51,7 @@ def test_offsets_move_with_the_transaction_and_not_without(bootstrap, topic) -> 
     consumer.close()
 
 
-def test_a_fenced_producer_moves_nothing(bootstrap, topic) -> None:
+def test_a_fenced_producer_commits_no_offsets(bootstrap, topic) -> None:
     send(bootstrap, topic, [b"0", b"1"])
     zombie = a_producer(bootstrap, f"x-{topic}")
     consumer = a_consumer(bootstrap, f"g-{topic}", topic)

@@ -1,4 +1,4 @@
-"""confluent-kafka (librdkafka) in transactions: commit, abort, fencing, time limits, and a chain of them."""
+"""confluent-kafka (librdkafka): commit, abort, fencing, timeouts and consume-transform-produce."""
 
 import time
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def reader(bootstrap: str, group: str, topic: str, isolation: str) -> Iterator[C
 
 
 def read_to_the_end(source: Consumer) -> list[bytes]:
-    """Everything up to where the broker says that there is nothing more."""
+    """All records up to the end of the partition."""
     found: list[bytes] = []
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -40,7 +40,7 @@ def read_to_the_end(source: Consumer) -> list[bytes]:
     raise AssertionError(f"no end after {len(found)} records")
 
 
-def test_readers_see_what_was_committed_or_everything(bootstrap, topic, group) -> None:
+def test_isolation_levels(bootstrap, topic, group) -> None:
     producer = transactional(bootstrap, group)
     for number in range(6):
         producer.begin_transaction()
@@ -58,7 +58,7 @@ def test_readers_see_what_was_committed_or_everything(bootstrap, topic, group) -
         assert read_to_the_end(source) == [value for value in everything if int(value[:1]) % 2 == 0]
 
 
-def test_an_open_transaction_holds_readers_back(bootstrap, topic, group) -> None:
+def test_an_open_transaction_blocks_read_committed_consumers(bootstrap, topic, group) -> None:
     producer = transactional(bootstrap, group)
     send(bootstrap, topic, [b"before"], partition=0)
     producer.begin_transaction()
@@ -88,7 +88,7 @@ def test_a_second_producer_fences_the_first(bootstrap, topic, group) -> None:
         assert read_to_the_end(source) == [b"of the second"]
 
 
-def test_a_transaction_that_takes_too_long_is_aborted(bootstrap, topic, group) -> None:
+def test_a_transaction_is_aborted_after_its_timeout(bootstrap, topic, group) -> None:
     producer = transactional(bootstrap, group, transaction_timeout_ms=1000)
     producer.begin_transaction()
     producer.produce(topic, b"late", partition=0)
@@ -96,18 +96,18 @@ def test_a_transaction_that_takes_too_long_is_aborted(bootstrap, topic, group) -
     send(bootstrap, topic, [b"behind"], partition=0)
     with consumer(bootstrap, group, isolation_level="read_committed") as source:
         source.assign([TopicPartition(topic, 0, 0)])
-        # The coordinator looks every ten seconds, as Kafka's does.
+        # As in Kafka, the coordinator checks for timeouts every ten seconds.
         assert [message.value() for message in take(source, 1)] == [b"behind"]
     with pytest.raises(KafkaException):
         producer.commit_transaction(30)
 
 
-def test_a_chain_of_transactions_neither_loses_nor_doubles(bootstrap, make_topic, group) -> None:
+def test_consume_transform_produce_is_exactly_once(bootstrap, make_topic, group) -> None:
     source_topic, target_topic = make_topic(), make_topic()
     sent = [b"%d" % number for number in range(500)]
     send(bootstrap, source_topic, sent, partition=0)
     for life in range(5):
-        # Every life copies on from the committed offset, and the odd ones abort their last transaction.
+        # Each incarnation resumes at the committed offset; the odd ones abort their last transaction.
         producer = transactional(bootstrap, group)
         with consumer(bootstrap, group, isolation_level="read_committed") as source:
             source.subscribe([source_topic])
@@ -126,7 +126,7 @@ def test_a_chain_of_transactions_neither_loses_nor_doubles(bootstrap, make_topic
         assert read_to_the_end(source) == sent[:450]
 
 
-def test_transactions_over_many_partitions_count_in_all_of_them_or_none(bootstrap, make_topic, group) -> None:
+def test_transactions_over_many_partitions_are_atomic(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=4)
     producer = transactional(bootstrap, group)
     for number in range(30):

@@ -1,4 +1,4 @@
-"""Apache Kafka's own console tools: the Java clients as their users meet them."""
+"""Apache Kafka's console tools and Java clients."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ TOOLS = "org.apache.kafka.tools"
 
 
 def tool(name: str, *arguments: str, stdin: str = "", exit_code: int = 0) -> str:
-    """What one tool prints, errors included."""
+    """The output of one tool, including errors."""
     done = subprocess.run(java(name, *arguments), input=stdin, capture_output=True, text=True, timeout=300)
     assert done.returncode == exit_code, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -32,14 +32,14 @@ def test_topics_are_created_described_altered_and_deleted(bootstrap, group) -> N
     assert "does not exist" in tool(f"{TOOLS}.TopicCommand", *server, "--describe", exit_code=1)
 
 
-def test_settings_are_altered_and_described(bootstrap, topic) -> None:
+def test_configs_are_altered_and_described(bootstrap, topic) -> None:
     entity = ["--bootstrap-server", bootstrap, "--entity-type", "topics", "--entity-name", topic]
     altered = tool("kafka.admin.ConfigCommand", *entity, "--alter", "--add-config", "max.message.bytes=77000")
     assert "Completed updating" in altered
     assert "max.message.bytes=77000" in tool("kafka.admin.ConfigCommand", *entity, "--describe")
 
 
-def test_the_console_pair_talks_in_a_group_that_can_be_moved(bootstrap, make_topic, group) -> None:
+def test_console_producer_and_consumer_with_an_offset_reset(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=2)
     server = ["--bootstrap-server", bootstrap]
     keyed = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
@@ -60,7 +60,7 @@ def test_the_console_pair_talks_in_a_group_that_can_be_moved(bootstrap, make_top
     assert "successful" in tool(groups, *server, "--delete", "--group", group)
 
 
-def test_the_performance_pair_moves_every_record(bootstrap, make_topic) -> None:
+def test_producer_and_consumer_performance_tools(bootstrap, make_topic) -> None:
     topic = make_topic(partitions=3)
     load = ["--topic", topic, "--num-records", "20000", "--record-size", "200", "--throughput", "-1"]
     properties = ["--command-property", "acks=all", "compression.type=lz4"]
@@ -70,7 +70,7 @@ def test_the_performance_pair_moves_every_record(bootstrap, make_topic) -> None:
     assert sum(int(line.rsplit(":", 1)[1]) for line in ends.split() if line.startswith(topic)) == 20000
 
 
-def test_the_cluster_tells_its_versions(bootstrap) -> None:
+def test_broker_api_versions_tool(bootstrap) -> None:
     listed = tool(f"{TOOLS}.BrokerApiVersionsCommand", "--bootstrap-server", bootstrap)
     assert "Produce(0)" in listed
     assert "UNSUPPORTED" not in listed.split("Produce(0)")[1].split(",")[0]

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools in transactions, and in groups whose partitions the broker assigns."""
+"""Apache Kafka's tools with transactions and with the consumer protocol."""
 
 import json
 import re
@@ -13,7 +13,7 @@ def console(bootstrap: str, topic: str, *arguments: str) -> str:
     return tool(f"{TOOLS}.consumer.ConsoleConsumer", *reading, "--from-beginning", *arguments)
 
 
-def test_a_copier_that_aborts_at_random_copies_every_record_once(bootstrap, make_topic, group) -> None:
+def test_a_transactional_copier_with_random_aborts_is_exactly_once(bootstrap, make_topic, group) -> None:
     source, target = make_topic(), make_topic()
     server = ["--bootstrap-server", bootstrap]
     lines = "".join(f"v{number}\n" for number in range(200))
@@ -42,7 +42,7 @@ def test_a_copier_that_aborts_at_random_copies_every_record_once(bootstrap, make
     assert target not in hanging
 
 
-def test_the_performance_producer_writes_in_transactions(bootstrap, make_topic) -> None:
+def test_the_performance_producer_with_transactions(bootstrap, make_topic) -> None:
     topic = make_topic(partitions=2)
     load = ["--topic", topic, "--num-records", "3000", "--record-size", "100", "--throughput", "-1"]
     timing = ["--transaction-duration-ms", "50", "--bootstrap-server", bootstrap]
@@ -51,7 +51,7 @@ def test_the_performance_producer_writes_in_transactions(bootstrap, make_topic) 
     assert "Processed a total of 3000" in read
 
 
-def test_the_console_consumer_reads_as_a_member_of_the_newer_protocol(bootstrap, make_topic, group) -> None:
+def test_the_console_consumer_with_the_consumer_protocol(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=3)
     server = ["--bootstrap-server", bootstrap]
     lines = "".join(f"v{number}\n" for number in range(60))

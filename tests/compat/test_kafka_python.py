@@ -1,4 +1,4 @@
-"""kafka-python produces, consumes in groups, balances, commits, seeks and administers."""
+"""kafka-python: producing, consumer groups, commits, seeks and administration."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,14 +11,14 @@ from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
 PATIENCE_S = 30
-# A member joins, learns of the topic's partitions and joins once more. If that outlasts a poll, kafka-python
-# 3.0.12 forgets it and has no partitions for ever: polls that may join are long, and end with a record.
+# A member joins, fetches the metadata of the topic and rejoins. If that takes longer than a poll,
+# kafka-python 3.0.12 never gets an assignment: polls that may join have a long timeout.
 JOINING_POLL_MS = 10_000
 AN_HOUR_AGO_MS = time.time_ns() // 1_000_000 - 3_600_000
 
 
 def send(bootstrap: str, topic: str, values: list[bytes], **config) -> list:
-    """Produce, wait for the acknowledgements, return them in order of sending."""
+    """Produce, and return the acknowledgements in order."""
     with closing(KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, **config)) as producer:
         futures = [producer.send(topic, value, partition=0) for value in values]
         producer.flush(timeout=PATIENCE_S)
@@ -34,7 +34,7 @@ def consumer(bootstrap: str, group: str | None, *topics: str, **config) -> Itera
 
 
 def take(source: KafkaConsumer, count: int) -> list:
-    """Poll until `count` records came."""
+    """Poll until `count` records are received."""
     records: list = []
     deadline = time.monotonic() + PATIENCE_S
     while len(records) < count:
@@ -53,12 +53,12 @@ def read_all(bootstrap: str, topic: str, count: int) -> list:
 def poll_until(sources: list[KafkaConsumer], condition: Callable[[], bool], poll_ms: int = 50) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, "the condition never came true"
+        assert time.monotonic() < deadline, "timed out waiting for the condition"
         for source in sources:
             source.poll(timeout_ms=poll_ms)
 
 
-def test_records_come_back_as_they_were_sent(bootstrap, topic) -> None:
+def test_records_round_trip_unchanged(bootstrap, topic) -> None:
     headers = [("trace", b"\x00\x01"), ("empty", b"")]
     with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
         producer.send(topic, b"v", key=b"k", headers=headers, timestamp_ms=AN_HOUR_AGO_MS).get(PATIENCE_S)
@@ -81,7 +81,7 @@ def test_every_compression_type_round_trips(bootstrap, topic, codec) -> None:
 
 
 @pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", False), ("all", True)])
-def test_every_kind_of_acknowledgement(bootstrap, topic, acks, idempotent) -> None:
+def test_every_acks_setting(bootstrap, topic, acks, idempotent) -> None:
     values = [b"%d" % number for number in range(300)]
     reports = send(bootstrap, topic, values, acks=acks, enable_idempotence=idempotent)
     if acks != 0:
@@ -119,7 +119,7 @@ def test_a_group_resumes_where_it_committed(bootstrap, topic, group) -> None:
         assert (committed.offset, committed.metadata) == (8, "half way")
 
 
-def test_partitions_move_when_members_come_and_go(bootstrap, make_topic, group) -> None:
+def test_partitions_are_rebalanced_when_members_join_and_leave(bootstrap, make_topic, group) -> None:
     topic = make_topic(partitions=4)
     send(bootstrap, topic, [b"v"])
     with consumer(bootstrap, group, topic, heartbeat_interval_ms=200) as first:
@@ -176,6 +176,6 @@ def test_records_are_deleted_and_sizes_described(kafka_admin, bootstrap, topic) 
     assert topic in str(kafka_admin.describe_log_dirs([topic]))
 
 
-def test_an_unknown_topic_is_an_error_and_not_a_hang(kafka_admin, group) -> None:
+def test_an_unknown_topic_is_an_error(kafka_admin, group) -> None:
     with pytest.raises(KafkaError):
         kafka_admin.delete_topics([f"missing-{group}"])

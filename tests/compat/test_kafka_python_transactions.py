@@ -1,4 +1,4 @@
-"""kafka-python writes in transactions, moves offsets in them, and is fenced."""
+"""kafka-python: transactional writes, offset commits and fencing."""
 
 from contextlib import closing
 
@@ -25,11 +25,11 @@ def values(bootstrap: str, topic: str, isolation: str, count: int) -> list[bytes
 
 
 def wait_until_committed(member: KafkaConsumer, partition: TopicPartition, offset: int | None) -> None:
-    # Kafka tells the group's partition of a commit after it has told the producer.
+    # The marker of __consumer_offsets is written after the producer's commit is acknowledged.
     poll_until([member], lambda: member.committed(partition) == offset)
 
 
-def test_readers_of_committed_records_see_whole_transactions(bootstrap, topic) -> None:
+def test_read_committed_sees_complete_transactions(bootstrap, topic) -> None:
     with closing(a_producer(bootstrap, f"x-{topic}")) as producer:
         for value, end in (
             (b"a", producer.commit_transaction),
@@ -43,7 +43,7 @@ def test_readers_of_committed_records_see_whole_transactions(bootstrap, topic) -
     assert values(bootstrap, topic, "read_uncommitted", 3) == [b"a", b"b", b"c"]
 
 
-def test_offsets_move_with_the_transaction_and_not_without(bootstrap, topic, group) -> None:
+def test_offsets_are_committed_with_the_transaction(bootstrap, topic, group) -> None:
     partition = TopicPartition(topic, 0)
     send(bootstrap, topic, [b"%d" % number for number in range(9)])
     with (

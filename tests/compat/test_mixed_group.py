@@ -1,4 +1,4 @@
-"""librdkafka members of one KIP-848 group join, leave and are killed: no partition has two owners.
+"""librdkafka members of a KIP-848 group join, leave and are killed: no partition has two owners.
 
 `make mixed` runs longer, with Java and franz-go as well.
 """
@@ -10,7 +10,7 @@ from tools.mixed.churn import SETTINGS, Churn
 from tools.mixed.members import librdkafka
 
 
-def test_members_join_and_leave_and_every_record_is_read_by_its_owner(tmp_path: Path) -> None:
+def test_every_record_is_read_by_the_owner_of_its_partition(tmp_path: Path) -> None:
     # Its own broker, which detects a failed member in a second or two.
     settings = {**SETTINGS, "group.consumer.session.timeout.ms": "2000"}
     clients = {"librdkafka": librdkafka(tmp_path)}

@@ -1,4 +1,4 @@
-"""A cluster of plain values: topics that tests make, grow and delete."""
+"""In-memory cluster metadata."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ DEFAULTS = {
 
 @dataclass
 class FakeCluster:
-    """What group shards see of a cluster. Topic ids are counted, so that a topic made again has another."""
+    """The cluster metadata of group shards. Topic ids are sequential, so recreated topics have new ones."""
 
     version: int = 0
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class FakeCluster:
     made: int = 0
 
     def make(self, name: str, partition_count: int, racks: list[str] | None = None) -> bytes:
-        """Create a topic, whose partition n lies in the n-th of these racks, over and over; its id."""
+        """Create a topic with its partitions in these racks, round-robin; returns its id."""
         self.made += 1
         self.version += 1
         topic_id = self.made.to_bytes(16, "big")

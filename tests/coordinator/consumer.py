@@ -1,4 +1,4 @@
-"""A consumer as a shard sees one: it joins, assigns if it leads, beats, commits and reacts."""
+"""A simulated classic consumer: joins, assigns as leader, sends heartbeats and commits."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from runnel.messages.offset_commit import (
 )
 from runnel.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from runnel.model.errors import ApiError, ErrorCode
-from tests.coordinator.talk import protocols
+from tests.coordinator.commands import protocols
 from tests.coordinator.world import World
 
 PARTITIONS = range(6)
@@ -22,13 +22,13 @@ _START_OVER = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
 
 
 def work(text: bytes) -> set[int]:
-    """The partitions that an assignment names."""
+    """The partitions of an assignment."""
     return {int(name) for name in bytes(text).decode().split(",") if name}
 
 
 @dataclass
 class Consumer:
-    """One client; `step` lets it do the next thing that a real one would do."""
+    """One client; `step` performs its next action."""
 
     world: World
     name: str
@@ -40,17 +40,17 @@ class Consumer:
     owned: set[int] = field(default_factory=set)
     waiter: int | None = None
     members: list[str] = field(default_factory=list)
-    """Whom it has to assign work to; nobody unless it leads."""
+    """The members to assign partitions to; empty unless it is the leader."""
     is_fenced: bool = False
     is_stable: bool = False
 
     @property
     def owner(self) -> str:
-        """Who owns work: an instance, whatever its member id, or a member."""
+        """The owner of partitions: the instance id, or the member id."""
         return self.instance_id or self.member_id
 
     def step(self) -> None:
-        """Take an answer, or ask the next question."""
+        """Handle a response, or send the next request."""
         if self.is_fenced:
             return
         if self.waiter is not None:

@@ -1,4 +1,4 @@
-"""Consumers as a shard sees them, of both protocols, with what a real client would do next.
+"""Simulated consumers of both protocols.
 
 A partition is (topic name, number) here. Both kinds give up partitions one by one, and tell what they have.
 """
@@ -45,7 +45,7 @@ def named(owned: set[Name]) -> list[TopicPartition]:
 
 @dataclass
 class NewConsumer:
-    """A client of the newer protocol."""
+    """A client of the consumer protocol."""
 
     world: World
     random: Random
@@ -61,7 +61,7 @@ class NewConsumer:
     told: set[Name] = field(default_factory=set)
 
     def step(self) -> None:
-        """Give up what it shall not have, take what it may, and report."""
+        """Revoke, take over assigned partitions, and send a heartbeat."""
         if self.owned - self.target and self.random.random() < 0.7:
             self.owned &= self.target
         if not self.owned - self.target:
@@ -83,7 +83,7 @@ class NewConsumer:
         )
         response = self.ask(request)
         if response is None or self.random.random() < 0.05:
-            # The answer is lost, or says to try again: then all is told again.
+            # The response is lost or retriable: the next request is a full one.
             self.must_tell_all = True
         elif response.error_code in _START_OVER:
             self.start_over()
@@ -105,7 +105,7 @@ class NewConsumer:
 
     def take(self, response: ConsumerGroupHeartbeatResponse) -> None:
         self.must_tell_all = False
-        assert response.member_epoch >= self.epoch, "the epoch of a member went back"
+        assert response.member_epoch >= self.epoch, "the member epoch decreased"
         self.epoch = response.member_epoch
         if response.assignment is not None:
             self.target = {
@@ -138,7 +138,7 @@ class NewConsumer:
 
 @dataclass
 class CooperativeConsumer:
-    """A client of the classic protocol that rebalances cooperatively, and leads where it has to."""
+    """A client of the classic protocol with cooperative rebalancing, which may be the leader."""
 
     world: World
     random: Random
@@ -258,7 +258,7 @@ class CooperativeConsumer:
             return
 
     def assign(self, joined: JoinGroupResponse) -> dict[str, bytes]:
-        """Keep what members have up to a fair share; what one has to give up is given to nobody yet."""
+        """A sticky assignment; partitions to be revoked are not assigned yet."""
         wants = {m.member_id: read_subscription(m.metadata) for m in joined.members}
         held = {
             member_id: {

@@ -1,4 +1,4 @@
-"""What server-side assignors promise: all that is wanted is given, evenly, and only what must move moves."""
+"""Properties of the server-side assignors: complete, balanced and sticky."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ def topic(number: int, partition_count: int, racks: list[str] | None = None) -> 
 
 @st.composite
 def questions(draw: st.DrawFn, *, is_uniform: bool = False) -> GroupSpec:
-    """A group in the middle of its life: what members have may be too much, too little, or gone."""
+    """A group with arbitrary previous assignments, including deleted partitions."""
     counts = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
     topics = {known.id: known for known in (topic(number, count) for number, count in enumerate(counts))}
     everything = [
@@ -64,7 +64,7 @@ def still_valid(spec: GroupSpec) -> dict[str, Partitions]:
 
 
 @given(questions(), st.sampled_from(sorted(ASSIGNORS)))
-def test_everything_wanted_goes_to_exactly_one_who_wants_it(spec: GroupSpec, name: str) -> None:
+def test_every_subscribed_partition_has_exactly_one_subscribed_owner(spec: GroupSpec, name: str) -> None:
     shares = ASSIGNORS[name](spec)
     assert shares.keys() == {subscriber.id for subscriber in spec.subscribers}
     given_out = Counter(partition for share in shares.values() for partition in share)
@@ -74,13 +74,13 @@ def test_everything_wanted_goes_to_exactly_one_who_wants_it(spec: GroupSpec, nam
 
 
 @given(questions(is_uniform=True))
-def test_members_that_want_the_same_get_as_much_with_the_fewest_moves(spec: GroupSpec) -> None:
+def test_equal_subscriptions_are_balanced_with_the_fewest_moves(spec: GroupSpec) -> None:
     shares = assign_uniformly(spec)
     sizes = sorted(map(len, shares.values()))
     assert sizes[-1] - sizes[0] <= 1
     had = still_valid(spec)
     moves = sum(len(had[member_id] - share) for member_id, share in shares.items())
-    # Whoever has more than its share must give up the rest; the larger shares save most where most is had.
+    # Members above their quota must revoke the excess; larger quotas save most for the largest members.
     larger = sum(size > sizes[0] for size in sizes) if sizes[0] != sizes[-1] else 0
     held = sorted((len(share) for share in had.values()), reverse=True)
     least = sum(max(0, size - sizes[0] - (place < larger)) for place, size in enumerate(held))
@@ -88,7 +88,7 @@ def test_members_that_want_the_same_get_as_much_with_the_fewest_moves(spec: Grou
 
 
 @given(questions())
-def test_no_single_move_would_make_shares_more_alike(spec: GroupSpec) -> None:
+def test_no_single_move_improves_the_balance(spec: GroupSpec) -> None:
     shares = assign_uniformly(spec)
     for giver in spec.subscribers:
         for taker in spec.subscribers:
@@ -97,13 +97,13 @@ def test_no_single_move_would_make_shares_more_alike(spec: GroupSpec) -> None:
 
 
 @given(questions(), st.sampled_from(sorted(ASSIGNORS)))
-def test_who_is_asked_again_says_the_same(spec: GroupSpec, name: str) -> None:
+def test_assignments_are_stable(spec: GroupSpec, name: str) -> None:
     shares = ASSIGNORS[name](spec)
     again = [Subscriber(s.id, s.instance_id, s.rack, s.topics, shares[s.id]) for s in spec.subscribers]
     assert ASSIGNORS[name](GroupSpec(again, spec.topics)) == shares
 
 
-def test_partitions_go_to_members_in_their_rack() -> None:
+def test_partitions_are_assigned_by_rack() -> None:
     known = topic(0, 6, RACKS)
     subscribers = [
         Subscriber(f"m{rack}", None, rack, frozenset({known.id}), NO_PARTITIONS) for rack in reversed(RACKS)
@@ -113,7 +113,7 @@ def test_partitions_go_to_members_in_their_rack() -> None:
         assert {RACKS[partition.number % 3] for partition in shares[subscriber.id]} == {subscriber.rack}
 
 
-def test_ranges_cut_like_topics_alike_with_static_members_first() -> None:
+def test_ranges_are_co_partitioned_with_static_members_first() -> None:
     topics = {known.id: known for known in (topic(0, 5), topic(1, 5))}
     wants = frozenset(topics)
     subscribers = [

@@ -1,6 +1,6 @@
-"""Members come, go, crash and change their minds, the log fails, the coordinator moves: what always holds.
+"""Invariants of classic groups under membership changes, failed appends and failovers.
 
-One seed is one history; a failure names its seed.
+Each seed is one history; a failure reports its seed.
 """
 
 from random import Random
@@ -26,7 +26,7 @@ CONSUMERS_MAX = 7
 
 
 class Churn:
-    """One history, and what is known to be true of it."""
+    """One history and its invariants."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -34,7 +34,7 @@ class Churn:
         self.world = World(settings, on_record=self.written)
         self.consumers: list[Consumer] = []
         self.owners: dict[int, dict[int, str]] = {}
-        """Generation → partition → who was told to own it."""
+        """Generation → partition → assigned owner."""
         self.last_stored_generation = 0
         self.last_live_generation = 0
         self.committed: dict[int, int] = {}
@@ -42,7 +42,7 @@ class Churn:
 
     def written(self, record: CoordinatorRecord) -> None:
         if isinstance(record.key, GroupMetadataKey) and isinstance(record.value, GroupMetadataValue):
-            assert record.value.generation >= self.last_stored_generation, "a stored generation went back"
+            assert record.value.generation >= self.last_stored_generation, "a stored generation decreased"
             self.last_stored_generation = record.value.generation
             shares = [work(bytes(member.assignment)) for member in record.value.members]
             assert sum(map(len, shares)) == len(set().union(*shares)), "a stored partition has two owners"
@@ -111,7 +111,7 @@ class Churn:
             if consumer.commit(partition, offset):
                 assert self.committed[partition] == offset, "an acknowledged commit is not in the log"
             else:
-                assert self.committed == before, "a refused commit is in the log"
+                assert self.committed == before, "a failed commit is in the log"
 
     def check(self) -> None:
         for consumer in self.consumers:
@@ -122,28 +122,28 @@ class Churn:
                     assert owner == consumer.owner, f"{partition} has two owners in {consumer.generation}"
         group = self.world.shard.groups.get(GROUP)
         if group is not None:
-            assert group.generation >= self.last_live_generation, "the generation went back"
+            assert group.generation >= self.last_live_generation, "the generation decreased"
             self.last_live_generation = group.generation
             marks = self.world.shard.offsets.of(GROUP).committed.get("t", {})
             known = {partition: mark.offset for partition, mark in marks.items()}
-            assert known == self.committed, "an offset moved without a commit"
+            assert known == self.committed, "an offset changed without a commit"
             assert group.joining.keys() <= group.members.keys()
             assert group.syncing.keys() <= group.members.keys()
             assert group.leader is None or group.leader in group.members or group.state is GroupState.EMPTY
 
     def settle(self) -> None:
-        """The faults end. Everyone who is left must come to a stable group in bounded time."""
+        """Without further faults the group must become stable in bounded time."""
         self.world.log_refuses = None
         for _ in range(400):
             for index, consumer in enumerate(self.consumers):
                 consumer.step()
-                # A new coordinator may know a static member by the id of its former self only, as in Kafka.
+                # As in Kafka, a new coordinator may know only the former id of a static member.
                 if consumer.is_fenced:
                     self.restart(index)
             self.world.wait(1000)
             self.check()
         group = self.world.shard.groups.get(GROUP)
-        assert all(consumer.is_stable for consumer in self.consumers), "somebody is stuck"
+        assert all(consumer.is_stable for consumer in self.consumers), "a member is stuck"
         if self.consumers:
             assert group is not None
             assert set(group.members) == {consumer.member_id for consumer in self.consumers}
@@ -153,14 +153,14 @@ class Churn:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_holds_whatever_members_do(seed: int) -> None:
+def test_invariants_hold(seed: int) -> None:
     churn = Churn(seed)
     for _ in range(STEPS):
         churn.step()
     churn.settle()
 
 
-def test_expiry_comes_to_every_group_a_few_at_a_time() -> None:
+def test_expiration_examines_all_groups_in_steps() -> None:
     retention_ms, interval_ms = 60_000, 10_000
     world = World(GroupSettings(offsets_retention_ms=retention_ms, offsets_check_interval_ms=interval_ms))
     for number in range(3 * GROUPS_PER_EXPIRY + 1):

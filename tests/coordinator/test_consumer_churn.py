@@ -1,7 +1,6 @@
-"""Members of consumer groups come, go, crash and change their minds, topics grow and go, the log fails, the
-coordinator moves: what always holds.
+"""Invariants of consumer groups under changes of members, topics and protocols, failed appends and failovers.
 
-One seed is one history; a failure names its seed.
+Each seed is one history; a failure reports its seed.
 """
 
 from random import Random
@@ -21,7 +20,7 @@ Client = NewConsumer | CooperativeConsumer
 
 
 class Churn:
-    """One history, and what is known to be true of it."""
+    """One history and its invariants."""
 
     def __init__(self, seed: int, *, is_mixed: bool) -> None:
         self.random = Random(seed)
@@ -78,7 +77,7 @@ class Churn:
             self.clients.pop(self.random.randrange(len(self.clients))).leave()
 
     def retreat(self) -> None:
-        """All of one kind go: what is left is a group of the other kind, or none."""
+        """All members of one protocol leave: the group is migrated or empty."""
         kind = self.random.choice([NewConsumer, CooperativeConsumer])
         for client in [client for client in self.clients if isinstance(client, kind)]:
             self.clients.remove(client)
@@ -89,7 +88,7 @@ class Churn:
             self.clients.pop(self.random.randrange(len(self.clients)))
 
     def restart(self) -> None:
-        """A static member goes for a while, and comes back under another id."""
+        """A static member leaves temporarily and rejoins with another member id."""
         static = [
             place
             for place, client in enumerate(self.clients)
@@ -150,16 +149,16 @@ class Churn:
             return
         assert GROUP not in self.world.shard.groups
         given = [p for member in group.members.values() for p in (*member.assigned, *member.revoking)]
-        assert len(given) == len(set(given)), "the log gives a partition to two members"
+        assert len(given) == len(set(given)), "a partition has two owners in the log"
         assert group.owners.keys() == set(given)
         assert group.assignment_epoch <= group.epoch
         epochs = (group.epoch, group.assignment_epoch)
-        assert epochs[0] >= self.epochs[0], "the epoch of the group went back"
-        assert epochs[1] >= self.epochs[1], "the epoch of the assignment went back"
+        assert epochs[0] >= self.epochs[0], "the group epoch decreased"
+        assert epochs[1] >= self.epochs[1], "the assignment epoch decreased"
         self.epochs = epochs
 
     def settle(self) -> None:
-        """The faults end. All that somebody wants must come to be owned, evenly, in bounded time."""
+        """Without further faults all subscribed partitions must be owned in bounded time."""
         self.world.log_refuses = None
         for _ in range(150):
             for client in list(self.clients):
@@ -176,7 +175,7 @@ class Churn:
                 topic = cluster.topic(name)
                 wanted |= {(name, number) for number in range(topic.partition_count if topic else 0)}
         owned = [partition for client in self.clients for partition in client.owned]
-        assert sorted(owned) == sorted(wanted), "not everything is owned at rest"
+        assert sorted(owned) == sorted(wanted), "not all partitions are owned in a stable group"
         group = self.world.shard.consumers.by_id.get(GROUP)
         if any(isinstance(client, NewConsumer) for client in self.clients):
             assert group is not None
@@ -187,7 +186,7 @@ class Churn:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_holds_whatever_members_do(seed: int) -> None:
+def test_invariants_hold(seed: int) -> None:
     churn = Churn(seed, is_mixed=False)
     for _ in range(STEPS):
         churn.step()
@@ -195,7 +194,7 @@ def test_what_holds_whatever_members_do(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_holds_where_classic_members_are_among_them(seed: int) -> None:
+def test_invariants_hold_with_classic_members(seed: int) -> None:
     churn = Churn(seed, is_mixed=True)
     for _ in range(STEPS):
         churn.step()

@@ -1,4 +1,4 @@
-"""What stands in `__consumer_offsets`: Kafka's bytes, and the same state however the log was compacted."""
+"""The records of `__consumer_offsets`: Kafka's encoding, and the same state after compaction."""
 
 from struct import pack
 
@@ -21,7 +21,7 @@ from runnel.coordinator.group.subscription import topic_names
 from runnel.model.ids import NO_ID
 from runnel.schemas.coordinator import encode_key, encode_value
 from tests.coordinator.cluster import FakeCluster
-from tests.coordinator.talk import subscription
+from tests.coordinator.commands import subscription
 from tests.coordinator.world import durable, load, logged
 
 TOPIC_ID = bytes(range(16))
@@ -35,7 +35,7 @@ def blob(value: bytes) -> bytes:
     return pack(">i", len(value)) + value
 
 
-def test_a_committed_offset_is_written_as_kafka_does() -> None:
+def test_a_committed_offset_is_encoded_as_kafka_does() -> None:
     record = offset_record("g", "t", 3, CommittedOffset(42, 7, "note", 1000, -1, NO_ID))
     assert record.value is not None
     assert encode_key(record.key) == pack(">h", 1) + text("g") + text("t") + pack(">i", 3)
@@ -44,14 +44,14 @@ def test_a_committed_offset_is_written_as_kafka_does() -> None:
     )
 
 
-def test_an_offset_that_expires_by_itself_is_written_in_the_old_version() -> None:
+def test_an_offset_with_an_expire_timestamp_uses_the_old_version() -> None:
     record = offset_record("g", "t", 3, CommittedOffset(42, 7, "note", 1000, 2000, TOPIC_ID))
     assert record.value is not None
     expected = pack(">hq", 1, 42) + text("note") + pack(">qq", 1000, 2000)
     assert encode_value(record.value, record.version) == expected
 
 
-def test_an_offset_tells_its_topic_where_it_can() -> None:
+def test_an_offset_includes_the_topic_id() -> None:
     record = offset_record("g", "t", 3, CommittedOffset(42, 7, "note", 1000, -1, TOPIC_ID))
     assert record.value is not None
     tagged = b"\x01\x00\x10" + TOPIC_ID
@@ -59,7 +59,7 @@ def test_an_offset_tells_its_topic_where_it_can() -> None:
     assert encode_value(record.value, record.version) == expected
 
 
-def test_a_generation_is_written_as_kafka_does() -> None:
+def test_a_generation_is_encoded_as_kafka_does() -> None:
     group = Group("g", generation=5, protocol_type="consumer", protocol="range")
     member = Member("m", "i", "c", "/h", 10, 20, (("range", b"wish"), ("sticky", b"other")))
     record = stable_record(group, "m", [member], {"m": b"work"}, 1000)
@@ -71,7 +71,7 @@ def test_a_generation_is_written_as_kafka_does() -> None:
     assert encode_value(record.value, record.version) == expected
 
 
-def test_the_end_of_a_group_is_written_as_kafka_does() -> None:
+def test_an_empty_group_is_encoded_as_kafka_does() -> None:
     record = empty_record(Group("g", generation=5, protocol_type="consumer"), 1000)
     assert record.value is not None
     expected = pack(">h", 3) + text("consumer") + pack(">ihhqi", 6, -1, -1, 1000, 0)
@@ -99,7 +99,7 @@ records = st.one_of(
 
 
 @given(st.lists(records, max_size=30), st.booleans())
-def test_a_compacted_log_tells_the_same(history: list, keeps_tombstones: bool) -> None:
+def test_a_compacted_log_produces_the_same_state(history: list, keeps_tombstones: bool) -> None:
     log = [logged(offset, each) for offset, each in enumerate(history)]
     compacted = [
         entry
@@ -114,7 +114,7 @@ def test_a_compacted_log_tells_the_same(history: list, keeps_tombstones: bool) -
 
 
 @given(st.lists(st.text(max_size=9).filter(str.isascii), max_size=4), st.binary(max_size=9))
-def test_subscriptions_are_read_and_damage_is_not_believed(topics: list[str], tail: bytes) -> None:
+def test_subscriptions_are_decoded_and_malformed_ones_ignored(topics: list[str], tail: bytes) -> None:
     whole = subscription(*topics)
     assert topic_names(whole + tail) == topics
     for end in range(6, len(whole) - 8):
@@ -127,7 +127,7 @@ wishes = st.lists(st.sampled_from("abcd"), unique=True, min_size=1).map(
 
 
 @given(st.lists(wishes, min_size=1, max_size=6))
-def test_the_protocol_is_known_to_all_and_wanted_by_most(members: list[Protocols]) -> None:
+def test_the_selected_protocol_is_common_and_preferred(members: list[Protocols]) -> None:
     chosen = select_protocol(members)
     common = [name for name in "abcd" if all(name in dict(member) for member in members)]
     if not common:

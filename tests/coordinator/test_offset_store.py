@@ -1,4 +1,4 @@
-"""Offsets with and without transactions, against a twin that reads the whole log anew for each answer."""
+"""Offsets with and without transactions, compared with a reference that scans the whole log."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from runnel.coordinator.group.shard import GroupShard
 from runnel.schemas.coordinator import CoordinatorRecord, read_record
 from runnel.schemas.group import OffsetCommitKey, OffsetCommitValue
 from tests.coordinator.cluster import FakeCluster
-from tests.coordinator.talk import Talk
+from tests.coordinator.commands import Commands
 from tests.coordinator.world import Logged, load
 
 Key = tuple[str, str, int]
@@ -56,7 +56,7 @@ def end_of(log: list[Logged], entry: Logged) -> Logged | None:
 
 
 def told_by(log: list[Logged]) -> tuple[dict[Key, int], set[Key]]:
-    """What counts, and what is pending: the twin."""
+    """Committed and pending offsets according to the reference."""
     committed: dict[Key, int] = {}
     pending: set[Key] = set()
     for entry, key, offset in offset_records(log):
@@ -83,7 +83,8 @@ def known_to(shard: GroupShard) -> tuple[dict[Key, int], set[Key]]:
 
 
 def compacted(log: list[Logged]) -> list[Logged]:
-    """What a cleaner leaves: up to the first open transaction the last of each key, without what aborted."""
+    """The log after compaction: up to the first open transaction the last record of each key, without aborted
+    ones."""
     dirty = [entry for entry, _, _ in offset_records(log) if entry.producer and end_of(log, entry) is None]
     end_offset = dirty[0].offset if dirty else len(log)
     kept: list[Logged] = []
@@ -99,37 +100,35 @@ def compacted(log: list[Logged]) -> list[Logged]:
     return kept
 
 
-def a_talk() -> Talk:
-    talk = Talk()
-    talk.play("set offsets_retention_ms=60000 offsets_check_interval_ms=10000")
-    talk.play("reload")
-    return talk
+def loaded_commands() -> Commands:
+    commands = Commands()
+    commands.play("set offsets_retention_ms=60000 offsets_check_interval_ms=10000")
+    commands.play("reload")
+    return commands
 
 
 @given(st.lists(commands, min_size=10, max_size=60))
-def test_offsets_are_what_the_log_says(history: list[str]) -> None:
-    talk = a_talk()
+def test_offsets_match_the_log(history: list[str]) -> None:
+    commands = loaded_commands()
     for command in history:
-        talk.play(command)
-        assert known_to(talk.world.shard) == told_by(talk.world.log)
-    for log in (talk.world.log, compacted(talk.world.log)):
+        commands.play(command)
+        assert known_to(commands.world.shard) == told_by(commands.world.log)
+    for log in (commands.world.log, compacted(commands.world.log)):
         loaded = load(GroupShard(GroupSettings(), FakeCluster()), log)
-        assert known_to(loaded) == known_to(talk.world.shard)
+        assert known_to(loaded) == known_to(commands.world.shard)
 
 
 @given(st.lists(commands, min_size=5, max_size=40), st.sampled_from(GROUPS))
-def test_an_answer_that_must_be_stable_is_not_changed_by_the_end_of_a_transaction(
-    history: list[str], group: str
-) -> None:
-    talk = a_talk()
+def test_stable_offsets_are_not_changed_by_a_transaction_end(history: list[str], group: str) -> None:
+    commands = loaded_commands()
     for command in history:
-        talk.play(command)
+        commands.play(command)
     fetch = f"fetch {group} stable=1 " + " ".join(PARTITIONS)
-    before = talk.play(fetch)
+    before = commands.play(fetch)
     for producer in PRODUCERS:
         producer_id, epoch = map(int, producer.split("/"))
-        talk.world.end_transaction(ProducerIdAndEpoch(producer_id, epoch), is_commit=True)
-    after = talk.play(fetch)
+        commands.world.end_transaction(ProducerIdAndEpoch(producer_id, epoch), is_commit=True)
+    after = commands.play(fetch)
     for told, final in zip(before, after, strict=True):
         assert told == final or told.endswith("UNSTABLE_OFFSET_COMMIT")
     assert not any(line.endswith("UNSTABLE_OFFSET_COMMIT") for line in after)

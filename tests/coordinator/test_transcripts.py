@@ -1,15 +1,15 @@
-"""Classic groups, told as transcripts."""
+"""Classic groups as transcripts."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.coordinator.talk import Talk
+from tests.coordinator.commands import Commands
 from tests.scripts import Script, scripts
 
 
 @pytest.mark.parametrize(
     "script", scripts(Path(__file__).parent / "transcripts"), ids=lambda script: script.name
 )
-def test_groups(script: Script, rewrite: bool) -> None:
-    script.check(Talk().play, rewrite=rewrite)
+def test_classic_group_transcripts(script: Script, rewrite: bool) -> None:
+    script.check(Commands().play, rewrite=rewrite)

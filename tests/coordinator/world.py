@@ -1,4 +1,4 @@
-"""A group shard in a world of plain values: a list for a log, a number for a clock."""
+"""A driver for group shards in tests: the log is a list, the clock a number."""
 
 import heapq
 from collections.abc import Callable
@@ -30,11 +30,11 @@ from runnel.schemas.group import GroupMetadataKey
 from tests.coordinator.cluster import FakeCluster
 
 START_MS = 1_000_000
-"""The wall clock at the beginning; the steady clock begins at 0."""
+"""The initial wall-clock time; monotonic time starts at 0."""
 
 
 class Logged(NamedTuple):
-    """A record in the log; one without a key is the end of its producer's transaction."""
+    """A record of the log; without a key it is a transaction marker."""
 
     offset: int
     key: bytes | None
@@ -49,8 +49,8 @@ def logged(offset: int, record: NewRecord, producer: ProducerIdAndEpoch | None =
 
 
 def durable(shard: GroupShard, group_id: str) -> object:
-    """What of a group must survive: its last stored generation and its offsets."""
-    # A group of which only tombstones tell may linger as an empty shell: nothing of it was to be kept.
+    """The durable state of a group: its last stored generation and its offsets."""
+    # A group with only tombstones may still exist, but has no durable state.
     group = shard.groups.get(group_id, Group(group_id))
     members = [
         (
@@ -77,7 +77,7 @@ def durable(shard: GroupShard, group_id: str) -> object:
 
 
 def kept(group: ConsumerGroup | None) -> ConsumerGroup | None:
-    """A consumer group without what is soft about it."""
+    """A consumer group without soft state."""
     return None if group is None else replace(group, checked_version=-1, rejoining=set())
 
 
@@ -96,7 +96,7 @@ def load(shard: GroupShard, log: list[Logged]) -> GroupShard:
 
 @dataclass
 class World:
-    """One shard, driven by hand."""
+    """One shard and its driver."""
 
     settings: GroupSettings = field(default_factory=GroupSettings)
     cluster: FakeCluster = field(default_factory=FakeCluster)
@@ -104,7 +104,7 @@ class World:
     log: list[Logged] = field(default_factory=list)
     log_refuses: ErrorCode | None = None
     answers: dict[int, Any] = field(default_factory=dict)
-    """Waiter → the response that it got."""
+    """Waiter → response."""
     on_record: Callable[[CoordinatorRecord], None] = lambda record: None
     last_waiter: int = 0
     last_unique: int = 0
@@ -126,11 +126,11 @@ class World:
         return RequestContext(client, f"/{client}.host", version, self.last_waiter, str(self.last_unique))
 
     def carry_out(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
-        """Do what a driver does; the error that the caller would hear of."""
+        """Carry out a result like a driver; returns the error for the caller."""
         for effect in decision.effects:
             match effect:
                 case SetTimer(timer, delay_ms):
-                    assert delay_ms >= 0, "a timer cannot have run out before it is set"
+                    assert delay_ms >= 0, "the delay of a timer is negative"
                     self.order += 1
                     self.timers[timer] = self.order
                     heapq.heappush(self.queue, (self.now_ms + delay_ms, self.order, timer))
@@ -149,12 +149,12 @@ class World:
         return error
 
     def decide(self, decision: CoordinatorResult[Any]) -> Any:
-        """The reply to a request, or the error code that replaces it; None if it is parked."""
+        """The response or error of a request; None if it is parked."""
         error = self.carry_out(decision)
         return decision.response if error is None else error
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass, firing what is due on the way."""
+        """Advance the time and fire due timers."""
         end_ms = self.now_ms + duration_ms
         while self.queue and self.queue[0][0] <= end_ms:
             due_ms, order, timer = heapq.heappop(self.queue)
@@ -165,7 +165,7 @@ class World:
         self.now_ms = end_ms
 
     def reload(self) -> None:
-        """The coordinator dies; another one takes up its log. Whoever waits hears of it."""
+        """Fail over to another coordinator; parked requests fail."""
         for effect in self.shard.unloaded().effects:
             assert isinstance(effect, Respond)
             self.answers[effect.waiter] = effect.response
@@ -175,7 +175,7 @@ class World:
         self.carry_out(self.shard.loaded(self.now()))
 
     def end_transaction(self, producer: ProducerIdAndEpoch, is_commit: bool) -> None:
-        """The transaction coordinator writes the end of a transaction into the shard's log."""
+        """Write a transaction marker to the shard's log."""
         self.log.append(Logged(len(self.log), None, None, producer, is_commit))
         self.shard.replay_end(*producer, is_commit)
         load(self.twin, self.log[-1:])
@@ -197,7 +197,7 @@ class World:
             self._compare(record.key)
 
     def _compare(self, key: Any) -> None:
-        """A shard that loads the log knows all that the one which wrote it must not forget."""
+        """Check that a shard that loads the log has the same durable state."""
         if isinstance(key, CONSUMER_KEYS):
             live, stored = self.shard.consumers.by_id, self.twin.consumers.by_id
             group_id: str = getattr(key, "group_id")  # noqa: B009 - the key's common base does not name it

@@ -1,5 +1,4 @@
-"""Made-up histories: producers that fence each other, requests that come late, twice, or unanswered, and a
-coordinator that dies. Whatever happens, a transaction is seen as a whole or not at all."""
+"""Random histories with fencing, delayed, duplicate and lost requests, and failovers are atomic."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -27,25 +26,25 @@ RETRIABLE = {
 
 Identity = tuple[int, int]
 Request = Callable[[], "ErrorCode | Identity"]
-"""Asks coordinator or partition: the answer is an identity, or else an error, which may be NONE."""
+"""Sends a request to the coordinator or a partition: returns a producer id and epoch, or an error code."""
 
 
 @dataclass
 class Process:
-    """A client of the newer protocol: it repeats what is not answered, and starts over when refused."""
+    """A client of transaction V2: it retries lost requests, and initializes again after errors."""
 
     name: str
     identity: Identity | None = None
     label: str = ""
-    """Of the transaction that it is in; the values that it writes begin so."""
+    """The prefix of the values of its current transaction."""
     acknowledged: list[str] = field(default_factory=list)
     unanswered: "Request | None" = None
     wish: str = ""
-    """What the unanswered request is about: init, a value, commit or abort."""
+    """The pending request: init, a value, commit or abort."""
 
 
 class History:
-    """One world and what happens in it."""
+    """One history."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -54,9 +53,9 @@ class History:
         self.late: list[Request] = []
         self.count = 0
         self.outcomes: dict[str, str] = {}
-        """Transactions of which somebody heard how they ended."""
+        """Transactions whose result was reported."""
         self.promised: dict[str, list[str]] = {}
-        """What was acknowledged in those that were committed."""
+        """The acknowledged values of committed transactions."""
         self.seen: set[str] = set()
 
     def step(self) -> None:
@@ -90,25 +89,25 @@ class History:
             case 5:
                 world.wait(random.choice((100, 5000, TIMEOUT_MS)))
             case 6:
-                # A process dies and comes back with empty hands.
+                # A process restarts without state.
                 self.processes[random.randrange(3)] = Process(random.choice(NAMES))
         world.go_on()
 
     def go_on(self, process: Process) -> None:
-        """Send the next request of a process, or the one that was not answered once more."""
+        """Send the next request of a process, or retry the pending one."""
         if process.unanswered is None:
             self.choose(process)
         request = process.unanswered
         assert request is not None
         fate = self.random.random()
         if fate < 0.1:
-            # On its way for long: its sender will ask again, and both may come.
+            # Delayed: the sender retries, and both may arrive.
             self.late.append(request)
             return
         answer = request()
         if fate < 0.2:
             self.late.append(request)
-        # An answer that waits for the log to commit is not there yet; others are lost.
+        # The response is not sent until the log is committed; others are lost.
         if self.world.commits_wait or fate > 0.9:
             if self.random.random() < 0.1:
                 process.identity, process.unanswered = None, None
@@ -134,7 +133,7 @@ class History:
             return
         process.unanswered = None
         if isinstance(answer, ErrorCode) and answer is not ErrorCode.NONE:
-            # Fenced, or aborted by the clock: it starts over and knows nothing of how that ended.
+            # Fenced or timed out: it initializes again, and the result is unknown to it.
             process.identity, process.label = None, ""
             return
         if process.wish in ("commit", "abort"):
@@ -170,7 +169,7 @@ class History:
                     if isinstance(errors, ErrorCode):
                         return errors
                     if world.commits_wait:
-                        # The records wait with the answer of the coordinator, and are given up with it.
+                        # The records wait for the coordinator's response, and fail with it.
                         return ErrorCode.COORDINATOR_NOT_AVAILABLE
                 partition.write(*identity, value)
             except ApiError as error:
@@ -199,7 +198,7 @@ class History:
         world.go_on()
 
     def settle(self) -> None:
-        """All trouble ends, what was late comes or is lost, and time passes."""
+        """End all faults, deliver or drop delayed requests, and advance the time."""
         self.heal()
         for request in self.late:
             if self.random.random() < 0.5:
@@ -232,7 +231,7 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_transaction_is_seen_as_a_whole_or_not_at_all(seed: int) -> None:
+def test_random_histories_are_atomic(seed: int) -> None:
     history = History(seed)
     for _ in range(STEPS):
         history.step()

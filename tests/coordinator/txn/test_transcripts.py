@@ -1,15 +1,15 @@
-"""Transactions, told as transcripts."""
+"""Transactions as transcripts."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.coordinator.txn.talk import Talk
+from tests.coordinator.txn.commands import Commands
 from tests.scripts import Script, scripts
 
 
 @pytest.mark.parametrize(
     "script", scripts(Path(__file__).parent / "transcripts"), ids=lambda script: script.name
 )
-def test_transactions(script: Script, rewrite: bool) -> None:
-    script.check(Talk().play, rewrite=rewrite)
+def test_transaction_transcripts(script: Script, rewrite: bool) -> None:
+    script.check(Commands().play, rewrite=rewrite)

@@ -1,4 +1,4 @@
-"""A transaction shard in a world of plain values, and partitions that know no more than what is at stake."""
+"""A driver for transaction shards in tests, with minimal partitions."""
 
 import heapq
 from collections.abc import Callable
@@ -26,22 +26,22 @@ from runnel.model.ids import TopicPartition
 from runnel.schemas.coordinator import CoordinatorRecord, encode_key, encode_value, read_record
 
 START_MS = 1_000_000
-"""The wall clock at the beginning; the steady clock begins at 0."""
+"""The initial wall-clock time; monotonic time starts at 0."""
 
 LogRecord = tuple[bytes, bytes | None]
 
 
 @dataclass
 class ModelPartition:
-    """A partition: what stands in it, whose transactions are open, and which epochs it has seen."""
+    """A partition: its records, open transactions and producer epochs."""
 
     entries: list[tuple[int, str | bool]] = field(default_factory=list)
-    """(producer, value) for data, (producer, whether it is a commit) for the end of a transaction."""
+    """(producer, value) for data, (producer, is_commit) for a marker."""
     epochs: dict[int, int] = field(default_factory=dict)
     is_open: dict[int, int] = field(default_factory=dict)
-    """Producer → the place where its open transaction began."""
+    """Producer → first offset of its open transaction."""
     says: ErrorCode | None = None
-    """What it answers to markers while it has trouble."""
+    """The injected error for markers."""
 
     def is_open_for(self, producer_id: int, epoch: int) -> bool:
         return producer_id in self.is_open and self.epochs[producer_id] == epoch
@@ -50,7 +50,7 @@ class ModelPartition:
         if epoch < self.epochs.get(producer_id, -1):
             raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
         if self.epochs.get(producer_id) == epoch and (producer_id, value) in self.entries:
-            # A producer's repeats are known by their sequence.
+            # Duplicates are detected by their sequence numbers.
             return
         self.epochs[producer_id] = epoch
         self.is_open.setdefault(producer_id, len(self.entries))
@@ -67,7 +67,7 @@ class ModelPartition:
         return ErrorCode.NONE
 
     def committed(self) -> list[str]:
-        """What a read_committed reader sees."""
+        """The records that a read_committed consumer reads."""
         stable = min(self.is_open.values(), default=len(self.entries))
         pending: dict[int, list[tuple[int, str]]] = {}
         seen: list[tuple[int, str]] = []
@@ -82,12 +82,12 @@ class ModelPartition:
 
 
 def stored(transaction: Transaction) -> Transaction:
-    """A transaction without what need not survive."""
+    """A transaction without soft state."""
     return replace(transaction, last_epoch=-1)
 
 
 def load(shard: TransactionShard, log: list[LogRecord], first_offset: int = 0) -> TransactionShard:
-    """Replay a log, or its end, into a shard."""
+    """Replay a log, or a part of it, into a shard."""
     for offset, (key, value) in enumerate(log, first_offset):
         record = read_record(shard.record_types, key, value)
         assert isinstance(record, CoordinatorRecord)
@@ -97,14 +97,14 @@ def load(shard: TransactionShard, log: list[LogRecord], first_offset: int = 0) -
 
 @dataclass
 class World:
-    """One shard, driven by hand."""
+    """One shard and its driver."""
 
     settings: TransactionSettings = field(default_factory=TransactionSettings)
     now_ms: int = 0
     log: list[LogRecord] = field(default_factory=list)
     log_refuses: ErrorCode | None = None
     commits_wait: bool = False
-    """The log takes records, and nobody knows yet whether they will stay."""
+    """Records are appended, but not committed."""
     markers_wait: bool = False
     partitions: dict[TopicPartition, ModelPartition] = field(default_factory=dict)
     on_record: Callable[[CoordinatorRecord], None] = lambda record: None
@@ -128,7 +128,7 @@ class World:
         return self.partitions.setdefault(name, ModelPartition())
 
     def ask(self, decide: Callable[[], CoordinatorResult[Any]]) -> Any:
-        """The reply to a request, or the error code that replaces it."""
+        """The response or error of a request."""
         while True:
             try:
                 decision = decide()
@@ -143,7 +143,7 @@ class World:
         self.shard.add_producer_id(self.last_producer_id)
 
     def carry_out(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
-        """Do what a driver does; the error that the caller would hear of."""
+        """Carry out a result like a driver; returns the error for the caller."""
         tokens = [effect.token for effect in decision.effects if isinstance(effect, WhenCommitted)]
         for effect in decision.effects:
             match effect:
@@ -168,7 +168,7 @@ class World:
         return error
 
     def go_on(self) -> None:
-        """Commit what is written and send what is ordered, unless that is held up."""
+        """Commit appended records and send markers, unless that is suspended."""
         if not self.commits_wait:
             self.committed_length = len(self.log)
         while not self.commits_wait and self.awaited:
@@ -179,7 +179,7 @@ class World:
                 self._mark(order, name)
 
     def wait(self, duration_ms: int) -> None:
-        """Let time pass, firing what is due on the way."""
+        """Advance the time and fire due timers."""
         end_ms = self.now_ms + duration_ms
         while self.queue and self.queue[0][0] <= end_ms:
             due_ms, order, timer = heapq.heappop(self.queue)
@@ -190,7 +190,7 @@ class World:
         self.now_ms = end_ms
 
     def reload(self, *, loses_tail: bool = False) -> None:
-        """The coordinator dies; another one takes up its log, perhaps without what was not committed."""
+        """Fail over to another coordinator, optionally losing uncommitted records."""
         if loses_tail:
             del self.log[self.committed_length :]
         self.timers.clear()
@@ -214,7 +214,7 @@ class World:
             self.on_record(CoordinatorRecord(record.key, record.value))
         load(self.twin, self.log[first_offset:], first_offset)
         live, twin = self.shard.store, self.twin.store
-        # A shard that loads the log knows all that the one which wrote it must not forget.
+        # A shard that loads the log must have the same durable state.
         assert {name: stored(known) for name, known in live.transactions.items()} == {
             name: stored(known) for name, known in twin.transactions.items()
         }

@@ -1,12 +1,12 @@
-"""The language of the transcripts of consumer groups, on top of that of classic ones.
+"""The commands of the consumer group transcripts, in addition to those of classic groups.
 
     topic NAME COUNT · drop NAME
     hb GROUP MEMBER epoch=N [topics=t+u] [regex=] [owned=t-0,t-1|none] [instance=] [rack=] [assignor=]
        [rebalance=] [v=]
     show GROUP
 
-A join (epoch=0) has topics=t, owned=none and rebalance=60000 unless told otherwise. What a member has is
-shown as t-0,1,2; what it has to give up stands behind `minus`. Classic joins too tell what they have.
+A join (epoch=0) has topics=t, owned=none and rebalance=60000 by default. Assigned partitions are shown
+as t-0,1,2, those pending revocation after `minus`. Classic joins report owned partitions too.
 """
 
 from typing import Any
@@ -39,13 +39,13 @@ from runnel.schemas.group import (
     ConsumerGroupTargetAssignmentMetadataKey,
     GroupMetadataKey,
 )
-from tests.coordinator.talk import Talk, error_name, split_partition
+from tests.coordinator.commands import Commands, error_name, split_partition
 
 STATES = {0: "stable", 1: "must give up", 2: "waits"}
 
 
 def names(text: str) -> dict[str, list[int]]:
-    """`t-0,t-1,u-0` by topic; `none` is nothing."""
+    """`t-0,t-1,u-0` by topic; `none` is empty."""
     topics: dict[str, list[int]] = {}
     for name, number in map(split_partition, text.split(",") if text != "none" else []):
         topics.setdefault(name, []).append(number)
@@ -59,8 +59,8 @@ def told(topics: dict[str, list[int]]) -> str:
     )
 
 
-class ConsumerTalk(Talk):
-    """Plays commands in a world that has topics."""
+class ConsumerCommands(Commands):
+    """Runs transcript commands against a shard with topics."""
 
     def __init__(self) -> None:
         super().__init__()

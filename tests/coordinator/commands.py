@@ -1,4 +1,4 @@
-"""The language of the group transcripts.
+"""The commands of the group transcripts.
 
     join GROUP CLIENT [id=] [instance=] [v=] [session=] [rebalance=] [type=] [protocols=range:t+u,sticky:…]
     sync GROUP MEMBER gen=N [instance=] [v=] [type=] [protocol=] [MEMBER:WORK …]
@@ -12,7 +12,7 @@
     describe GROUP · list [states=] [types=] · delete GROUP … · drop-topic TOPIC …
     wait MILLISECONDS · reload · log refuses ERROR · log works · set NAME=NUMBER
 
-A member's id is its client's name and a number. `#3` is the third request that could be parked.
+A member's id is its client's name and a number. `#3` is the third request that can be parked.
 """
 
 from dataclasses import replace
@@ -47,13 +47,13 @@ from tests.coordinator.world import World
 
 
 def subscription(*topics: str) -> bytes:
-    """A consumer's subscription in version 1, with user data and owned partitions behind the topics."""
+    """A consumer's subscription in version 1, with user data and owned partitions."""
     names = b"".join(pack(">h", len(topic)) + topic.encode() for topic in topics)
     return pack(">hi", 1, len(topics)) + names + pack(">ii", -1, 0)
 
 
 def protocols(text: str) -> list[JoinGroupRequestProtocol]:
-    """`range:t1+t2,sticky:t1` as a request has it."""
+    """Parse `range:t1+t2,sticky:t1`."""
     wishes = [wish.partition(":") for wish in text.split(",") if wish]
     return [
         JoinGroupRequestProtocol(name, subscription(*topics.split("+")) if topics else b"opaque")
@@ -75,8 +75,8 @@ def split_partition(text: str) -> tuple[str, int]:
     return topic, int(partition)
 
 
-class Talk:
-    """Plays commands of the language in a world of its own."""
+class Commands:
+    """Runs transcript commands against a shard."""
 
     def __init__(self) -> None:
         self.world = World(on_record=self.show_record)
@@ -103,7 +103,7 @@ class Talk:
         }
 
     def play(self, command: str) -> list[str]:
-        """Carry out one command; what came of it, line by line."""
+        """Run one command; returns its output lines."""
         verb, *words = command.split()
         named = dict(word.split("=", 1) for word in words if "=" in word)
         plain = [word for word in words if "=" not in word]

@@ -1,17 +1,17 @@
-"""The language of the transaction transcripts.
+"""The commands of the transaction transcripts.
 
     init ID [timeout=] [as=PRODUCER:EPOCH]
-    add ID PRODUCER:EPOCH TOPIC-N …                    AddPartitionsToTxn, of the classic protocol
-    produce ID PRODUCER:EPOCH TOPIC-N VALUE [classic]  in the new protocol this adds the partition as well
+    add ID PRODUCER:EPOCH TOPIC-N …                    AddPartitionsToTxn, in the original protocol
+    produce ID PRODUCER:EPOCH TOPIC-N VALUE [classic]  in transaction V2 this adds the partition as well
     end ID PRODUCER:EPOCH commit|abort [classic]
-    read TOPIC-N                                       what a read_committed reader sees
-    all TOPIC-N                                        everything that stands there, ends in brackets
+    read TOPIC-N                                       what a read_committed consumer reads
+    all TOPIC-N                                        all records, markers in brackets
     describe ID · list [states=]
     wait MILLISECONDS · reload · set NAME=NUMBER · set-epoch ID EPOCH
     log refuses ERROR · log works · commits wait · commits go · markers wait · markers go
     trouble TOPIC-N ERROR · heal TOPIC-N
 
-A producer and its epoch are written 1:0. `log` lines show what was written to the log, as `log ID STATE …`.
+A producer and its epoch are written 1:0. `log ID STATE …` lines show the records of the log.
 """
 
 from collections.abc import Callable
@@ -44,8 +44,8 @@ def identity(text: str) -> tuple[int, int]:
     return int(producer_id), int(epoch)
 
 
-class Talk:
-    """Plays commands of the language in a world of its own."""
+class Commands:
+    """Runs transcript commands against a shard."""
 
     def __init__(self) -> None:
         self.world = World(on_record=self.show_record)
@@ -71,7 +71,7 @@ class Talk:
         }
 
     def play(self, command: str) -> list[str]:
-        """Carry out one command; what came of it, line by line."""
+        """Run one command; returns its output lines."""
         verb, *words = command.split()
         options = dict(word.split("=", 1) for word in words if "=" in word)
         self.lines = []
