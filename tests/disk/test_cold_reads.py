@@ -23,6 +23,7 @@ from tests.disk.world import (
     in_loop,
     offsets_of,
     read_all,
+    run_now,
     slice_bytes,
 )
 
@@ -118,7 +119,7 @@ async def test_lookups_by_time_run_on_a_view_while_the_log_changes() -> None:
     workers = HeldWorkers()
     directory, log = Place(read_workers=workers).open_log(SMALL)
     fill(log)
-    expected = log.offset_for_timestamp(START_MS + 250, EVERYTHING)
+    expected = run_now(log.find_timestamp(START_MS + 250, EVERYTHING))
     assert expected is not None and expected.offset == 25
     lookups = [
         directory.run_blocking(log.find_timestamp(START_MS + 250, EVERYTHING)),

@@ -13,7 +13,7 @@ from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.limits import SENDFILE_BYTES_MIN
 from runnel.model.log_config import LogConfig, TimestampType
 from runnel.ports.disk import FileSlice, Origin
-from tests.disk.world import EVERYTHING, START_MS, Place, append, batch, read_all, slice_bytes
+from tests.disk.world import EVERYTHING, START_MS, Place, append, batch, read_all, run_now, slice_bytes
 
 
 def filled(seed: int, count: int = 40, *, config: LogConfig | None = None) -> tuple[DiskLog, list[bytes]]:
@@ -78,14 +78,14 @@ def test_the_first_record_not_older_than_a_moment(seed: int, delta_ms: int) -> N
     log, batches = filled(seed % 20)
     records = [record for one in batches for record in iterate_records(one)]
     wanted = [record for record in records if record.timestamp >= START_MS + delta_ms]
-    found = log.offset_for_timestamp(START_MS + delta_ms, EVERYTHING)
+    found = run_now(log.find_timestamp(START_MS + delta_ms, EVERYTHING))
     if not wanted:
         assert found is None
         return
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (wanted[0].offset, wanted[0].timestamp)
     assert found.leader_epoch == log.epoch_of(found.offset)
-    assert log.offset_for_timestamp(START_MS + delta_ms, found.offset) is None
+    assert run_now(log.find_timestamp(START_MS + delta_ms, found.offset)) is None
 
 
 @given(st.integers(0, 10**6), st.data())
@@ -97,7 +97,7 @@ def test_the_youngest_record(seed: int, data) -> None:
     log.delete_records_before(start_offset)
     records = [record for one in batches for record in iterate_records(one)]
     records = [record for record in records if start_offset <= record.offset < end_offset]
-    found = log.offset_of_max_timestamp(end_offset)
+    found = run_now(log.find_max_timestamp(end_offset))
     if not records:
         assert found is None
         return
@@ -110,7 +110,7 @@ def test_the_brokers_clock_is_found_too() -> None:
     _, log = Place().open_log(LogConfig(message_timestamp_type=TimestampType.LOG_APPEND_TIME))
     for number in range(5):
         append(log, batch(b"a", b"b", timestamp_ms=START_MS - 5000), now_ms=START_MS + number * 10)
-    found = log.offset_for_timestamp(START_MS + 15, EVERYTHING)
+    found = run_now(log.find_timestamp(START_MS + 15, EVERYTHING))
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (4, START_MS + 20)
 

@@ -10,7 +10,17 @@ from runnel.log.names import EPOCHS, INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_na
 from runnel.model.errors import StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.sim.files import SimFiles
-from tests.disk.world import EVERYTHING, START_MS, Place, append, batch, in_loop, offsets_of, read_all
+from tests.disk.world import (
+    EVERYTHING,
+    START_MS,
+    Place,
+    append,
+    batch,
+    in_loop,
+    offsets_of,
+    read_all,
+    run_now,
+)
 
 FOLDER = "/data/orders-0"
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=200)
@@ -34,8 +44,8 @@ def state_of(log: DiskLog) -> object:
         read_all(log),
         log.epochs.entries,
         sorted((one.producer_id, one.last_sequence) for one in log.producers()),
-        [log.offset_for_timestamp(START_MS + number, EVERYTHING) for number in range(20)],
-        log.offset_of_max_timestamp(EVERYTHING),
+        [run_now(log.find_timestamp(START_MS + number, EVERYTHING)) for number in range(20)],
+        run_now(log.find_max_timestamp(EVERYTHING)),
         log.size_bytes,
         log.log_start_offset,
     )
@@ -171,7 +181,7 @@ async def test_a_believed_start_is_not_read_again() -> None:
     assert read_bytes < 12
     files.fault = None
     assert offsets_of(read_all(log)) == list(range(2001))
-    found = log.offset_of_max_timestamp(EVERYTHING)
+    found = run_now(log.find_max_timestamp(EVERYTHING))
     assert found is not None and found.offset == 0
 
 

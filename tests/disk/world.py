@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from runnel.batch.build import build_batch
 from runnel.batch.header import read_header, walk_headers
@@ -15,7 +15,7 @@ from runnel.disk.staged_write import BACKGROUND_BYTES_MIN
 from runnel.disk.workers import InlineWorkers
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
-from runnel.ports.disk import FileSlice, Origin, Slice
+from runnel.ports.disk import BlockingRead, FileSlice, Origin, Slice
 from runnel.ports.files import File, Files, Workers
 from runnel.sim.files import SimFiles
 
@@ -23,6 +23,8 @@ PARTITION = TopicPartition("orders", 0)
 TOPIC_ID = bytes(range(16))
 START_MS = 1_700_000_000_000
 EVERYTHING = 2**62
+
+Found = TypeVar("Found")
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -175,6 +177,12 @@ def slice_bytes(found: Slice) -> bytes:
     data = b"".join(parts)
     assert len(data) == found.size_bytes
     return data
+
+
+def run_now(read: BlockingRead[Found]) -> Found:
+    """Run a blocking read without a thread."""
+    read.run()
+    return read.finish()
 
 
 def read_all(log: DiskLog, max_bytes: int = 100_000) -> list[bytes]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from runnel.batch.errors import CorruptBatch
-from runnel.disk import reading, surgery
+from runnel.disk import surgery
 from runnel.disk.appender import Appender
 from runnel.disk.durability import Durability
 from runnel.disk.health import Health
@@ -181,20 +181,6 @@ class DiskLog:
 
     def epoch_of(self, offset: int) -> int:
         return self.epochs.epoch_of(offset)
-
-    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
-        end_offset = min(end_offset, self.written_offset)
-        try:
-            return reading.first_at_or_after(self.segments, timestamp_ms, self.log_start_offset, end_offset)
-        except (OSError, CorruptBatch) as error:
-            raise StorageFailed(f"{self.segments.folder}: {error}") from error
-
-    def offset_of_max_timestamp(self, end_offset: int) -> TimestampedOffset | None:
-        end_offset = min(end_offset, self.written_offset)
-        try:
-            return reading.latest_record(self.segments, self.log_start_offset, end_offset)
-        except (OSError, CorruptBatch) as error:
-            raise StorageFailed(f"{self.segments.folder}: {error}") from error
 
     def producers(self) -> Iterable[ProducerView]:
         for producer in self.producer_state.get():

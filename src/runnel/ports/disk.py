@@ -187,12 +187,13 @@ class PartitionLog(Protocol):
     def write_later(self, done: Callable[[ApiError | None], None]) -> bool:
         """Write the staged batches in a thread; False, without effect, if they are too small for that.
 
-        The memory stays borrowed until `done` is told that all is written, or why all was unstaged.
+        The memory stays borrowed until `done` receives None, once all is written, or the reason why all was
+        unstaged.
         """
         ...
 
     def read(
-        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool = True
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool
     ) -> Slice:
         """Whole batches from the one that contains `offset`, below `end_offset`. Raises OFFSET_OUT_OF_RANGE.
 
@@ -209,7 +210,7 @@ class PartitionLog(Protocol):
         ...
 
     def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
-        """Iterate over batches from `offset`, to load a coordinator."""
+        """Iterate over batches from `offset`; may block."""
         ...
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
@@ -218,14 +219,6 @@ class PartitionLog(Protocol):
 
     def find_max_timestamp(self, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
         """The first of the records below `end_offset` that have the largest timestamp."""
-        ...
-
-    def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> TimestampedOffset | None:
-        """`find_timestamp`, synchronously; may block."""
-        ...
-
-    def offset_of_max_timestamp(self, end_offset: int) -> TimestampedOffset | None:
-        """`find_max_timestamp`, synchronously; may block."""
         ...
 
     def epoch_end(self, leader_epoch: int) -> tuple[int, int]:
@@ -253,7 +246,7 @@ class PartitionLog(Protocol):
     def producers(self) -> Iterable[ProducerView]: ...
 
     def aborted_transactions(
-        self, first_offset: int, end_offset: int, *, may_block: bool = True
+        self, first_offset: int, end_offset: int, *, may_block: bool
     ) -> list[tuple[int, int]]:
         """(producer id, first offset), in order, of the aborted transactions that overlap these offsets.
 

@@ -1,0 +1,37 @@
+"""A log whose sync failed is checked, written again and takes writes; what is lost is truncated."""
+
+import errno
+
+from runnel.model.log_config import LogConfig
+from tests.disk.world import START_MS, Place, append, batch, files_of, in_loop, offsets_of, read_all
+
+
+@in_loop
+async def test_a_log_whose_unsynced_batches_are_lost_is_truncated_and_takes_writes() -> None:
+    place = Place()
+    directory, log = place.open_log(LogConfig())
+    for number in range(3):
+        append(log, batch(b"%d" % number))
+    await directory.sync(log)
+    size_bytes = log.size_bytes
+    for number in range(3, 6):
+        append(log, batch(b"%d" % number))
+    files = files_of(place)
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "datasync" and path.endswith(".log"):
+            raise OSError(errno.EIO, "on purpose", path)
+
+    files.fault = fault
+    outcome = directory.sync(log)
+    assert "on purpose" in str(outcome.exception())
+    assert "on purpose" in str(log.failure)
+    files.fault = None
+    # The page of the fifth batch was never written, and the kernel has dropped it.
+    files.open(f"{log.segments.folder}/{0:020}.log").pwritev([bytes(4)], size_bytes * 4 // 3 + 62)
+    directory.upkeep(START_MS)
+    assert log.failure is None
+    assert offsets_of(read_all(log)) == [0, 1, 2, 3]
+    assert log.high_watermark == log.end_offset == 4
+    assert append(log, batch(b"again")) == 4
+    assert await directory.sync(log) == 5
