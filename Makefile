@@ -30,6 +30,7 @@ $(STAMP): pyproject.toml constraints.txt
 		echo "$(PYTHON) could not make a virtual environment. On Debian or Ubuntu: apt install python3-venv; elsewhere: install the package that holds Python's venv and ensurepip modules." >&2; rm -rf .venv; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling setuptools wheel
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation -c constraints.txt -e '.[dev,spark]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 demo: $(STAMP) ## a broker, a consumer group, a replay, a crash; a pipeline on Spark, its audit, two reports

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tools.fuzz.cost.measure import Cost
 from tools.fuzz.cost.page import page
 from tools.fuzz.cost.run import PAUSE_MS_MAX, Plan, measure_costs, worst_by_api
 from tools.fuzz.story import fuzz
@@ -30,9 +31,12 @@ def main() -> int:
 def cost(page_path: Path) -> int:
     """Measure what requests cost, and write the page."""
     plan = Plan()
-    with tempfile.TemporaryDirectory(prefix="runnel-cost-") as folder:
-        costs = measure_costs(Path(folder), plan, lambda line: print(line, flush=True))
-    page_path.write_text(page(costs, plan), encoding="utf-8")
+    costs: list[Cost] = []
+    try:
+        with tempfile.TemporaryDirectory(prefix="runnel-cost-") as folder:
+            measure_costs(Path(folder), plan, costs, lambda line: print(line, flush=True))
+    finally:
+        page_path.write_text(page(costs, plan), encoding="utf-8")
     over = [one for one in worst_by_api(costs) if one.cpu_ms > PAUSE_MS_MAX]
     for one in over:
         print(f"FAILED {one.cpu_ms:.0f} ms: {one.case}")

@@ -22,6 +22,8 @@ def describe_topic_partitions(
     """Up to `partitions_max` partitions and a cursor for the next page. No topic names mean all topics."""
     # Pages without partitions would never make progress.
     limit = max(1, min(request.response_partition_limit, partitions_max))
+    # Unknown topics do not count as partitions, but a page of nothing else ends as well.
+    unknown_max = max(1, partitions_max)
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
         bad = ErrorCode.INVALID_REQUEST.code
@@ -31,12 +33,13 @@ def describe_topic_partitions(
     response = DescribeTopicPartitionsResponse()
     for name in _names(image, request, cursor.topic_name if cursor else ""):
         first = cursor.partition_index if cursor and cursor.topic_name == name else 0
-        if limit == 0:
+        if limit == 0 or unknown_max == 0:
             response.next_cursor = Cursor(name, first)
             break
         topic = image.topics.get(name)
         if topic is None:
             response.topics.append(_unknown(name))
+            unknown_max -= 1
             continue
         described = _described(image, topic, range(first, min(first + limit, len(topic.partitions))))
         described.topic_authorized_operations = operations

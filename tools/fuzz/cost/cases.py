@@ -17,6 +17,7 @@ from runnel.broker.apis.handlers import APIS
 from runnel.messages.registry import api
 from runnel.model.limits import (
     PARTITIONS_PER_REQUEST_MAX,
+    RECORDLESS_REQUEST_BYTES_MAX,
     REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
     TEXT_BYTES_MAX,
@@ -26,6 +27,7 @@ from runnel.wire.frame import request_frame
 from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text, WireType
 from tools.fuzz.cost.values import Fill, Values
 
+PRODUCE_KEY = 0
 PAIRED_ELEMENTS = 1000
 _MAX = {"int8": 2**7 - 1, "int16": 2**15 - 1, "uint16": 2**16 - 1, "int32": 2**31 - 1, "uint32": 2**32 - 1}
 LARGEST_ALLOWED = {
@@ -180,6 +182,8 @@ def cases(api_key: int, bounds: Bounds) -> Iterator[Case]:
     """The cases of an API in its oldest and its newest version."""
     row = APIS[api_key]
     request = api(api_key).request
+    if api_key != PRODUCE_KEY:
+        bounds = replace(bounds, size_bytes=min(bounds.size_bytes, RECORDLESS_REQUEST_BYTES_MAX))
     for version in dict.fromkeys((row.version_max, row.version_min)):
         for shape in shapes(request, version, bounds):
             yield Case(api_key, version, shape)

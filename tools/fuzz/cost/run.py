@@ -30,17 +30,16 @@ class Plan:
     api_keys: tuple[int, ...] = tuple(sorted(APIS, key=lambda key: LAST.index(key) + 1 if key in LAST else 0))
 
 
-def measure_costs(folder: Path, plan: Plan, note: Note = lambda _: None) -> list[Cost]:
-    """The costs of all cases, worst first within each API."""
-    return asyncio.run(_measure(folder, plan, note))
+def measure_costs(folder: Path, plan: Plan, measured: list[Cost], note: Note = lambda _: None) -> None:
+    """Add the costs of all cases, API by API, so that an interrupted run keeps those that are done."""
+    asyncio.run(_measure(folder, plan, measured, note))
 
 
-async def _measure(folder: Path, plan: Plan, note: Note) -> list[Cost]:
+async def _measure(folder: Path, plan: Plan, measured: list[Cost], note: Note) -> None:
     data_dir = folder / "data"
     async with MeasuredBroker(data_dir) as broker:
         await populate(broker.port, plan.population)
     note(f"{plan.population.partitions} partitions and {plan.population.groups} groups are there")
-    measured: list[Cost] = []
     # Started again over what it holds, as a broker that has been there for long.
     async with MeasuredBroker(data_dir) as broker:
         ids = await topic_ids(broker.port, plan.population.topics)
@@ -53,7 +52,6 @@ async def _measure(folder: Path, plan: Plan, note: Note) -> list[Cost]:
             costs.sort(key=lambda cost: cost.cpu_ms, reverse=True)
             note(f"{costs[0].cpu_ms:7.1f} ms  {costs[0].case}")
             measured += costs
-    return measured
 
 
 async def _worst_of_one(

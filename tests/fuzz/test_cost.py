@@ -1,0 +1,74 @@
+"""The cost mode in small: which requests it sends, and what it makes of the answers."""
+
+from pathlib import Path
+
+import pytest
+
+from runnel.broker.apis.handlers import APIS
+from runnel.messages.registry import api
+from runnel.wire.frame import read_request_header
+from tools.fuzz.cost.cases import Bounds, Case, Shape, cases, frame_of, leaves
+from tools.fuzz.cost.measure import Cost
+from tools.fuzz.cost.page import page
+from tools.fuzz.cost.population import Population
+from tools.fuzz.cost.run import Plan, measure_costs, worst_by_api
+from tools.fuzz.cost.values import Fill, Values
+
+SMALL = Population(partitions=200, groups=5, transactional_ids=2, narrow_partitions=10)
+BOUNDS = Bounds(elements=400, size_bytes=50_000)
+METADATA, FETCH, OFFSET_FETCH, LIST_OFFSETS = 3, 1, 9, 2
+
+
+def cost(api_key: int, cpu_ms: float, outcome: str = "answered") -> Cost:
+    case = Case(api_key, APIS[api_key].version_max, Shape())
+    return Cost(case, 2_000_000, outcome, 1_500, cpu_ms, cpu_ms, cpu_ms)
+
+
+@pytest.mark.parametrize("api_key", APIS)
+def test_every_array_text_and_number_is_tried_at_its_largest(api_key: int) -> None:
+    request = api(api_key).request
+    every = list(cases(api_key, BOUNDS))
+    assert {case.version for case in every} == {APIS[api_key].version_min, APIS[api_key].version_max}
+    for version in {case.version for case in every}:
+        shapes = [case.shape for case in every if case.version == version]
+        for leaf in leaves(request, version):
+            if leaf.is_array:
+                fills = {shape.fill for shape in shapes if list(shape.counts) == [leaf.path]}
+                assert fills == set(Fill), leaf.path
+            touched = [
+                shape for shape in shapes if leaf.path in {**shape.counts, **shape.lengths, **shape.numbers}
+            ]
+            kind = getattr(leaf.type, "name", "array")
+            assert touched or kind in ("bool", "uuid", "float64"), leaf.path
+
+
+@pytest.mark.parametrize("api_key", [METADATA, FETCH, OFFSET_FETCH])
+def test_frames_stay_within_their_bounds(api_key: int) -> None:
+    values = Values(SMALL, {}, Fill.EXISTING)
+    for case in cases(api_key, BOUNDS):
+        fitted, frame = frame_of(case, values, BOUNDS)
+        assert len(frame) - 4 <= BOUNDS.size_bytes
+        header = read_request_header(memoryview(frame)[4:], {})
+        assert (header.api_key, header.api_version) == (fitted.api_key, fitted.version)
+
+
+def test_a_small_broker_is_measured(tmp_path: Path) -> None:
+    plan = Plan(SMALL, BOUNDS, (METADATA, LIST_OFFSETS))
+    costs: list[Cost] = []
+    measure_costs(tmp_path, plan, costs)
+    assert {one.case.api_key for one in costs} == {METADATA, LIST_OFFSETS}
+    assert len(costs) == sum(len(list(cases(api_key, BOUNDS))) for api_key in plan.api_keys)
+    assert {one.outcome for one in costs} == {"answered"}
+    assert all(one.total_cpu_ms > 0 for one in costs)
+    text = page(costs, plan)
+    assert "| Metadata v" in text and "| ListOffsets v" in text
+
+
+def test_the_page_names_what_exceeds_the_bound() -> None:
+    costs = [cost(METADATA, 30), cost(METADATA, 140.4), cost(FETCH, 99, "closed")]
+    assert [one.cpu_ms for one in worst_by_api(costs)] == [99, 140.4]
+    text = page(costs, Plan(SMALL, BOUNDS))
+    assert "1 APIs exceed the bound of 100 ms: Metadata." in text
+    assert "| Metadata v13 | 140 ms | smallest | 2.0 MB | answered with 1.5 kB |" in text
+    assert "refused, connection closed" in text
+    assert "No request exceeds the bound" in page(costs[:1], Plan(SMALL, BOUNDS))
