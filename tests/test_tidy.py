@@ -24,10 +24,15 @@ def test_project_has_no_findings() -> None:
         ("tests/a.py", "class UtilsBox:\n    pass\n", "class UtilsBox"),
         ("src/string_utils.py", '"""A."""\n', "does not say what lives in it"),
         ("src/a.py", "x = 1\n", "does not say what it is"),
+        ("tests/a.py", "# Who" + "ever waits is woken.\n", "use the term of the field"),
     ],
 )
 def test_each_rule_can_fail(path: str, text: str, complaint: str) -> None:
     assert [finding for finding in tidy.tidy_file(path, text) if complaint in finding]
+
+
+def test_words_are_not_checked_in_exempt_paths() -> None:
+    assert list(tidy.odd_words("src/runnel/log/a.py", ["no" + "body"])) == []
 
 
 def test_valid_file_has_no_findings() -> None:

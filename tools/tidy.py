@@ -1,4 +1,4 @@
-"""House rules that no linter knows: sizes, reminders left behind, names that say nothing."""
+"""Style rules beyond the linters: sizes, reminders left behind, names without meaning, words to avoid."""
 
 import ast
 import re
@@ -18,6 +18,21 @@ LONG_FUNCTIONS: dict[str, int] = {}
 
 # A reminder is work that will not be done. Split so that this file passes its own rule.
 REMINDER = re.compile(r"\b(" + "|".join(["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]) + r")\b")
+# Words that documentation of this field does not use. Split so that this file passes its own rule.
+ODD_WORDS = ["an" + "ew", "every" + "body", "no" + "body", "some" + "body", "there" + "by", "who" + "ever"]
+ODD_WORD = re.compile(r"\b(" + "|".join([*ODD_WORDS, "whom" + "ever"]) + r")\b", re.IGNORECASE)
+# Paths whose words are not checked yet, and pages that quote other projects. This list only ever shrinks.
+WORDS_UNCHECKED = (
+    "docs/CONFORMANCE.md",
+    "src/runnel/disk/",
+    "src/runnel/log/",
+    "src/runnel/pipelines/",
+    "tests/coordinator/",
+    "tests/disk/",
+    "tests/log/",
+    "tests/pipelines/",
+    "tools/crash/",
+)
 HOLLOW_NAME = re.compile(r"(Manager|Helper|Utils?|Impl)$|^(Manager|Helper|Utils?)")
 HOLLOW_FILE = re.compile(r"(^|_)(manager|helpers?|utils?|impl|misc|common)$")
 
@@ -31,12 +46,22 @@ def tidy_file(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: line has {len(line)} characters, at most {LINE_CHARACTERS_MAX}"
         if found := REMINDER.search(line):
             yield f"{path}:{number}: {found[0]} left behind: finish it or file it"
+    yield from odd_words(path, lines)
     if HOLLOW_FILE.search(Path(path).stem):
         yield f"{path}:1: a file named {Path(path).stem} does not say what lives in it"
     tree = ast.parse(text, path)
     if path.startswith("src/") and text.strip() and ast.get_docstring(tree) is None:
         yield f"{path}:1: the module does not say what it is"
     yield from _tidy_definitions(path, tree)
+
+
+def odd_words(path: str, lines: list[str]) -> Iterator[str]:
+    """Words to avoid in a source file or a page of the documentation."""
+    if path.startswith(WORDS_UNCHECKED):
+        return
+    for number, line in enumerate(lines, 1):
+        if found := ODD_WORD.search(line):
+            yield f"{path}:{number}: {found[0]}: use the term of the field, or name the actor"
 
 
 def _tidy_definitions(path: str, tree: ast.Module) -> Iterator[str]:
@@ -65,9 +90,9 @@ def missing_exceptions(paths: list[str]) -> Iterator[str]:
             yield f"tools/tidy.py: the exception for {key} refers to a file that does not exist: remove it"
 
 
-def tracked_files(root: Path) -> list[str]:
-    """The project's Python files: tracked, or new and not ignored."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
+def tracked_files(root: Path, pattern: str = "*.py") -> list[str]:
+    """The project's files of a kind: tracked, or new and not ignored."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern]
     listed = subprocess.run(command, cwd=root, check=True, capture_output=True, text=True)
     return [path for path in sorted(set(listed.stdout.split())) if (root / path).exists()]
 
@@ -76,6 +101,8 @@ def findings(root: Path) -> list[str]:
     """Every broken rule in the project."""
     paths = tracked_files(root)
     found = [finding for path in paths for finding in tidy_file(path, (root / path).read_text("utf-8"))]
+    for page in tracked_files(root, "*.md"):
+        found += odd_words(page, (root / page).read_text("utf-8").splitlines())
     return found + list(missing_exceptions(paths))
 
 

@@ -35,7 +35,7 @@ def set_transaction_version(broker: Broker, level: int) -> None:
 
 
 async def leave_hanging(
-    cluster: Cluster, where: TopicPartition, producer_id: int, *, name: str = "nobody", timestamp_ms: int = 1
+    cluster: Cluster, where: TopicPartition, producer_id: int, *, name: str = "unknown", timestamp_ms: int = 1
 ) -> int:
     """Write a record in a transaction without adding the partition; returns its offset."""
     records = build_batch(

@@ -116,7 +116,7 @@ def test_a_second_static_member_with_the_same_instance_id_is_rejected(bootstrap,
 
 def test_the_group_is_listed_and_described(bootstrap, make_topic, group, admin) -> None:
     topic = make_topic(partitions=3)
-    one = member(bootstrap, group, topic, client_id="somebody")
+    one = member(bootstrap, group, topic, client_id="client-1")
     poll_until([one], lambda: shares(one) == [3])
 
     def described() -> Any:
@@ -125,7 +125,7 @@ def test_the_group_is_listed_and_described(bootstrap, make_topic, group, admin) 
     poll_until([one], lambda: described().state == ConsumerGroupState.STABLE)
     seen = described()
     assert (seen.type, len(seen.members)) == (ConsumerGroupType.CONSUMER, 1)
-    assert seen.members[0].client_id == "somebody"
+    assert seen.members[0].client_id == "client-1"
     assert {place.partition for place in seen.members[0].assignment.topic_partitions} == {0, 1, 2}
     listed = admin.list_consumer_groups().result(PATIENCE_S).valid
     assert [found.type for found in listed if found.group_id == group] == [ConsumerGroupType.CONSUMER]

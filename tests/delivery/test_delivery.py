@@ -84,7 +84,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 def warm_up(client: SyncClient) -> None:
     """Create the internal topics in advance, because librdkafka would sleep for a second."""
     client.run(lambda cluster: Groups(cluster).committed("billing"))
-    client.run(lambda cluster: Transactions(cluster).init_producer_id("nobody", timeout_ms=1000))
+    client.run(lambda cluster: Transactions(cluster).init_producer_id("unknown", timeout_ms=1000))
 
 
 @pytest.fixture

@@ -79,10 +79,10 @@ def test_real_clients_are_heard(tmp_path, client) -> None:
 
 def test_a_client_that_cannot_be_used_is_named() -> None:
     with Relay(1) as relay:
-        captures = record(relay, ["nobody"])
+        captures = record(relay, ["missing"])
     assert captures.frames == []
     assert len(captures.unheard) == 1
-    assert captures.unheard[0].startswith("nobody: ") and "nobody" in captures.unheard[0].partition(": ")[2]
+    assert captures.unheard[0].startswith("missing: ") and "missing" in captures.unheard[0].partition(": ")[2]
 
 
 def test_repetitions_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""What real clients say to a broker: recorded anew for each run, never kept."""
+"""Requests of real clients, captured for each run and not stored."""
 
 import struct
 import subprocess

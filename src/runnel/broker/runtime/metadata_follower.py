@@ -63,7 +63,7 @@ class MetadataFollower:
     def remove_left_overs(self, removed: set[str]) -> None:
         """Remove logs of topics whose deletion was durable before a crash.
 
-        A log that no record speaks of is left alone: it may be all that is left of somebody's data.
+        A log that is not mentioned in the metadata is kept: it may be the only copy of its records.
         """
         strangers = []
         for partition in list(self._broker.disk.known_logs()):

@@ -236,7 +236,7 @@ class ReplicatedLog:
                     ack.failed(error)
             except Exception:
                 logger.exception("%s: an acknowledgement failed", self.name)
-        # Read anew for each: what a waiter does may move it again.
+        # Read again for each: a waiter may advance it.
         while acks and acks[0].end_offset <= self.replica.high_watermark:
             try:
                 acks.popleft().committed()

@@ -5,8 +5,8 @@ The order is what makes a shard trustworthy (see `runnel.coordinator.contract`):
     effects → batch into the log → replay → resume → the reply, held back until the log's end is committed
                                                      and `committed`, likewise
 
-A batch is written at once, not at the end of the turn. So when the log refuses it, the shard has not changed
-and nobody has read what is not there; and when it is taken, the turn's next request already sees it.
+A batch is written at once, not at the end of the turn. So if the log rejects it, the shard is
+unchanged and no request has read uncommitted state; otherwise the next request of the turn already sees it.
 """
 
 from collections.abc import Callable, Iterator

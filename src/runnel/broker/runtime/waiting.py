@@ -1,6 +1,6 @@
 """Waiting requests: long polls, one per connection, each with a deadline.
 
-Nobody polls: a partition whose high watermark moves wakes its watchers at the end of the turn.
+A partition whose high watermark advances wakes its watchers at the end of the turn.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ class LongPoll(Promise[T]):
             return
         try:
             response = self._attempt(is_expired)
-        except Exception as error:  # noqa: BLE001 - whoever the promise was made to reports it
+        except Exception as error:  # noqa: BLE001 - reported through the promise
             self.leave()
             self.fail(error)
             return
