@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.bench import loadgen
 from tools.conformance.__main__ import missing_programs
 from tools.fetch.cache import cache_folder, cached
 from tools.fetch.maven import pom
@@ -80,3 +81,10 @@ def test_a_project_may_leave_out_what_its_artifacts_depend_on() -> None:
     artifact = [("org.example", "thing", "1.2")]
     assert "<artifactId>thing</artifactId><version>1.2</version></dependency>" in pom(artifact, True)
     assert "<exclusions>" in pom(artifact, False)
+
+
+def test_without_a_compiler_the_load_generator_is_reported_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(Unavailable, match=r"a C compiler \(cc\).*compile the load generator"):
+        loadgen.build()

@@ -20,7 +20,7 @@ from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Meter, Runnel, System
 from tools.bench.table import LATENCY_ROWS, compare
 from tools.bench.warm_up import WarmUpPlan
-from tools.fetch.programs import Unavailable
+from tools.fetch.programs import missing
 from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
@@ -54,12 +54,10 @@ PARTS = {
 def main() -> int:
     options = options_of(sys.argv[1:])
     unwind_when_ended()
-    try:
-        program = loadgen.build()
-        kafka_jars()
-    except Unavailable as reason:
-        print(f"make bench: {reason}", file=sys.stderr)
+    if reasons := missing([loadgen.build, kafka_jars]):
+        print(*(f"make bench: {reason}" for reason in reasons), sep="\n", file=sys.stderr)
         return 2
+    program = loadgen.build()
     systems: list[System] = [Runnel(), Kafka()]
     machine = f"{platform.machine()}, {os.cpu_count()} CPUs, Linux {platform.release()}"
     results: dict[str, Any] = {

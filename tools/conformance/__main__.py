@@ -11,7 +11,7 @@ from pathlib import Path
 from tools.broker_process import BrokerProcess
 from tools.conformance import differential, ecosystem, franz_go, kafka_tools, librdkafka, page
 from tools.conformance.result import SuiteResult
-from tools.fetch.programs import Unavailable, find
+from tools.fetch.programs import find, missing
 from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
@@ -23,10 +23,8 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 def main() -> int:
     options = options_of(sys.argv[1:])
     unwind_when_ended()
-    missing = missing_programs(options.suite)
-    for reason in missing:
-        print(f"make conformance: {reason}", file=sys.stderr)
-    if missing:
+    if lacking := missing_programs(options.suite):
+        print(*(f"make conformance: {reason}" for reason in lacking), sep="\n", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="runnel-conformance-") as folder:
         results = list(run(Path(folder), options))
@@ -59,13 +57,7 @@ def missing_programs(suite: str | None) -> list[str]:
         needs.append(lambda: find("go", franz_go.PURPOSE))
     if suite not in ("franz-go", "librdkafka"):
         needs.append(kafka_jars)
-    missing = []
-    for need in needs:
-        try:
-            need()
-        except Unavailable as reason:
-            missing.append(str(reason))
-    return missing
+    return missing(needs)
 
 
 def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable, Iterable
 
 NAMES = {
     "java": "Java (java, version 17 or newer)",
@@ -13,6 +14,17 @@ NAMES = {
 
 class Unavailable(Exception):
     """Something that the machine lacks, and what it is needed for."""
+
+
+def missing(needs: Iterable[Callable[[], object]]) -> list[str]:
+    """The reasons of those needs that the machine cannot meet."""
+    reasons = []
+    for need in needs:
+        try:
+            need()
+        except Unavailable as reason:
+            reasons.append(str(reason))
+    return reasons
 
 
 def find(program: str, purpose: str) -> str:
