@@ -75,3 +75,20 @@ def test_an_unforeseen_error_sets_one_log_aside_and_others_are_compacted() -> No
     assert first.size_bytes == sizes[0]
     disk.upkeep(NOW_MS + RETRY_AFTER_MS)
     assert first.size_bytes < sizes[0]
+
+
+def test_a_look_for_logs_to_compact_is_cut_into_steps() -> None:
+    files = new_files()
+    cleaner = Cleaner(InlineWorkers(), rest=lambda: None, backoff_ms=0)
+    disk = directory(files, cleaner)
+    logs = [disk.open_log(TopicPartition("table", number), ID, CONFIG) for number in range(250)]
+    fill(logs[-1])
+    fill(logs[0])
+    disk.flush_soon(logs[0])
+    disk.flush_soon(logs[-1])
+    sizes = logs[0].size_bytes, logs[-1].size_bytes
+    cleaner.consider(logs, NOW_MS)
+    assert not cleaner.is_busy and (logs[0].size_bytes, logs[-1].size_bytes) == sizes
+    for _ in range(8):
+        cleaner.consider(logs, NOW_MS)
+    assert logs[0].size_bytes < sizes[0] and logs[-1].size_bytes < sizes[1]

@@ -47,6 +47,8 @@ BACKOFF_MS = 15_000
 """Kafka's log.cleaner.backoff.ms: when no log is due, none is looked at for so long."""
 RETRY_AFTER_MS = 60_000
 """A log whose cleaning failed, most likely on a full disk, is left alone for so long."""
+LOGS_PER_LOOK_MAX = 100
+"""Logs that are looked at in one run of upkeep."""
 WORK_SECONDS = 0.0002
 REST_SECONDS = 0.0004
 """Slices so short that the event loop never waits a millisecond for the interpreter."""
@@ -79,6 +81,7 @@ class Cleaner:
 
     __slots__ = (
         "_backoff_ms",
+        "_due",
         "_is_on",
         "_is_stopping",
         "_key_memory_bytes",
@@ -87,6 +90,7 @@ class Cleaner:
         "_not_before_ms",
         "_report",
         "_rest",
+        "_round",
         "_workers",
     )
 
@@ -106,6 +110,9 @@ class Cleaner:
         self._is_on = is_on
         self._key_memory_bytes = key_memory_bytes
         self._not_before_ms: dict[TopicPartition, int] = {}
+        self._round: list[DiskLog] = []
+        """Logs that have yet to be looked at before one of those that are due is chosen."""
+        self._due: list[tuple[CompactionPlan, DiskLog]] = []
         self._log: DiskLog | None = None
         self._look_at_ms = 0
         self._backoff_ms = backoff_ms
@@ -119,24 +126,32 @@ class Cleaner:
         """Begin with the log that needs it most, if any is due and no other is under way."""
         if not self._is_on or self._is_stopping or self._log is not None:
             return
-        # A clock that was set back must not put the next look off by more than a rest.
-        if self._look_at_ms - self._backoff_ms <= now_ms < self._look_at_ms:
+        if not self._round:
+            # A clock that was set back must not put the next look off by more than a rest.
+            if self._look_at_ms - self._backoff_ms <= now_ms < self._look_at_ms:
+                return
+            self._round = [log for log in logs if log.config.cleanup_compact]
+            self._due.clear()
+        self._look_at_some(now_ms)
+        if self._round:
             return
-        due: list[tuple[CompactionPlan, DiskLog]] = []
-        for log in logs:
-            if not log.config.cleanup_compact or log.failure is not None:
-                continue
-            if now_ms >= self._not_before_ms.get(log.name, 0):
-                plan = self._plan(log, now_ms)
-                if plan is not None:
-                    due.append((plan, log))
-        if not due:
+        if not self._due:
             self._look_at_ms = now_ms + self._backoff_ms
             return
-        plan, log = max(due, key=lambda pair: pair[0].urgency)
+        plan, log = max(self._due, key=lambda pair: pair[0].urgency)
+        self._due.clear()
         self._log = log
         script = _clean(log, plan, KeyMap(self._key_memory_bytes), now_ms)
         self._go_on(log, script, now_ms, None, None)
+
+    def _look_at_some(self, now_ms: int) -> None:
+        """Plan for some logs of the round: each plan reads small files, on the event loop."""
+        for log in self._round[-LOGS_PER_LOOK_MAX:]:
+            if log.failure is None and now_ms >= self._not_before_ms.get(log.name, 0):
+                plan = self._plan(log, now_ms)
+                if plan is not None:
+                    self._due.append((plan, log))
+        del self._round[-LOGS_PER_LOOK_MAX:]
 
     def _plan(self, log: DiskLog, now_ms: int) -> CompactionPlan | None:
         try:
