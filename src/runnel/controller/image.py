@@ -11,7 +11,8 @@ ClusterRecord                                                            → clu
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from runnel.controller.values import (
@@ -52,6 +53,9 @@ Value = TypeVar("Value")
 
 UNCHANGED = -2
 """The leader of a PartitionChangeRecord that does not change the leader."""
+
+
+_VALUES_OF = attrgetter(*(field.name for field in fields(PartitionState)))
 
 
 class BadMetadata(ValueError):
@@ -244,7 +248,7 @@ class MetadataImage:
         if len(self._states) > 2 * self.partition_count + STATES_MIN:
             # Most entries are stale by now. Clearing the cache only loses sharing.
             self._states.clear()
-        topic.partitions[record.partition_id] = self._states.setdefault(astuple(state), state)
+        topic.partitions[record.partition_id] = self._states.setdefault(_VALUES_OF(state), state)
 
     def _config_changed(self, record: ConfigRecord) -> None:
         resource = ConfigResource(record.resource_type, record.resource_name)

@@ -86,11 +86,15 @@ class Broker:
     ) -> ReplicatedLog:
         """Become leader of a partition: open its log and make its committed records readable."""
         log = self.disk.open_log(name, topic_id, config)
-        alone = frozenset({self.node_id})
-        leader = LeaderReplica(node=self.node_id, epoch=leader_epoch, replicas=alone, isr=alone)
+        leader = self.sole_leader(leader_epoch)
         partition = ReplicatedLog(name, topic_id, log, leader, self.turn, self.disk, self.clock)
         self.partitions[name] = partition
         return partition
+
+    def sole_leader(self, epoch: int) -> LeaderReplica:
+        """This node as the only replica of a partition."""
+        alone = frozenset({self.node_id})
+        return LeaderReplica(self.node_id, epoch, alone, alone)
 
     def close_partition(self, name: TopicPartition) -> None:
         """The topic was deleted: remove the partition and fail its pending requests."""

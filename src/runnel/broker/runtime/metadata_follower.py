@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from runnel.controller.image import MetadataImage
+from runnel.controller.image import UNCHANGED, MetadataImage
 from runnel.controller.log_settings import log_config, resolve_log_config
 from runnel.controller.settings import Settings
 from runnel.controller.values import CLUSTER_METADATA, Topic
@@ -12,7 +12,13 @@ from runnel.model.configs import ResourceType
 from runnel.model.errors import ApiError
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
-from runnel.schemas.metadata import ConfigRecord, FeatureLevelRecord, MetadataRecord, PartitionRecord
+from runnel.schemas.metadata import (
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+)
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -79,6 +85,7 @@ class MetadataFollower:
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
         """Apply records that were replayed into the image."""
         yield from self._open_new(records)
+        self._lead_again(records)
         changed = {
             (record.resource_type, record.resource_name): None
             for record in records
@@ -104,6 +111,19 @@ class MetadataFollower:
                 self._open(topic, record.partition_id, config)
             if count % PARTITIONS_PER_STEP == 0:
                 yield
+
+    def _lead_again(self, records: list[MetadataRecord]) -> None:
+        """Lead in the new epoch where an election kept the leader."""
+        for record in records:
+            if type(record) is not PartitionChangeRecord or record.leader == UNCHANGED:
+                continue
+            topic = self._image.topics_by_id.get(record.topic_id)
+            if topic is None:
+                continue
+            state = topic.partitions[record.partition_id]
+            partition = self._broker.partitions.get(TopicPartition(topic.name, record.partition_id))
+            if partition is not None and state.leader == self._broker.node_id:
+                partition.become_leader(self._broker.sole_leader(state.leader_epoch))
 
     def _apply_settings(self) -> None:
         image = self._image

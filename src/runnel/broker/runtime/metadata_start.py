@@ -1,19 +1,25 @@
 """Start of a node's metadata: format a new cluster, register the broker, open partitions."""
 
 import asyncio
+import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
-from runnel.broker.runtime.metadata_follower import MetadataFollower
+from runnel.broker.runtime.metadata_follower import RETRY_DELAY_MS, MetadataFollower
 from runnel.broker.runtime.metadata_log import METADATA_PARTITION, MetadataLog
 from runnel.controller.features import FIRST_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.snapshot import registration_record
+from runnel.controller.unclean_start import elections_after_unclean_start
 from runnel.controller.values import BrokerRegistration, Endpoint
+from runnel.model.errors import ApiError
 from runnel.model.ids import id_text
 from runnel.schemas.metadata import ClusterRecord, FeatureLevelRecord, MetadataRecord
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
+
+log = logging.getLogger("runnel.broker")
 
 
 async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFollower:
@@ -24,6 +30,9 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
     _check_ownership(broker, metadata)
     await metadata.make_durable()
     broker.metadata = metadata
+    if not broker.disk.is_clean_start:
+        # Before anything is served: what is written from now on must not look like what may have been lost.
+        await _begin_new_epochs(broker)
     follower = MetadataFollower(broker, metadata.image, metadata.settings)
     follower.remove_left_overs(metadata.removed)
     for _ in follower.open_all():
@@ -35,6 +44,21 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
         await metadata.submit(records)
     broker.cluster_id = metadata.image.cluster_id
     return follower
+
+
+async def _begin_new_epochs(broker: "Broker") -> None:
+    """After an unclean shutdown, lead every partition in a new epoch (KIP-320)."""
+    try:
+        for elections in elections_after_unclean_start(broker.metadata.image, broker.node_id):
+            await broker.metadata.submit(elections)
+    except ApiError as error:
+        # The disk is full: no log takes records either, so that none can take the place of a lost one.
+        log.error("leader epochs cannot be raised after an unclean shutdown, which is retried: %s", error)
+        broker.timers.call_later(RETRY_DELAY_MS, partial(_retry_new_epochs, broker))
+
+
+def _retry_new_epochs(broker: "Broker") -> None:
+    broker.run(_begin_new_epochs(broker))
 
 
 async def _show_all_that_is_stored(broker: "Broker") -> None:
