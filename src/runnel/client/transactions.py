@@ -352,8 +352,8 @@ class Transactions:
     async def _open_partitions(self, transactional_id: str) -> Collection[TopicPartition]:
         try:
             return (await self.describe(transactional_id)).partitions
-        except BrokerError as refused:
-            if refused.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        except BrokerError as error:
+            if error.error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 # It has expired since it was listed.
                 return ()
             raise

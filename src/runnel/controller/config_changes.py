@@ -58,17 +58,19 @@ def _decide_each(
     change: Callable[[ConfigResource, list[Any]], dict[str, str]],
 ) -> tuple[list[MetadataRecord], list[tuple[int, str | None, int, str]]]:
     """The records of all valid changes, and (code, message, type, name) for each resource."""
-    repeated = duplicates_in((asked.resource_type, asked.resource_name) for asked in request.resources)
+    duplicates = duplicates_in(
+        (requested.resource_type, requested.resource_name) for requested in request.resources
+    )
     records: list[MetadataRecord] = []
     results: list[tuple[int, str | None, int, str]] = []
-    for asked in request.resources:
-        resource = ConfigResource(asked.resource_type, asked.resource_name)
+    for requested in request.resources:
+        resource = ConfigResource(requested.resource_type, requested.resource_name)
         try:
-            if resource in repeated:
+            if resource in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             _check_resource(image, resource)
-            _check_keys(config.name for config in asked.configs)
-            difference = _difference(image, settings, resource, change(resource, asked.configs))
+            _check_keys(config.name for config in requested.configs)
+            difference = _difference(image, settings, resource, change(resource, requested.configs))
         except ApiError as error:
             results.append((error.code, str(error), *resource))
         else:
@@ -87,13 +89,13 @@ def _alter(
         case AlterOperation.DELETE:
             new.pop(name, None)
         case AlterOperation.APPEND | AlterOperation.SUBTRACT as operation:
-            change = _words(_not_null(name, config.value))
+            change = _list_items(_not_null(name, config.value))
             present = _list_before(new, settings, resource, name, AlterOperation(operation).name)
             if operation == AlterOperation.APPEND:
-                words = [*present, *(word for word in change if word not in present)]
+                items = [*present, *(item for item in change if item not in present)]
             else:
-                words = [word for word in present if word not in change]
-            new[name] = ",".join(words)
+                items = [item for item in present if item not in change]
+            new[name] = ",".join(items)
         case other:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown config operation: {other}")
 
@@ -108,16 +110,16 @@ def _list_before(
     if definition.type is not ConfigType.LIST:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {name} because its type is not LIST.")
     if name in new:
-        return _words(new[name])
+        return _list_items(new[name])
     if resource.type == ResourceType.TOPIC:
         inherited = topic_default(settings, name)
         assert isinstance(inherited, list)
         return inherited
-    return _words(definition.default or "")
+    return _list_items(definition.default or "")
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _list_items(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _not_null(name: str, value: str | None) -> str:

@@ -55,27 +55,27 @@ def topic_config_reply(settings: Settings, configs: dict[str, str]) -> list[Crea
 
 
 def _describe(
-    image: MetadataImage, settings: Settings, node_id: int, asked: DescribeConfigsResource, depth: Depth
+    image: MetadataImage, settings: Settings, node_id: int, requested: DescribeConfigsResource, depth: Depth
 ) -> DescribeConfigsResult:
     result = DescribeConfigsResult(
-        error_message=None, resource_type=asked.resource_type, resource_name=asked.resource_name
+        error_message=None, resource_type=requested.resource_type, resource_name=requested.resource_name
     )
     try:
-        entries = _entries(image, settings, node_id, asked, depth)
+        entries = _entries(image, settings, node_id, requested, depth)
     except ApiError as error:
         result.error_code, result.error_message = error.code, str(error)
         return result
     # As in Kafka, a null list and an empty one both mean all configs.
-    wanted = set(asked.configuration_keys or ())
+    wanted = set(requested.configuration_keys or ())
     result.configs = [entry for entry in entries if not wanted or entry.name in wanted]
     return result
 
 
 def _entries(
-    image: MetadataImage, settings: Settings, node_id: int, asked: DescribeConfigsResource, depth: Depth
+    image: MetadataImage, settings: Settings, node_id: int, requested: DescribeConfigsResource, depth: Depth
 ) -> Iterable[Entry]:
-    name = asked.resource_name
-    match asked.resource_type:
+    name = requested.resource_name
+    match requested.resource_type:
         case ResourceType.TOPIC:
             check_topic_name(name)
             if name not in image.topics:
@@ -90,12 +90,12 @@ def _entries(
             if not name:
                 kind = (
                     "Group name"
-                    if asked.resource_type == ResourceType.GROUP
+                    if requested.resource_type == ResourceType.GROUP
                     else "Client metrics subscription name"
                 )
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{kind} must not be empty")
-            return _overridable_entries(image, settings, asked.resource_type, name, depth)
-    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {asked.resource_type}")
+            return _overridable_entries(image, settings, requested.resource_type, name, depth)
+    raise ApiError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {requested.resource_type}")
 
 
 def _topic_entries(settings: Settings, configs: Mapping[str, str], depth: Depth) -> list[Entry]:

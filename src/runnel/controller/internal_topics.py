@@ -33,13 +33,13 @@ def _internal(
     image: MetadataImage, settings: Settings, name: str, prefix: str, configs: dict[str, str]
 ) -> CreatableTopic:
     # A cluster with fewer brokers than the replication factor still needs its coordinators.
-    copies = min(settings.int(f"{prefix}.replication.factor"), max(1, len(image.live_brokers())))
+    replication_factor = min(settings.int(f"{prefix}.replication.factor"), max(1, len(image.live_brokers())))
     own = {**configs, "segment.bytes": str(settings.int(f"{prefix}.segment.bytes"))}
     if f"{prefix}.min.isr" in settings:
-        own["min.insync.replicas"] = str(min(settings.int(f"{prefix}.min.isr"), copies))
+        own["min.insync.replicas"] = str(min(settings.int(f"{prefix}.min.isr"), replication_factor))
     return CreatableTopic(
         name,
         num_partitions=settings.int(f"{prefix}.num.partitions"),
-        replication_factor=copies,
+        replication_factor=replication_factor,
         configs=[CreatableTopicConfig(key, value) for key, value in own.items()],
     )

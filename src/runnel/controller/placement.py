@@ -9,22 +9,28 @@ from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
 
 
-def place(image: MetadataImage, count: int, copies: int, first: int) -> list[PartitionState]:
+def assign_replicas(
+    image: MetadataImage, count: int, replication_factor: int, first: int
+) -> list[PartitionState]:
     """The states of `count` new partitions, assigned round-robin to the live brokers starting at `first`."""
     brokers = image.live_brokers()
-    if copies > len(brokers):
+    if replication_factor > len(brokers):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Unable to replicate the partition {copies} time(s): The target replication factor of {copies} "
-            f"cannot be reached because only {len(brokers)} broker(s) are registered.",
+            f"Unable to replicate the partition {replication_factor} time(s): The target replication factor "
+            f"of {replication_factor} cannot be reached because only "
+            f"{len(brokers)} broker(s) are registered.",
         )
     total = len(brokers)
     # Equal states share one object; on a single node all are equal.
-    cycle = [_state([brokers[(start + copy) % total] for copy in range(copies)]) for start in range(total)]
+    cycle = [
+        _state([brokers[(start + copy) % total] for copy in range(replication_factor)])
+        for start in range(total)
+    ]
     return [cycle[(first + index) % total] for index in range(count)]
 
 
-def place_by_hand(image: MetadataImage, replicas: Sequence[int]) -> PartitionState:
+def manual_assignment(image: MetadataImage, replicas: Sequence[int]) -> PartitionState:
     """The state of a new partition with a manual replica assignment, the preferred leader first."""
     check_replicas(image, replicas)
     brokers = [image.brokers[node_id] for node_id in replicas]

@@ -40,15 +40,15 @@ def decide_reassignments(
     )
     outcome = ControllerResult[AlterPartitionReassignmentsResponse]([], response)
     for topic in request.topics:
-        answers = ReassignableTopicResponse(topic.name)
-        for asked in topic.partitions:
-            answer = ReassignablePartitionResponse(asked.partition_index, error_message=None)
+        topic_response = ReassignableTopicResponse(topic.name)
+        for requested in topic.partitions:
+            partition_response = ReassignablePartitionResponse(requested.partition_index, error_message=None)
             try:
-                outcome.records += _reassign(image, request, topic.name, asked)
+                outcome.records += _reassign(image, request, topic.name, requested)
             except ApiError as error:
-                answer.error_code, answer.error_message = error.code, str(error)
-            answers.partitions.append(answer)
-        response.responses.append(answers)
+                partition_response.error_code, partition_response.error_message = error.code, str(error)
+            topic_response.partitions.append(partition_response)
+        response.responses.append(topic_response)
     return outcome
 
 
@@ -56,27 +56,27 @@ def _reassign(
     image: MetadataImage,
     request: AlterPartitionReassignmentsRequest,
     name: str,
-    asked: ReassignablePartition,
+    requested: ReassignablePartition,
 ) -> list[MetadataRecord]:
-    topic, state = _existing(image, name, asked.partition_index)
-    if asked.replicas is None:
-        return _cancel(topic, asked.partition_index, state)
-    check_replicas(image, asked.replicas)
+    topic, state = _existing(image, name, requested.partition_index)
+    if requested.replicas is None:
+        return _cancel(topic, requested.partition_index, state)
+    check_replicas(image, requested.replicas)
     current = [node_id for node_id in state.replicas if node_id not in state.adding]
-    if not request.allow_replication_factor_change and len(asked.replicas) != len(current):
+    if not request.allow_replication_factor_change and len(requested.replicas) != len(current):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(current)} to {len(asked.replicas)}",
+            f"The replication factor is changed from {len(current)} to {len(requested.replicas)}",
         )
-    target = tuple(asked.replicas)
+    target = tuple(requested.replicas)
     if target == state.replicas and not state.adding and not state.removing:
         return []
     adding = [node_id for node_id in target if node_id not in current]
     removing = [node_id for node_id in current if node_id not in target]
     if not adding and not removing:
-        return [_change(image, topic, asked.partition_index, target)]
+        return [_change(image, topic, requested.partition_index, target)]
     replicas = [*target, *removing]
-    return [_change(image, topic, asked.partition_index, replicas, adding, removing)]
+    return [_change(image, topic, requested.partition_index, replicas, adding, removing)]
 
 
 def _cancel(topic: Topic, index: int, state: PartitionState) -> list[MetadataRecord]:
@@ -127,17 +127,17 @@ def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """The ongoing reassignments, of all topics or of the requested ones."""
-    asked: list[tuple[Topic, Sequence[int]]]
+    requested: list[tuple[Topic, Sequence[int]]]
     if request.topics is None:
-        asked = [(topic, range(len(topic.partitions))) for topic in image.topics.values()]
+        requested = [(topic, range(len(topic.partitions))) for topic in image.topics.values()]
     else:
-        asked = [
+        requested = [
             (image.topics[topic.name], topic.partition_indexes)
             for topic in request.topics
             if topic.name in image.topics
         ]
     response = ListPartitionReassignmentsResponse(error_message=None)
-    for topic, indexes in asked:
+    for topic, indexes in requested:
         moving = [
             _ongoing(index, topic.partitions[index])
             for index in indexes

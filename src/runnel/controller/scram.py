@@ -40,14 +40,14 @@ def decide_alter_scram_credentials(
             ErrorCode.INVALID_REQUEST,
             f"{len(users)} credentials in one request, the limit is {SCRAM_CHANGES_PER_REQUEST_MAX}",
         )
-    repeated = duplicates_in(users)
+    duplicates = duplicates_in(users)
     deletions = {deletion.name: deletion for deletion in request.deletions}
     upsertions = {upsertion.name: upsertion for upsertion in request.upsertions}
     outcome = ControllerResult[AlterUserScramCredentialsResponse]([], AlterUserScramCredentialsResponse())
     for user in dict.fromkeys(users):
         result = AlterUserScramCredentialsResult(user, error_message=None)
         try:
-            if user in repeated:
+            if user in duplicates:
                 raise ApiError(
                     ErrorCode.DUPLICATE_RESOURCE,
                     "A user credential cannot be altered twice in the same request",
@@ -104,11 +104,11 @@ def describe_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """The mechanisms and iterations of users; no user names mean all users."""
     names = [user.name for user in request.users or ()] or list(image.credentials)
-    repeated = duplicates_in(names)
+    duplicates = duplicates_in(names)
     response = DescribeUserScramCredentialsResponse(error_message=None)
     for name in dict.fromkeys(names):
         result = DescribeUserScramCredentialsResult(name, error_message=None)
-        if name in repeated:
+        if name in duplicates:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE.code
             result.error_message = (
                 f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"

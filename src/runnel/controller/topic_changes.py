@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from runnel.controller.config_rules import check_configs
 from runnel.controller.image import MetadataImage
-from runnel.controller.placement import place, place_by_hand
+from runnel.controller.placement import assign_replicas, manual_assignment
 from runnel.controller.result import ControllerResult, duplicates_in
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import partition_record
@@ -56,26 +56,28 @@ def decide_create_topics(
     describe_configs: DescribeTopicConfigs | None = None,
 ) -> ControllerResult[CreateTopicsResponse]:
     """Create each valid topic; with `validate_only` only validate."""
-    repeated = duplicates_in(topic.name for topic in request.topics)
-    too_large = _partitions_asked(settings, request) > PARTITIONS_PER_REQUEST_MAX
+    duplicates = duplicates_in(topic.name for topic in request.topics)
+    too_large = _partitions_requested(settings, request) > PARTITIONS_PER_REQUEST_MAX
     # Topics of this request are not in the image yet, but their names are in use.
     taken: dict[str, str] = {}
     outcome = ControllerResult[CreateTopicsResponse]([], CreateTopicsResponse())
-    for asked in {topic.name: topic for topic in request.topics}.values():
+    for requested in {topic.name: topic for topic in request.topics}.values():
         try:
-            if asked.name in repeated:
+            if requested.name in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             if too_large:
-                raise _too_many_at_once()
-            result, records = _create(image, settings, asked, randomness, taken)
+                raise _too_many_partitions()
+            result, records = _create(image, settings, requested, randomness, taken)
         except ApiError as error:
             # Returned from version 5 on, where null would mean that configs were not requested.
             outcome.response.topics.append(
-                CreatableTopicResult(asked.name, error_code=error.code, error_message=str(error), configs=[])
+                CreatableTopicResult(
+                    requested.name, error_code=error.code, error_message=str(error), configs=[]
+                )
             )
             continue
         if describe_configs:
-            result.configs = describe_configs(_configs_of(asked))
+            result.configs = describe_configs(_configs_of(requested))
         if request.validate_only:
             result.topic_id = NO_ID
         else:
@@ -87,26 +89,30 @@ def decide_create_topics(
 def _create(
     image: MetadataImage,
     settings: Settings,
-    asked: CreatableTopic,
+    requested: CreatableTopic,
     randomness: Randomness,
     taken: dict[str, str],
 ) -> tuple[CreatableTopicResult, list[MetadataRecord]]:
-    check_new_topic_name(image, asked.name)
-    form = asked.name.replace(".", "_")
+    check_new_topic_name(image, requested.name)
+    form = requested.name.replace(".", "_")
     if form in taken:
         raise ApiError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{asked.name}' collides with topic: {taken[form]}"
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{requested.name}' collides with topic: {taken[form]}"
         )
-    empty = [config.name for config in asked.configs if config.value is None]
+    empty = [config.name for config in requested.configs if config.value is None]
     if empty:
         raise ApiError(
             ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {', '.join(empty)}"
         )
-    configs = _configs_of(asked)
+    configs = _configs_of(requested)
     check_configs(settings, ResourceType.TOPIC, configs)
-    states = _assigned(image, asked) if asked.assignments else _placed(image, settings, asked, randomness)
-    taken[form] = asked.name
-    topic = Topic(asked.name, next(randomness.topic_ids))
+    states = (
+        _manual_assignments(image, requested)
+        if requested.assignments
+        else _automatic_assignment(image, settings, requested, randomness)
+    )
+    taken[form] = requested.name
+    topic = Topic(requested.name, next(randomness.topic_ids))
     records: list[MetadataRecord] = [TopicRecord(topic.name, topic.id)]
     records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
     records += [partition_record(topic, index, state) for index, state in enumerate(states)]
@@ -121,61 +127,61 @@ def _create(
     return result, records
 
 
-def _configs_of(asked: CreatableTopic) -> dict[str, str]:
-    return {config.name: config.value for config in asked.configs if config.value is not None}
+def _configs_of(requested: CreatableTopic) -> dict[str, str]:
+    return {config.name: config.value for config in requested.configs if config.value is not None}
 
 
-def _placed(
-    image: MetadataImage, settings: Settings, asked: CreatableTopic, randomness: Randomness
+def _automatic_assignment(
+    image: MetadataImage, settings: Settings, requested: CreatableTopic, randomness: Randomness
 ) -> list[PartitionState]:
-    count = settings.int("num.partitions") if asked.num_partitions == -1 else asked.num_partitions
+    count = settings.int("num.partitions") if requested.num_partitions == -1 else requested.num_partitions
     if count < 1:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
         )
-    copies = asked.replication_factor
-    if copies == -1:
-        copies = settings.int("default.replication.factor")
-    if copies < 1:
+    replication_factor = requested.replication_factor
+    if replication_factor == -1:
+        replication_factor = settings.int("default.replication.factor")
+    if replication_factor < 1:
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    return place(image, count, copies, randomness.first_broker)
+    return assign_replicas(image, count, replication_factor, randomness.first_broker)
 
 
-def _assigned(image: MetadataImage, asked: CreatableTopic) -> list[PartitionState]:
+def _manual_assignments(image: MetadataImage, requested: CreatableTopic) -> list[PartitionState]:
     for name, value in (
-        ("replication factor", asked.replication_factor),
-        ("number of partitions", asked.num_partitions),
+        ("replication factor", requested.replication_factor),
+        ("number of partitions", requested.num_partitions),
     ):
         if value != -1:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
                 f"A manual partition assignment was specified, but the {name} was not set to -1.",
             )
-    by_index = {assignment.partition_index: assignment.broker_ids for assignment in asked.assignments}
-    if sorted(by_index) != list(range(len(asked.assignments))):
+    by_index = {assignment.partition_index: assignment.broker_ids for assignment in requested.assignments}
+    if sorted(by_index) != list(range(len(requested.assignments))):
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "partitions should be a consecutive 0-based integer sequence",
         )
-    copies = len(by_index[0])
-    return [_assigned_state(image, by_index[index], copies) for index in range(len(by_index))]
+    replication_factor = len(by_index[0])
+    return [_assigned_state(image, by_index[index], replication_factor) for index in range(len(by_index))]
 
 
-def _assigned_state(image: MetadataImage, replicas: Sequence[int], copies: int) -> PartitionState:
-    state = place_by_hand(image, replicas)
-    if len(replicas) != copies:
+def _assigned_state(image: MetadataImage, replicas: Sequence[int], replication_factor: int) -> PartitionState:
+    state = manual_assignment(image, replicas)
+    if len(replicas) != replication_factor:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this "
-            f"is not consistent with previous partitions, which have {copies} replica(s).",
+            f"is not consistent with previous partitions, which have {replication_factor} replica(s).",
         )
     return state
 
 
-def _partitions_asked(settings: Settings, request: CreateTopicsRequest) -> int:
+def _partitions_requested(settings: Settings, request: CreateTopicsRequest) -> int:
     by_default = settings.int("num.partitions")
     return sum(
         len(topic.assignments) or (by_default if topic.num_partitions == -1 else max(topic.num_partitions, 0))
@@ -183,7 +189,7 @@ def _partitions_asked(settings: Settings, request: CreateTopicsRequest) -> int:
     )
 
 
-def _too_many_at_once() -> ApiError:
+def _too_many_partitions() -> ApiError:
     return ApiError(
         ErrorCode.POLICY_VIOLATION,
         f"A request can create at most {PARTITIONS_PER_REQUEST_MAX} partitions; split the request.",
@@ -194,14 +200,14 @@ def decide_delete_topics(
     image: MetadataImage, settings: Settings, request: DeleteTopicsRequest
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Delete each existing topic, by name or by id."""
-    asked = request.topics or [DeleteTopicState(name) for name in request.topic_names]
-    repeated = duplicates_in((state.name, state.topic_id) for state in asked)
+    requested = request.topics or [DeleteTopicState(name) for name in request.topic_names]
+    duplicates = duplicates_in((state.name, state.topic_id) for state in requested)
     outcome = ControllerResult[DeleteTopicsResponse]([], DeleteTopicsResponse())
     deleted: set[bytes] = set()
-    for state in {(state.name, state.topic_id): state for state in asked}.values():
+    for state in {(state.name, state.topic_id): state for state in requested}.values():
         result = DeletableTopicResult(state.name, state.topic_id)
         try:
-            if (state.name, state.topic_id) in repeated:
+            if (state.name, state.topic_id) in duplicates:
                 kind = "name" if state.name is not None else "id"
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"Duplicate topic {kind}.")
             topic = _existing(image, state)
@@ -239,15 +245,15 @@ def decide_create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, randomness: Randomness
 ) -> ControllerResult[CreatePartitionsResponse]:
     """Add partitions to topics; the number of partitions cannot be reduced."""
-    repeated = duplicates_in(topic.name for topic in request.topics)
+    duplicates = duplicates_in(topic.name for topic in request.topics)
     outcome = ControllerResult[CreatePartitionsResponse]([], CreatePartitionsResponse())
     room = PARTITIONS_PER_REQUEST_MAX
-    for asked in {topic.name: topic for topic in request.topics}.values():
-        result = CreatePartitionsTopicResult(asked.name)
+    for requested in {topic.name: topic for topic in request.topics}.values():
+        result = CreatePartitionsTopicResult(requested.name)
         try:
-            if asked.name in repeated:
+            if requested.name in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            records = _more_partitions(image, asked, randomness, room)
+            records = _add_partitions(image, requested, randomness, room)
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
@@ -257,33 +263,36 @@ def decide_create_partitions(
     return outcome
 
 
-def _more_partitions(
-    image: MetadataImage, asked: CreatePartitionsTopic, randomness: Randomness, room: int
+def _add_partitions(
+    image: MetadataImage, requested: CreatePartitionsTopic, randomness: Randomness, room: int
 ) -> list[MetadataRecord]:
-    topic = image.topics.get(asked.name)
+    topic = image.topics.get(requested.name)
     if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{asked.name}' does not exist.")
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{requested.name}' does not exist.")
     current = len(topic.partitions)
-    more = asked.count - current
+    more = requested.count - current
     if more == 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
     if more < 0:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {asked.name} currently has {current} partition(s); "
-            f"{asked.count} would not be an increase.",
+            f"The topic {requested.name} currently has {current} partition(s); "
+            f"{requested.count} would not be an increase.",
         )
     if more > room:
-        raise _too_many_at_once()
-    copies = len(topic.partitions[0].replicas)
-    if asked.assignments is None:
-        states = place(image, more, copies, randomness.first_broker + current)
-    elif len(asked.assignments) != more:
+        raise _too_many_partitions()
+    replication_factor = len(topic.partitions[0].replicas)
+    if requested.assignments is None:
+        states = assign_replicas(image, more, replication_factor, randomness.first_broker + current)
+    elif len(requested.assignments) != more:
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"Attempted to add {more} additional partition(s), but only {len(asked.assignments)} "
+            f"Attempted to add {more} additional partition(s), but only {len(requested.assignments)} "
             "assignment(s) were specified.",
         )
     else:
-        states = [_assigned_state(image, assignment.broker_ids, copies) for assignment in asked.assignments]
+        states = [
+            _assigned_state(image, assignment.broker_ids, replication_factor)
+            for assignment in requested.assignments
+        ]
     return [partition_record(topic, current + index, state) for index, state in enumerate(states)]
