@@ -224,3 +224,53 @@ async def test_the_kernel_is_asked_what_is_in_its_page_cache(tmp_path: object) -
     await directory.run_blocking(caught.value.load)
     assert offsets_of([slice_bytes(read_hot(log, 100, 300))]) == [100]
     directory.close()
+
+
+def test_sequential_small_reads_share_a_block_of_the_page_cache() -> None:
+    files = SimFiles()
+    _, log = Place(files).open_log(LogConfig(segment_bytes=100_000))
+    fill(log)
+    everything = read_all(log)
+    size = len(everything[0])
+    expected = [slice_bytes(log.read(offset, size, EVERYTHING, at_least_one=True)) for offset in range(59)]
+    reads = 0
+    pread = files.inject_faults
+
+    def counted(operation: str, path: str) -> None:
+        nonlocal reads
+        reads += operation == "pread"
+        pread(operation, path)
+
+    files.inject_faults = counted  # type: ignore[method-assign]
+    found = [slice_bytes(read_hot(log, offset, size)) for offset in range(59)]
+    assert found == expected == [bytes(data) for data in everything[:59]]
+    # The position of the first one is looked for; the others are found where the one before it ends.
+    assert reads <= 59 // 16 + 4
+
+
+def test_a_block_that_was_read_ahead_does_not_outlive_a_truncation() -> None:
+    _, log = Place().open_log(LogConfig(segment_bytes=100_000))
+    fill(log, 10)
+    size = len(read_all(log)[0])
+    for offset in range(4):
+        read_hot(log, offset, size)
+    log.truncate_to(2)
+    for number in range(20):
+        append(log, batch(bytes([number]) * 200))
+    expected = read_all(log)
+    for offset in range(20):
+        assert slice_bytes(read_hot(log, offset, size)) == bytes(expected[offset])
+
+
+def test_small_reads_of_cold_data_do_not_wait() -> None:
+    place = Place()
+    _, log = place.open_log(LogConfig(segment_bytes=100_000))
+    fill(log)
+    size = len(read_all(log)[0])
+    log.reader.time_passed()
+    log.reader.time_passed()
+    read_hot(log, 0, size)
+    files_of(place).is_resident = cold
+    log.segments.read_ahead.clear()
+    with pytest.raises(NotResident):
+        read_hot(log, 1, size)

@@ -1,5 +1,6 @@
 """The segment files that are open and the indexes that are loaded: a bounded set, the rest when wanted."""
 
+from runnel.disk.read_ahead import ReadAhead
 from runnel.disk.segment import Segment
 from runnel.ports.files import File, Files
 
@@ -10,7 +11,7 @@ INDEX_BYTES_MAX = 64 * 1024 * 1024
 class OpenFiles:
     """A bounded set of open segment files. Dropping one closes it once no reader holds it any more."""
 
-    __slots__ = ("_files", "_index_bytes", "_indexed", "_open", "limit")
+    __slots__ = ("_files", "_index_bytes", "_indexed", "_open", "limit", "read_ahead")
 
     def __init__(self, files: Files, limit: int) -> None:
         self._files = files
@@ -19,6 +20,7 @@ class OpenFiles:
         """Segments whose indexes came from their files, oldest first, and what they take."""
         self._index_bytes = 0
         self.limit = limit
+        self.read_ahead = ReadAhead()
 
     def __len__(self) -> int:
         return len(self._open)

@@ -37,6 +37,20 @@ class OsFile:
     def pread(self, length: int, position: int) -> bytes:
         return _pread(self._descriptor, length, position)
 
+    def pread_resident(self, length: int, position: int) -> bytes:
+        if not _RWF_NOWAIT:
+            return _pread(self._descriptor, length, position)
+        buffer = bytearray(length)
+        try:
+            size = os.preadv(self._descriptor, (buffer,), position, _RWF_NOWAIT)
+        except BlockingIOError:
+            return b""
+        except OSError as failure:
+            if failure.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return _pread(self._descriptor, length, position)
+            raise
+        return bytes(buffer if size == length else memoryview(buffer)[:size])
+
     def is_resident(self, position: int, length: int) -> bool:
         if not _RWF_NOWAIT:
             return True

@@ -62,27 +62,34 @@ class Reader:
         if offset >= end_offset:
             return Slice([], 0)
         try:
+            found = self._read_next(offset, max_bytes, end_offset) if max_bytes <= PROBE_BYTES else None
+            if found is not None:
+                return found
             if offset < self._young_offset and not may_block:
                 self._check_residency(offset, max_bytes, end_offset)
-            segment, position = self._positions.get(offset) or segments.place_of(offset)
-            if position >= segment.size_bytes:
-                segment, position = segments.place_of(offset)
-            limit, next_offset = segment.size_bytes, segment.next_offset
-            if end_offset < next_offset:
-                limit, next_offset = self._position_in(segment, end_offset), end_offset
-            size = limit - position
-            if size > max_bytes:
-                few = self._read_few(segment, position, max_bytes)
-                if few is not None:
-                    return few
-                size, next_offset = reading.whole_batches(
-                    segments, segment, position, limit, max_bytes, at_least_one
-                )
-            if size <= 0:
-                return Slice([], 0)
-            return self._slice(segment, position, size, next_offset)
+            return self._find_and_read(offset, max_bytes, end_offset, at_least_one)
         except (OSError, CorruptBatch) as error:
             raise StorageFailed(f"{segments.folder}: {error}") from error
+
+    def _find_and_read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> Slice:
+        segments = self._segments
+        segment, position = self._positions.get(offset) or segments.place_of(offset)
+        if position >= segment.size_bytes:
+            segment, position = segments.place_of(offset)
+        limit, next_offset = segment.size_bytes, segment.next_offset
+        if end_offset < next_offset:
+            limit, next_offset = self._position_in(segment, end_offset), end_offset
+        size = limit - position
+        if size > max_bytes:
+            few = self._read_few(segment, position, max_bytes)
+            if few is not None:
+                return few
+            size, next_offset = reading.whole_batches(
+                segments, segment, position, limit, max_bytes, at_least_one
+            )
+        if size <= 0:
+            return Slice([], 0)
+        return self._slice(segment, position, size, next_offset)
 
     def _slice(self, segment: Segment, position: int, size: int, next_offset: int) -> Slice:
         self._cache(next_offset, segment, position + size)
@@ -91,6 +98,25 @@ class Reader:
         if size >= SENDFILE_BYTES_MIN:
             return Slice([FileSlice(file, position, size)], size, next_offset)
         return Slice([_read_exactly(file, position, size)], size, next_offset)
+
+    def _read_next(self, offset: int, max_bytes: int, end_offset: int) -> Slice | None:
+        """What a sequential reader of small batches reads next; None if it has to be found or loaded."""
+        cached = self._positions.get(offset)
+        if cached is None:
+            return None
+        segment, position = cached
+        file = segment.file
+        if file is None or end_offset < segment.next_offset or segment.size_bytes - position <= max_bytes:
+            return None
+        data = self._segments.read_ahead.read(segment, file, position, max_bytes)
+        if data is None:
+            return None
+        size, next_offset = whole_beginning(data)
+        if not size:
+            return None
+        segment.is_warm = True
+        self._cache(next_offset, segment, position + size)
+        return Slice([data[:size]], size, next_offset)
 
     def _read_few(self, segment: Segment, position: int, max_bytes: int) -> Slice | None:
         """A few small batches: finding their end and reading them is one step. None if that is not enough."""

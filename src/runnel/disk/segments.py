@@ -23,6 +23,7 @@ class Segments:
         "folder",
         "generation",
         "log_start_offset",
+        "read_ahead",
         "segments",
         "size_bytes",
         "with_aborted",
@@ -39,6 +40,7 @@ class Segments:
         """Rises whenever segments are removed, replaced or truncated."""
         self.with_aborted: list[Segment] | None = None
         """The segments that may hold abort markers, in order; None when they must be looked for."""
+        self.read_ahead = open_files.read_ahead
         self._open_files = open_files
 
     def fill(self, segments: list[Segment], log_start_offset: int) -> None:
@@ -60,6 +62,7 @@ class Segments:
         """Segments were removed, replaced or truncated: what was derived from them is stale."""
         self.with_aborted = None
         self.generation += 1
+        self.read_ahead.clear()
 
     def path(self, segment: Segment, suffix: str) -> str:
         return f"{self.folder}/{offset_name(segment.base_offset, suffix)}"

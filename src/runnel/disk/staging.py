@@ -116,46 +116,48 @@ class Staging:
     ) -> list[Staged | ApiError]:
         """`stage` for several batches of clients; plain ones are checked by their headers alone."""
         outcomes: list[Staged | ApiError] = []
-        config, takes_plain = self.config, self._takes_plain_batches
-        size_max = min(config.max_message_bytes, config.segment_bytes)
-        latest_ms = now_ms + config.message_timestamp_after_max_ms
-        for records in batches:
-            staged = None
-            if takes_plain:
-                plain = plain_batch(records, size_max, latest_ms)
-                if plain is not None:
-                    staged = self._stage_plain(records, plain[0], plain[1], leader_epoch)
-            if staged is None:
+        count = len(batches)
+        while len(outcomes) < count:
+            if self._takes_plain_batches:
+                self._stage_plain(batches, leader_epoch, now_ms, outcomes)
+            if len(outcomes) < count:
                 try:
-                    staged = self.stage(records, leader_epoch, now_ms, _CLIENT)
+                    outcomes.append(self.stage(batches[len(outcomes)], leader_epoch, now_ms, _CLIENT))
                 except ApiError as error:
                     outcomes.append(error)
-                    continue
-            outcomes.append(staged)
         return outcomes
 
     def _stage_plain(
-        self, data: memoryview, last_offset_delta: int, max_timestamp: int, leader_epoch: int
-    ) -> Staged | None:
-        """Stage a batch behind another of the same segment and epoch; None if it is not that simple."""
-        base_offset, tail_bytes, limits = self.end_offset, self._tail_bytes, self._limits
-        last_offset = base_offset + last_offset_delta
-        size_bytes = tail_bytes + len(data)
-        if (
-            tail_bytes == 0
-            or size_bytes > limits.size_bytes
-            or max_timestamp > limits.timestamp_ms
-            or last_offset > limits.last_offset
-            or leader_epoch > self._epochs.latest
-            or self._health.failure is not None
-            or self.unreported is not None
-        ):
-            return None
-        place_batch(data, base_offset, leader_epoch)
-        self._tail_bytes = size_bytes
-        self.batches.append(PlainBatch(data, base_offset, last_offset, max_timestamp))
-        self.end_offset = last_offset + 1
-        return Staged(base_offset, last_offset, -1, self._segments.log_start_offset)
+        self,
+        batches: Sequence[memoryview],
+        leader_epoch: int,
+        now_ms: int,
+        outcomes: list[Staged | ApiError],
+    ) -> None:
+        """Stage the next batches while they are plain and join the segment and epoch of the last one."""
+        end_offset, tail_bytes, limits = self.end_offset, self._tail_bytes, self._limits
+        if tail_bytes == 0 or leader_epoch > self._epochs.latest:
+            return
+        if self._health.failure is not None or self.unreported is not None:
+            return
+        config, staged = self.config, self.batches
+        size_max = min(config.max_message_bytes, config.segment_bytes)
+        latest_ms = min(now_ms + config.message_timestamp_after_max_ms, limits.timestamp_ms)
+        log_start_offset = self._segments.log_start_offset
+        for index in range(len(outcomes), len(batches)):
+            records = batches[index]
+            plain = plain_batch(records, size_max, latest_ms)
+            if plain is None:
+                break
+            last_offset, max_timestamp = end_offset + plain[0], plain[1]
+            size_bytes = tail_bytes + len(records)
+            if size_bytes > limits.size_bytes or last_offset > limits.last_offset:
+                break
+            place_batch(records, end_offset, leader_epoch)
+            staged.append(PlainBatch(records, end_offset, last_offset, max_timestamp))
+            outcomes.append(Staged(end_offset, last_offset, -1, log_start_offset))
+            end_offset, tail_bytes = last_offset + 1, size_bytes
+        self.end_offset, self._tail_bytes = end_offset, tail_bytes
 
     def _stage_producer(
         self, batch: ValidBatch, base_offset: int, now_ms: int, from_client: bool

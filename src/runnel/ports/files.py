@@ -17,6 +17,13 @@ class File(Protocol):
         """Up to `length` bytes; fewer only at the end of the file."""
         ...
 
+    def pread_resident(self, length: int, position: int, /) -> bytes:
+        """Up to `length` bytes, as many as can be read without waiting for the disk; perhaps none.
+
+        All of them where the file system cannot say.
+        """
+        ...
+
     def is_resident(self, position: int, length: int, /) -> bool:
         """True if these bytes can be read without waiting for the disk. A sample of the pages is probed.
 

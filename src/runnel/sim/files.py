@@ -124,6 +124,9 @@ class SimFile:
         self._files.inject_faults("pread", self.path)
         return bytes(self._content.visible[position : position + length])
 
+    def pread_resident(self, length: int, position: int) -> bytes:
+        return self.pread(length, position) if self.is_resident(position, length) else b""
+
     def is_resident(self, position: int, length: int) -> bool:
         return self._files.is_resident(self.path, position, length)
 

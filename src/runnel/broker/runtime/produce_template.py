@@ -158,7 +158,8 @@ class ProduceTemplate:
         request_bytes = 0
         while found is not None and found[1] == index:
             records = buffer[found[2] : found[3]]
-            if self._is_unverified(records, partition):
+            is_transactional = found[3] - found[2] > ATTRIBUTES and records[ATTRIBUTES] & TRANSACTIONAL
+            if is_transactional and not self._is_verified(records, partition):
                 break
             correlation_ids.append(found[0])
             batches.append(records)
@@ -186,11 +187,9 @@ class ProduceTemplate:
             return None
         return partition
 
-    def _is_unverified(self, records: memoryview, partition: ReplicatedLog) -> bool:
-        """Whether the transaction coordinator must be asked about a batch before it is written."""
-        if len(records) <= ATTRIBUTES or not records[ATTRIBUTES] & TRANSACTIONAL:
-            return False
-        return not (self._has_transactional_id and is_verified(records, partition))
+    def _is_verified(self, records: memoryview, partition: ReplicatedLog) -> bool:
+        """Whether a transactional batch may be written without asking the transaction coordinator."""
+        return self._has_transactional_id and is_verified(records, partition)
 
     def _stage(self, partition: ReplicatedLog, batches: list[memoryview]) -> list[Staged | ApiError]:
         """What becomes of each batch; one that is refused says nothing about the others."""
