@@ -11,7 +11,7 @@ from pathlib import Path
 from tools.fuzz.cost.measure import Cost
 from tools.fuzz.cost.page import page
 from tools.fuzz.cost.run import PAUSE_MS_MAX, Plan, measure_costs, worst_by_api
-from tools.fuzz.story import fuzz
+from tools.fuzz.run import fuzz
 from tools.processes import unwind_when_ended
 
 COSTS_PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "COSTS.md"
@@ -53,9 +53,9 @@ def fuzz_frames(options: argparse.Namespace) -> int:
     before, largest = outcome.memory_before_bytes >> 20, outcome.memory_largest_bytes >> 20
     print(f"{sent} mutated frames in {outcome.seconds:.0f} s, seed {options.seed}: {fates}")
     print(
-        f"started from: {dict(outcome.kinds)}; captured requests by client: {dict(outcome.captures.counts)}"
+        f"started from: {dict(outcome.kinds)}; captured requests by client: {dict(outcome.recordings.counts)}"
     )
-    for reason in outcome.captures.unheard:
+    for reason in outcome.recordings.failures:
         print(f"NOT RECORDED {reason}")
     print(f"memory {before} MB before, {largest} MB at most")
     for complaint in outcome.complaints:

@@ -1,6 +1,6 @@
-"""Broken frames into a live broker, each followed by an honest question.
+"""Mutated frames to a live broker, each followed by a valid request.
 
-The honest question tells what became of the frame before it: answered (so is the question), refused (the
+The response to the valid request shows the outcome of the frame before it: answered (both are), refused (the
 connection is closed), or parked (neither comes soon; then we hang up, as a crashed client would).
 """
 
@@ -18,7 +18,7 @@ _HEAD = struct.Struct(">ii")
 
 
 def question(number: int) -> bytes:
-    """ApiVersions v0 under a correlation id that tells its answer from all others."""
+    """ApiVersions v0 under a correlation id that no other request has."""
     return struct.pack(">ihhih", 10, 18, 0, QUESTION + number, -1)
 
 

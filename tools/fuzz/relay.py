@@ -1,4 +1,4 @@
-"""A stretch of wire that remembers what clients say."""
+"""A TCP proxy that records requests."""
 
 import socket
 import socketserver
@@ -36,13 +36,13 @@ class Relay:
         self._server.server_close()
 
 
-class _Stretch(socketserver.StreamRequestHandler):
-    """One client's connection and its twin to the broker."""
+class _Proxied(socketserver.StreamRequestHandler):
+    """One client's connection, and the one to the broker that belongs to it."""
 
     server: "_Server"
 
     def handle(self) -> None:
-        # Either side may go whenever it likes: then the other one hears of it.
+        # Either side may disconnect at any time, which disconnects the other.
         with suppress(OSError), self._broker() as broker:
             back = threading.Thread(target=_pour, args=(broker, self.connection), daemon=True)
             back.start()
@@ -68,7 +68,7 @@ class _Server(socketserver.ThreadingTCPServer):
     block_on_close = False
 
     def __init__(self, relay: Relay) -> None:
-        super().__init__(("127.0.0.1", 0), _Stretch)
+        super().__init__(("127.0.0.1", 0), _Proxied)
         self.relay = relay
 
 

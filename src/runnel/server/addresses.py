@@ -23,8 +23,8 @@ class Address:
 
 def parse_address(text: str) -> Address:
     """Parse NAME://host:port; the host may be empty or an IPv6 address in brackets."""
-    name, separator, place = text.partition("://")
-    host, colon, port = place.rpartition(":")
+    name, separator, endpoint = text.partition("://")
+    host, colon, port = endpoint.rpartition(":")
     if not separator or not colon or not port.isdecimal() or int(port) > 65535:
         raise BadSettings(f"{text!r} is not a listener address: expected NAME://host:port, such as {EXAMPLE}")
     return Address(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))

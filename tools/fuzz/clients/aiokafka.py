@@ -43,7 +43,7 @@ async def consume(bootstrap: str, topic: str) -> None:
 
 
 async def administer(bootstrap: str, topic: str) -> None:
-    place = TopicPartition(topic, 0)
+    partition = TopicPartition(topic, 0)
     resource = ConfigResource(ConfigResourceType.TOPIC, topic)
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
@@ -57,7 +57,7 @@ async def administer(bootstrap: str, topic: str) -> None:
         await admin.list_consumer_groups()
         await admin.describe_consumer_groups([GROUP])
         await admin.list_consumer_group_offsets(GROUP)
-        await admin.delete_records({place: RecordsToDelete(1)})
+        await admin.delete_records({partition: RecordsToDelete(1)})
         # It does not exist: the refusal is in the answer.
         await admin.delete_topics([GONE])
     finally:

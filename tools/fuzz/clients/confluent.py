@@ -56,7 +56,7 @@ def consume(bootstrap: str, topic: str) -> None:
 
 def administer(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    place = TopicPartition(topic, 0)
+    partition = TopicPartition(topic, 0)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     retention = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
     altered = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[retention])
@@ -74,7 +74,7 @@ def administer(bootstrap: str, topic: str) -> None:
         admin.alter_consumer_group_offsets(
             [ConsumerGroupTopicPartitions(GROUP, [TopicPartition(topic, 0, 1)])]
         ),
-        admin.list_offsets({place: OffsetSpec.latest()}),
+        admin.list_offsets({partition: OffsetSpec.latest()}),
         admin.delete_records([TopicPartition(topic, 0, 1)]),
     ]
     for futures in asked:

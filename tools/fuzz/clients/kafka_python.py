@@ -48,7 +48,7 @@ def consume(bootstrap: str, topic: str) -> None:
 
 
 def administer(bootstrap: str, topic: str) -> None:
-    place = TopicPartition(topic, 0)
+    partition = TopicPartition(topic, 0)
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
         admin.list_topics()
         admin.describe_cluster()
@@ -60,11 +60,11 @@ def administer(bootstrap: str, topic: str) -> None:
         admin.describe_configs([ConfigResource("TOPIC", topic)], config_filter="all")
         admin.list_groups()
         admin.describe_groups([GROUP])
-        admin.alter_group_offsets(GROUP, {place: OffsetAndMetadata(1, "", -1)})
+        admin.alter_group_offsets(GROUP, {partition: OffsetAndMetadata(1, "", -1)})
         admin.list_group_offsets({GROUP: None})
-        admin.delete_records({place: 1})
+        admin.delete_records({partition: 1})
         admin.describe_log_dirs([topic])
-        admin.describe_producers([place])
+        admin.describe_producers([partition])
         admin.list_partition_reassignments()
         # What does not exist is refused, and that is an answer too.
         with suppress(KafkaError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from runnel.broker.apis.handlers import APIS
 from runnel.model import limits
 from tools.fuzz.cost.measure import Cost
 from tools.fuzz.cost.run import PAUSE_MS_MAX, Plan, worst_by_api
@@ -32,6 +33,8 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
         + ", ".join(cost.case.name for cost in over)
         + "."
     )
+    if len(worst) < len(APIS):
+        verdict += f" {len(worst)} of {len(APIS)} APIs were measured: the run was interrupted."
     lines = [
         "# What a request may cost",
         "",

@@ -17,7 +17,7 @@ def _name_topics_once(request: Any) -> None:
 
 
 def _keep_records(request: Any) -> None:
-    """Copy what lies in the frame, whose memory is received into again after the first slice."""
+    """Copy the records: the memory of the frame is reused after the first slice."""
     if not request.acks:
         # Without a response to wait for, the client's next request would overtake the later slices.
         raise CloseConnection("a produce request with acks=0 to that many partitions")

@@ -1,4 +1,4 @@
-"""Requests of real clients, captured for each run and not stored."""
+"""Requests of real clients, recorded in every run and never stored."""
 
 import struct
 import subprocess
@@ -20,28 +20,28 @@ _API_AND_VERSION = struct.Struct(">4xhh")
 
 
 @dataclass(slots=True)
-class Captures:
-    """Requests of real clients, and which clients could not be heard."""
+class Recordings:
+    """Requests of real clients, and which clients failed."""
 
     frames: list[bytes] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    unheard: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
 
-def record(relay: Relay, clients: Iterable[str] = CLIENTS) -> Captures:
+def record(relay: Relay, clients: Iterable[str] = CLIENTS) -> Recordings:
     """Let every client produce, consume in a group and administer through the relay."""
-    captures = Captures()
+    recordings = Recordings()
     for client in clients:
         relay.frames.clear()
         complaint = run(client, relay.address)
         if complaint:
-            captures.unheard.append(f"{client}: {complaint}")
-        heard = some_of_each(relay.frames)
-        captures.frames += heard
-        captures.counts[client] = len(heard)
+            recordings.failures.append(f"{client}: {complaint}")
+        kept = some_of_each(relay.frames)
+        recordings.frames += kept
+        recordings.counts[client] = len(kept)
     relay.is_recording = False
     relay.frames.clear()
-    return captures
+    return recordings
 
 
 def run(client: str, bootstrap: str) -> str:

@@ -10,10 +10,10 @@ import pytest
 from runnel.messages.registry import API_NAMES
 from tests.net.scripted import World
 from tools.broker_process import BrokerProcess
-from tools.fuzz.captures import CLIENTS, KEPT_OF_EACH_MAX, record, some_of_each
+from tools.fuzz.recordings import CLIENTS, KEPT_OF_EACH_MAX, record, some_of_each
 from tools.fuzz.relay import Relay
+from tools.fuzz.run import SETTINGS, create
 from tools.fuzz.samples import TOPIC
-from tools.fuzz.story import SETTINGS, create
 
 EVERY_CLIENT_SENDS = {
     "ApiVersions", "CreateTopics", "Fetch", "Heartbeat", "JoinGroup", "Metadata", "OffsetCommit", "Produce",
@@ -71,18 +71,21 @@ def test_real_clients_are_heard(tmp_path, client) -> None:
         broker.settings["advertised.listeners"] = f"PLAINTEXT://{relay.address}"
         stack.enter_context(broker)
         create(broker.bootstrap, TOPIC)
-        captures = record(relay, [client])
-    assert captures.unheard == []
-    assert {api_of(request) for request in captures.frames} >= EVERY_CLIENT_SENDS
-    assert captures.counts == {client: len(captures.frames)}
+        recordings = record(relay, [client])
+    assert recordings.failures == []
+    assert {api_of(request) for request in recordings.frames} >= EVERY_CLIENT_SENDS
+    assert recordings.counts == {client: len(recordings.frames)}
 
 
 def test_a_client_that_cannot_be_used_is_named() -> None:
     with Relay(1) as relay:
-        captures = record(relay, ["missing"])
-    assert captures.frames == []
-    assert len(captures.unheard) == 1
-    assert captures.unheard[0].startswith("missing: ") and "missing" in captures.unheard[0].partition(": ")[2]
+        recordings = record(relay, ["no_such_client"])
+    assert recordings.frames == []
+    assert len(recordings.failures) == 1
+    assert (
+        recordings.failures[0].startswith("no_such_client: ")
+        and "no_such_client" in recordings.failures[0].partition(": ")[2]
+    )
 
 
 def test_repetitions_are_left_out() -> None:

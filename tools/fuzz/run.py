@@ -17,8 +17,8 @@ from tools.broker_process import BrokerProcess, answers
 from tools.crash.ledger import Ledger
 from tools.crash.load import Sender, read_log
 from tools.fuzz.attack import Attack
-from tools.fuzz.captures import Captures, record
 from tools.fuzz.mutate import mutated
+from tools.fuzz.recordings import Recordings, record
 from tools.fuzz.relay import Relay
 from tools.fuzz.samples import TOPIC, ends_topic, sample_frames
 from tools.processes import memory_bytes
@@ -41,7 +41,7 @@ class Outcome:
     fates: Counter[str]
     kinds: Counter[str]
     """How many of the frames were declared by us, and how many captured from a client."""
-    captures: Captures
+    recordings: Recordings
     seconds: float
     memory_before_bytes: int
     memory_largest_bytes: int
@@ -53,22 +53,26 @@ def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Ou
     broker = BrokerProcess(folder / "data", SETTINGS)
     kinds: Counter[str] = Counter()
     with Relay(broker.port) as relay:
-        # Clients go where the broker tells them to.
+        # Clients connect to the advertised address.
         broker.settings["advertised.listeners"] = f"PLAINTEXT://{relay.address}"
         with broker:
             topic_id = create(broker.bootstrap, TOPIC)
-            captures = record(relay)
-            pools = {"declared": sample_frames(topic_id), "captured": captures.frames}
+            recordings = record(relay)
+            pools = {"declared": sample_frames(topic_id), "captured": recordings.frames}
             before = memory_bytes(broker.pid)
             began = time.monotonic()
             frames = broken_frames(count, seed, pools, kinds, topic_id)
             fates, largest = asyncio.run(attack(broker, frames, note))
             seconds = time.monotonic() - began
-            complaints = still_works(broker.bootstrap) if answers(broker.port) else ["the broker is gone"]
+            complaints = (
+                still_works(broker.bootstrap)
+                if answers(broker.port)
+                else ["the broker does not answer any more"]
+            )
     complaints += [f"in the broker's log: {line}" for line in bugs(broker.log_tail(10**9))]
     if largest - before > MEMORY_GROWTH_BYTES_MAX:
         complaints.append(f"memory grew from {before >> 20} MB to {largest >> 20} MB")
-    return Outcome(fates, kinds, captures, seconds, before, largest, complaints)
+    return Outcome(fates, kinds, recordings, seconds, before, largest, complaints)
 
 
 def broken_frames(
@@ -113,19 +117,19 @@ def still_works(bootstrap: str) -> list[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     if TOPIC not in admin.list_topics(timeout=30).topics:
         return ["the topic that most frames name was deleted: they tried nothing"]
-    place = ("after", 0)
+    partition = ("after", 0)
     ledger = Ledger(idempotent=frozenset([0]))
-    sender = Sender(0, bootstrap, [place], ledger, {"enable.idempotence": True})
+    sender = Sender(0, bootstrap, [partition], ledger, {"enable.idempotence": True})
     sender.start()
     deadline = time.monotonic() + 30
     while sender.acknowledged < 100 and time.monotonic() < deadline:
         time.sleep(0.05)
     sender.end()
-    ledger.verify(place, read_log(bootstrap, place, ledger))
+    ledger.verify(partition, read_log(bootstrap, partition, ledger))
     return ledger.violations if sender.acknowledged >= 100 else ["nothing can be produced any more"]
 
 
 def bugs(log: str) -> list[str]:
-    """The distinct exceptions that the broker's log tells of."""
+    """The distinct exceptions in the broker's log."""
     raised = re.findall(r"^(?:\w+\.)*\w*(?:Error|Exception)\b.*$", log, re.MULTILINE)
     return sorted(set(raised))[:BUGS_SHOWN_MAX]
