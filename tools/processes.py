@@ -1,4 +1,4 @@
-"""What a process costs, as Linux counts it, and how one ends together with all that it started."""
+"""CPU time and memory of a process as Linux counts them, and a clean end of the processes it started."""
 
 import os
 import signal
@@ -10,16 +10,16 @@ _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def unwind_when_ended() -> None:
-    """From now on SIGTERM and SIGHUP leave this program by its `finally` blocks, which stop its brokers.
+    """Let SIGTERM and SIGHUP unwind the stack, so that `finally` blocks stop the brokers that were started.
 
-    Brokers have sessions of their own and would live on. kill -9 still leaves them behind.
+    Brokers run in their own sessions and would otherwise keep running, as they do after kill -9.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _unwind)
 
 
 def _unwind(number: int, _: FrameType | None) -> None:
-    # Impatience must not interrupt the tidying up.
+    # A second signal must not interrupt the clean-up.
     for other in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)
     sys.exit(128 + number)
@@ -42,13 +42,13 @@ def cpu_seconds(pid: int) -> float:
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """The same of a process and all that it has started, those that have ended included."""
+    """The same of a process and all its descendants, those that have ended included."""
     stats = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
         except OSError:
-            # It has just ended, and counts with its parent.
+            # It has just ended; its parent accounts for it.
             continue
         stats[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
     family: set[int] = set()

@@ -22,19 +22,11 @@ def java(bench: Bench) -> Numbers:
     for name, size, count in (("100b", 100, 2_000_000), ("1k", 1000, 500_000)):
         topic, records = f"java{name}", int(count * bench.scale)
         bench.create(topic, 4)
-        runs = 0
-
-        def produce(topic: str = topic, records: int = records, size: int = size) -> tuple[float, float]:
-            nonlocal runs
-            runs += 1
-            with bench.meter as meter:
-                rate = java_produce(bench, topic, records, size)
-            return rate, meter.spent_s
-
+        produce = partial(_java_produce_metered, bench, topic, records, size)
         rate, cpu_s = bench.steady(f"java_produce_{name}", produce, lambda result: result[0])
         numbers[f"java_produce_{name}_mps"] = rate
         numbers[f"java_produce_{name}_cpu_s_per_gb"] = cpu_s / (records * size / 1e9)
-        consume = partial(_java_consume, bench, topic, records * runs)
+        consume = partial(_java_consume, bench, topic, records)
         numbers[f"java_consume_{name}_mps"] = bench.steady(f"java_consume_{name}", consume, float)
         bench.delete(topic)
     return numbers
@@ -43,6 +35,13 @@ def java(bench: Bench) -> Numbers:
 def _run_java(script: str, *arguments: object) -> str:
     command = tool(script, *arguments, flags=("-Xmx512m",))
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+
+
+def _java_produce_metered(bench: Bench, topic: str, records: int, size: int) -> tuple[float, float]:
+    """Records a second, and CPU seconds of the broker."""
+    with bench.meter as meter:
+        rate = java_produce(bench, topic, records, size)
+    return rate, meter.spent_s
 
 
 def java_produce(bench: Bench, topic: str, records: int, size: int, *more: object) -> float:

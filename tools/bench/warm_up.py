@@ -26,7 +26,7 @@ class WarmUpPlan:
     """How long a window is, and how long one workload is warmed at most."""
 
     window_s: float = 4.0
-    limit_s: float = 60.0
+    limit_s: float = 40.0
     first_limit_s: float = 120.0
     """Of the first workload, which meets a broker that has just started."""
 
