@@ -2,7 +2,7 @@
 
 A broker that was not closed cleanly may have lost the end of its logs, and will write other records at the
 same offsets. In a new epoch, consumers that had read beyond the end notice that by KIP-320: their epoch is
-fenced, and OffsetForLeaderEpoch tells where it ended.
+fenced, and OffsetForLeaderEpoch returns where it ended.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from runnel.controller.image import MetadataImage
 from runnel.schemas.metadata import MetadataRecord, PartitionChangeRecord
 
 RECORDS_PER_CHANGE = 1000
-"""Elections that are written together; each stands for itself, so a crash in between does no harm."""
+"""Elections that are written together; they are independent, so a crash in between does no harm."""
 
 
 def elections_after_unclean_start(image: MetadataImage, node_id: int) -> Iterator[list[MetadataRecord]]:

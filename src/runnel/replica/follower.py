@@ -1,4 +1,4 @@
-"""One partition as a follower sees it: whom it follows, and how far the leader says records are committed."""
+"""One partition as a follower sees it: whom it follows, and how far the leader has committed records."""
 
 from dataclasses import dataclass
 

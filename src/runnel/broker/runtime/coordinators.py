@@ -74,7 +74,7 @@ class Coordinators(Shards[GroupShard]):
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """These topics were deleted: delete their committed offsets."""
-        self._drop_strangers()
+        self._drop_stale()
         if not all(driver.is_loaded for driver in self._drivers.values()):
             self._deleted_topics.update(names)
         for driver in self._drivers.values():

@@ -66,21 +66,19 @@ class MetadataFollower:
                 if count % PARTITIONS_PER_STEP == 0:
                     yield
 
-    def remove_left_overs(self, removed: set[str]) -> None:
+    def remove_orphaned_logs(self, removed: set[str]) -> None:
         """Remove logs of topics whose deletion was durable before a crash.
 
         A log that is not mentioned in the metadata is kept: it may be the only copy of its records.
         """
-        strangers = []
+        unknown = []
         for partition in list(self._broker.disk.known_logs()):
             if partition.topic in removed:
                 self._remove_log(partition)
             elif self._image.partition(*partition) is None and partition.topic != CLUSTER_METADATA:
-                strangers.append(str(partition))
-        if strangers:
-            log.warning(
-                "the metadata knows nothing of these logs, which are left alone: %s", ", ".join(strangers)
-            )
+                unknown.append(str(partition))
+        if unknown:
+            log.warning("these logs are not in the metadata and are kept: %s", ", ".join(unknown))
 
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
         """Apply records that were replayed into the image."""

@@ -61,7 +61,7 @@ class Follower(Protocol):
     """What must happen on this node when metadata has changed."""
 
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
-        """Bring the node in line with records that the image just took in; yields where requests may go on.
+        """Apply records that the image just took in to this node; yields between steps.
 
         `removed` are the topics that the records removed, as they last were.
         """
@@ -252,8 +252,8 @@ class MetadataLog:
             pending.done.set_result(None)
 
     def _fail(self, reason: str) -> None:
-        # Which of the written records survive is unknown, and a later fdatasync would not tell: nothing more
-        # is written after them. A restart finds out by reading.
+        # Which of the written records survive is unknown, and a later fdatasync would not show it. Nothing
+        # more is written after them; a restart finds out by reading.
         if self._failure is None:
             log.error("the metadata log takes no more changes until the broker is restarted: %s", reason)
             self._failure = reason

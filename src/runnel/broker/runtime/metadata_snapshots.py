@@ -92,7 +92,7 @@ class MetadataSnapshots:
         return image
 
     def _is_due(self) -> bool:
-        # At least twice what the last one took, so that snapshots cost no more than what they stand for.
+        # At least twice what the last one took, so that snapshots cost less than the changes they replace.
         return self._records_since > max(SNAPSHOT_RECORDS_MIN, 2 * self._snapshot_records) or (
             self._bytes_since > self._settings.int("metadata.log.max.record.bytes.between.snapshots")
         )

@@ -34,7 +34,7 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
         # Before anything is served: what is written from now on must not look like what may have been lost.
         await _begin_new_epochs(broker)
     follower = MetadataFollower(broker, metadata.image, metadata.settings)
-    follower.remove_left_overs(metadata.removed)
+    follower.remove_orphaned_logs(metadata.removed)
     for _ in follower.open_all():
         await asyncio.sleep(0)
     await _show_all_that_is_stored(broker)
@@ -78,7 +78,7 @@ def _check_ownership(broker: "Broker", metadata: MetadataLog) -> None:
         orphans = [partition for partition in broker.disk.known_logs() if partition != METADATA_PARTITION]
         if orphans:
             raise BadMetadata(
-                f"{folder} holds {len(orphans)} partitions but no metadata that says what they are; "
+                f"{folder} holds {len(orphans)} partitions but no metadata that describes them; "
                 f"restore the folder {METADATA_PARTITION} or choose another data folder"
             )
         return

@@ -91,21 +91,21 @@ class _Held(Generic[T]):
 class _Awaited:
     """A callback to a shard when all records it knew at some time are committed, or have failed."""
 
-    __slots__ = ("_lost", "_tell", "end_offset")
+    __slots__ = ("_lost", "_on_committed", "end_offset")
 
-    def __init__(self, end_offset: int, tell: Callable[[], None], lost: Callable[[], None]) -> None:
+    def __init__(self, end_offset: int, on_committed: Callable[[], None], lost: Callable[[], None]) -> None:
         self.end_offset = end_offset
-        self._tell: Callable[[], None] | None = tell
+        self._on_committed: Callable[[], None] | None = on_committed
         self._lost = lost
 
     def committed(self) -> None:
-        tell, self._tell = self._tell, None
-        if tell is not None:
-            tell()
+        on_committed, self._on_committed = self._on_committed, None
+        if on_committed is not None:
+            on_committed()
 
     def failed(self, error: ApiError) -> None:
-        if self._tell is not None:
-            self._tell = None
+        if self._on_committed is not None:
+            self._on_committed = None
             self._lost()
 
 
@@ -286,8 +286,8 @@ class ShardDriver(Generic[AnyShard]):
             handle.cancel()
 
     def _await(self, token: Any) -> None:
-        tell, again = partial(self._committed, token), partial(self._await_later, token)
-        self.partition.when_committed(_Awaited(self._end_offset, tell, again))
+        on_committed, again = partial(self._committed, token), partial(self._await_later, token)
+        self.partition.when_committed(_Awaited(self._end_offset, on_committed, again))
 
     def _await_later(self, token: Any) -> None:
         if self.is_loaded:

@@ -117,7 +117,7 @@ class Shards(ABC, Generic[AnyShard]):
         self._loading.load(driver, self._loaded)
         return driver
 
-    def _drop_strangers(self) -> None:
+    def _drop_stale(self) -> None:
         """Unload shards whose partition was removed or recreated."""
         for index, driver in list(self._drivers.items()):
             if not self._is_current(driver):

@@ -86,7 +86,7 @@ class Transactions(Shards[TransactionShard]):
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """These topics were deleted, possibly including __transaction_state."""
-        self._drop_strangers()
+        self._drop_stale()
 
     def decide(
         self,
@@ -202,13 +202,13 @@ class Transactions(Shards[TransactionShard]):
             order.transaction_version,
         )
 
-        def tell(partition: TopicPartition, error: ErrorCode) -> None:
+        def on_marked(partition: TopicPartition, error: ErrorCode) -> None:
             if error is not ErrorCode.NONE:
                 log.info("%s: completing %s returned %s", partition, ended.transactional_id, error.name)
             if driver.is_loaded:
                 driver.run(driver.shard.marked(ended, partition, error, driver.now()))
 
-        send_markers(self._broker, marker, order.partitions, tell)
+        send_markers(self._broker, marker, order.partitions, on_marked)
 
     async def _give_producer_id(self, driver: TransactionDriver) -> None:
         try:
