@@ -24,7 +24,7 @@ def test_the_page_on_spark_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"spark": spark}
     for program in programs:
-        # Spark's JVM has a working folder of its own, so a relative one must be told whole.
+        # Spark's JVM has a working folder of its own, so a relative one must be made absolute.
         text = program.replace("127.0.0.1:9092", runnel.bootstrap_servers)
         exec(text.replace("checkpoints/", f"{os.getcwd()}/checkpoints/"), names)
     with runnel.client() as client:

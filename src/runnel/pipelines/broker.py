@@ -92,7 +92,7 @@ class BrokerView:
             raise PipelineError(f"{self.bootstrap} did not answer in time") from error
 
     def cluster_id(self) -> str | None:
-        """Which cluster this is, if it tells."""
+        """The cluster id, if the broker reports one."""
 
         async def ask(cluster: Cluster) -> str | None:
             await cluster.retry(lambda: cluster.refresh([]))

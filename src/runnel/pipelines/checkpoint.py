@@ -1,4 +1,4 @@
-"""Whose a checkpoint is: a folder that another query began must not be gone on with, nor one that is in use.
+"""Whose a checkpoint is: a folder of another query must not be resumed, nor one that is in use.
 
 Spark itself would take offsets of one source for those of another, and finds out about a second user only
 when both write. The identity is a small file in the folder; the lock is one that the system gives back when
@@ -32,7 +32,7 @@ class Identity:
     sources: tuple[str, ...]
     sink: str
     cluster: str | None = None
-    """Whose topics are read; None if nobody told, as in identities from before this was kept."""
+    """The cluster whose topics are read; None if unknown, as in identities of older versions."""
 
     def __str__(self) -> str:
         return f"{self.pipeline!r}, which reads {', '.join(self.sources)} and writes {self.sink}"
@@ -102,7 +102,7 @@ def _check_identity(place: Path, identity: Identity) -> None:
     if replace(owner, cluster=identity.cluster) != identity:
         raise BadCheckpoint(
             f"the checkpoint {place} belongs to the pipeline {owner}; this is {identity}. "
-            "Give it a checkpoint of its own, or remove that folder to begin anew"
+            "Give it a checkpoint of its own, or remove that folder to start over"
         )
     if owner.cluster is None and identity.cluster is not None:
         _write(file, identity)
@@ -110,7 +110,7 @@ def _check_identity(place: Path, identity: Identity) -> None:
         raise BadCheckpoint(
             f"the checkpoint {place} holds offsets of the cluster {owner.cluster}, and this is the cluster "
             f"{identity.cluster}: give the pipeline a checkpoint of its own for it. Only where both have the "
-            f"same records at the same offsets, take the cluster out of {IDENTITY_FILE} to go on"
+            f"same records at the same offsets, remove the cluster from {IDENTITY_FILE} to resume"
         )
 
 

@@ -1,4 +1,4 @@
-"""What has really gone wrong, dug out of the traces of Java and of Python workers that Spark wraps it in."""
+"""The cause of a failure, extracted from the traces of Java and of Python workers that Spark wraps it in."""
 
 import re
 

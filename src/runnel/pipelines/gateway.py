@@ -11,7 +11,7 @@ from runnel.pipelines.errors import NoSpark
 if TYPE_CHECKING:
     from pyspark import SparkConf
 
-# What Java and Spark print before any setting can silence them, and which nobody can do anything about.
+# What Java and Spark print before any setting can silence them, and which the user cannot change.
 _CHATTER = re.compile(
     rb"WARNING: Using incubator modules"
     rb"|WARNING: package sun\.security\.action not in java\.base"
@@ -60,7 +60,7 @@ class Chatter:
                 try:
                     os.write(_STDERR, line)
                 except OSError:
-                    # Nobody reads; the process must be able to go on speaking all the same.
+                    # The reader is closed; the process must be able to write all the same.
                     continue
 
 

@@ -63,7 +63,7 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def java_version(java: Path) -> int | None:
-    """The feature release that a java program tells, or none if it does not run."""
+    """The feature release that a java program reports, or None if it does not run."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -118,6 +118,6 @@ def _write_program(path: Path, text: str) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.parent.parent.stat().st_uid != os.getuid() and os.getuid() != 0:
-        raise PermissionError(f"{path} lies in a folder of somebody else")
+        raise PermissionError(f"{path} is in a directory of another user")
     # Another process may be about to run it.
     replace_file(path, text, mode=RUNNABLE_BY_ALL)

@@ -1,4 +1,4 @@
-"""Where Spark runs: whether a master's address can be one, and whether somebody answers there."""
+"""Where Spark runs: whether a master's address is valid, and whether it answers."""
 
 import re
 import socket
@@ -17,14 +17,14 @@ def is_local(master: str) -> bool:
 
 
 def is_on_loopback(master: str) -> bool:
-    """Is everything on this machine, so that nobody else need reach us?"""
+    """Is everything on this machine, so that no other machine need reach us?"""
     return is_local(master) or all(
         host in ("127.0.0.1", "localhost", "::1") for host, _ in _standalone_addresses(master) or [("", 0)]
     )
 
 
 def check_master(master: str) -> None:
-    """Refuse what is no master, and a cluster where nobody answers: Spark would try for a minute."""
+    """Reject what is no master, and a cluster that does not answer: Spark would retry for a minute."""
     if _LOCAL.fullmatch(master) or master.startswith(_OTHERS):
         return
     addresses = _standalone_addresses(master)

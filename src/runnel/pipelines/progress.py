@@ -1,9 +1,9 @@
-"""How a job goes: jobs tell it here, and do not know who looks.
+"""The progress of a job: jobs report it here, independent of the display.
 
     with progress.stage("reading", total=1000) as stage:
         stage.advance(10)
 
-`Progress()` without views is for tests and for whoever does not care.
+`Progress()` without views is for tests and for callers without a display.
 """
 
 import threading
@@ -58,7 +58,7 @@ class StreamBatch:
     records_per_s: float
     duration_ms: int
     lag: int | None = None
-    """Records of the source that wait to be read, where the source tells."""
+    """Records of the source that wait to be read, where the source reports it."""
     late: int = 0
     """Rows that came after the watermark had passed them, and were left out."""
     observed: Mapping[str, int] = field(default_factory=dict)
@@ -91,7 +91,7 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str, *, total: int | None = None, unit: str = "records") -> Iterator[Stage]:
-        """A stage for as long as the block runs; stages may stand inside each other."""
+        """A stage for as long as the block runs; stages may be nested."""
         stage = Stage(name, total, unit, self._now_s(), _tell=self._advanced)
         self._tell(lambda view: view.stage_began(stage))
         try:
@@ -123,11 +123,11 @@ class Progress:
         self._tell(lambda view: view.batch_ended(batch))
 
     def say(self, text: str) -> None:
-        """A sentence that whoever watches should read."""
+        """A message for the user."""
         self._tell(lambda view: view.said(text))
 
     def end(self, is_fine: bool) -> None:
-        """The job has ended; nothing more will be told."""
+        """The job has ended; nothing more will be reported."""
         self._tell(lambda view: view.ended(is_fine))
 
     def _advanced(self, stage: Stage) -> None:
@@ -151,7 +151,7 @@ def _follow_tasks(session: "SparkSession", stage: Stage, ended: threading.Event)
             ids = {number for job in jobs if job is not None for number in job.stageIds}
             infos = [info for number in ids if (info := tracker.getStageInfo(number)) is not None]
         except (Py4JError, OSError):
-            # Java is going; whoever waits for the work hears of it.
+            # The JVM is shutting down; the waiter for the work gets the error.
             return
         seen.update({info.stageId: (info.numCompletedTasks, info.numTasks) for info in infos})
         stage.reach(sum(done for done, _ in seen.values()), sum(total for _, total in seen.values()))

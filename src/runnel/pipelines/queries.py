@@ -58,7 +58,7 @@ def run_queries(queries: "Sequence[StreamingQuery]", progress: Progress) -> Ran:
 
 @dataclass(slots=True)
 class Stop:
-    """Whether somebody wants an end. No lock: a signal may come while its own thread holds it."""
+    """Whether a stop was requested. No lock: a signal may come while its own thread holds it."""
 
     is_requested: bool = False
 
@@ -87,7 +87,7 @@ def stop_requests() -> Iterator[Stop]:
 
 @dataclass(slots=True)
 class _Watched:
-    """A query and how much of its progress has been told."""
+    """A query and how much of its progress has been reported."""
 
     query: "StreamingQuery"
     last_batch_id: int = -1
@@ -120,7 +120,7 @@ class _Watched:
             progress.batch(batch)
 
     def stop(self, progress: Progress, ran: Ran) -> None:
-        """End it if it runs, and tell the rest."""
+        """End it if it runs, and report the rest."""
         if self.query.isActive:
             self.query.stop()
         self.report(progress, ran)
@@ -147,7 +147,7 @@ def _observations(progress: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[st
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
-    """How many records lie between what was read and what is there; None for sources that do not tell."""
+    """How many records are available and not yet read; None for sources that do not report it."""
     ends, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     if not ends or not latest:
         return None

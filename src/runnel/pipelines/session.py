@@ -22,7 +22,7 @@ LOCAL = "local[*]"
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # What Iceberg and everybody but old Hive reads.
+    # What Iceberg and all but old versions of Hive read.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
@@ -39,7 +39,7 @@ _STOP_S = 90
 
 
 def _nobody(text: str) -> None:
-    """Whom things are said to if nobody listens."""
+    """Discards messages."""
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def start_session(
 
 def stop_session(session: "SparkSession") -> None:
     """Stop a session, also after its thread was interrupted in the middle of a call to Java."""
-    # A thread of its own has a connection of its own; ours may still wait for an answer that nobody wants.
+    # Another thread has its own connection; ours may still wait for a response that is no longer needed.
     thread = threading.Thread(target=session.stop, name="stop spark", daemon=True)
     thread.start()
     thread.join(_STOP_S)

@@ -1,4 +1,4 @@
-"""A job's progress on standard error: a live picture where somebody looks, plain lines elsewhere."""
+"""A job's progress on standard error: a live display on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -36,7 +36,7 @@ class _Flow:
 
 
 class LineView:
-    """One line for each stage that ends, and one in ten seconds for what goes on."""
+    """One line for each stage that ends, and one in ten seconds for those that run."""
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -78,7 +78,7 @@ class LineView:
 
 
 class LiveView:
-    """Bars for stages and a line for each query, redrawn in place and gone at the end."""
+    """Bars for stages and a line for each query, redrawn in place and removed at the end."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console

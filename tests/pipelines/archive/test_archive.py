@@ -134,17 +134,17 @@ def test_two_archives_of_a_topic_at_once_do_not_double_it(spark, catalog, orders
     assert values(spark, catalog) == [b"a"]
 
 
-def test_a_topic_that_was_made_anew_is_not_mixed_with_the_old_one(orders, steps):
+def test_a_topic_that_was_recreated_is_not_mixed_with_the_old_one(orders, steps):
     send(orders, b"a")
     steps.batch(0)
     with orders.client() as client:
         client.delete_topic("orders")
         client.create_topic("orders", partitions=3)
     send(orders, b"other")
-    with pytest.raises(TableError, match="made anew"):
+    with pytest.raises(TableError, match="recreated"):
         steps.batch(1, archiver=steps.new_archiver())
     # An archive that ran on meanwhile would take the first new records for those that it has.
-    with pytest.raises(TableError, match="made anew"):
+    with pytest.raises(TableError, match="recreated"):
         steps.batch(1)
 
 

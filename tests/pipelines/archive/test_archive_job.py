@@ -43,7 +43,7 @@ async def _aborted(bootstrap: str) -> None:
         await producer.abort()
 
 
-def test_runs_go_on_from_checkpoint_or_tables_and_keep_tables_in_shape(spark, runnel, tmp_path, monkeypatch):
+def test_runs_resume_from_checkpoint_or_tables_and_maintain_the_tables(spark, runnel, tmp_path, monkeypatch):
     options = ArchiveOptions(
         bootstrap=runnel.bootstrap_servers,
         warehouse=str(tmp_path / "warehouse"),

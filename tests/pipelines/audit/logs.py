@@ -30,7 +30,7 @@ def judge(data: bytes, start=0, end=-1, **terms) -> PartitionVerdict:
     return judge.ended()
 
 
-def told(verdict: PartitionVerdict, level=Level.FAULT) -> list[tuple[str, int, int]]:
+def reported(verdict: PartitionVerdict, level=Level.FAULT) -> list[tuple[str, int, int]]:
     return [
         (str(finding.kind), finding.first_offset, finding.last_offset)
         for finding in verdict.findings

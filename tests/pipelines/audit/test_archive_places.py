@@ -59,7 +59,7 @@ def test_times_that_cannot_be_drawn_are_left_out():
     assert over_time.buckets == {1000: (1, 1)}
 
 
-def test_a_group_that_goes_on_meanwhile_does_not_stand_behind_the_end(runnel, monkeypatch):
+def test_a_group_that_consumes_meanwhile_is_not_beyond_the_end(runnel, monkeypatch):
     def send(number: int) -> None:
         with runnel.client() as client:
             client.send_all("orders", [(b"key", b"value")] * number)

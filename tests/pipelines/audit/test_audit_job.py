@@ -78,7 +78,7 @@ def test_a_sound_broker_and_its_archive_pass(spark, broker, tmp_path):
     assert "Nothing is lost" in page and "<script" not in page
 
 
-def test_everything_that_is_wrong_is_told_at_once(spark, broker, tmp_path):
+def test_everything_that_is_wrong_is_reported_at_once(spark, broker, tmp_path):
     files = archive_orders(spark, broker, tmp_path / "warehouse")
     _, gone, spoilt = sorted(files)
     Path(gone).unlink()
@@ -112,7 +112,7 @@ def test_everything_that_is_wrong_is_told_at_once(spark, broker, tmp_path):
     assert "orders-0 offsets 80–89" in page
 
 
-def test_rows_that_are_doubled_changed_or_strange_in_the_archive_are_told(spark, broker, tmp_path):
+def test_rows_that_are_doubled_changed_or_strange_in_the_archive_are_reported(spark, broker, tmp_path):
     archive_orders(spark, broker, tmp_path / "warehouse")
     table = ensure_table(open_catalog(str(tmp_path / "warehouse")), "archive.orders", spark.range(0).schema)
     rows = table.read(spark)
@@ -138,7 +138,7 @@ def test_rows_that_are_doubled_changed_or_strange_in_the_archive_are_told(spark,
     ]
 
 
-def test_a_log_and_an_archive_that_go_on_meanwhile_agree(spark, broker, tmp_path):
+def test_a_log_and_an_archive_that_grow_meanwhile_agree(spark, broker, tmp_path):
     archive_orders(spark, broker, tmp_path / "warehouse")
     with broker.client() as client:
         client.run(lambda cluster: Admin(cluster).delete_records({TopicPartition("orders", 0): 20}))

@@ -60,7 +60,7 @@ def test_what_retention_took_while_both_were_read_is_no_fault(compared):
     assert found == [(Level.FAULT, Kind.ARCHIVE_EXTRA, 73, 74)]
 
 
-def test_differences_beyond_what_is_told_are_counted(compared):
+def test_differences_beyond_the_reported_ones_are_counted(compared):
     found = compared(values(*range(100)), values(*range(60)))
     assert found == [
         (Level.FAULT, Kind.ARCHIVE_MISSING, 60, 79),

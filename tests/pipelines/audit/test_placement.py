@@ -23,7 +23,7 @@ def test_the_first_batch_may_begin_before_the_log():
     assert events_of(5, 20, [(0, 10), (10, 20)]) == []
 
 
-def test_holes_are_told_at_the_start_in_the_middle_and_at_the_end():
+def test_holes_are_reported_at_the_start_in_the_middle_and_at_the_end():
     found = events_of(0, 100, [(10, 20), (30, 40), (40, 90)])
     assert found == [Hole(0, 10), Hole(20, 30), Hole(90, 100)]
 
@@ -32,7 +32,7 @@ def test_an_empty_log_that_should_hold_something_is_one_hole():
     assert events_of(3, 9, []) == [Hole(3, 9)]
 
 
-def test_offsets_that_stand_twice_are_told_once():
+def test_offsets_that_are_stored_twice_are_reported_once():
     assert events_of(0, 30, [(0, 10), (10, 20), (10, 20), (20, 30)]) == [Overlap(10, 20)]
 
 
@@ -52,7 +52,7 @@ def test_a_damaged_batch_at_the_end_reaches_to_the_end():
     assert placement.saw(0, 10) + placement.spoilt(10) + placement.ended(30) == [Spoilt(10, 30)]
 
 
-def test_each_of_two_damaged_batches_is_told():
+def test_each_of_two_damaged_batches_is_reported():
     placement = Placement(0)
     events = placement.spoilt(0) + placement.spoilt(10) + placement.saw(20, 30) + placement.ended(30)
     assert events == [Spoilt(0, 10), Spoilt(10, 20)]
@@ -73,11 +73,13 @@ def test_holes_are_exactly_what_is_missing(parts):
             missing.update(range(offset, offset + size))
         offset += size
     events = events_of(0, offset, stretches)
-    told = {place for event in events if isinstance(event, Hole) for place in range(event.first, event.end)}
+    reported = {
+        place for event in events if isinstance(event, Hole) for place in range(event.first, event.end)
+    }
     # A single odd batch with an ordinary one's size behind a hole of that size could as well be misplaced.
     assert all(isinstance(event, Hole | Misplaced) for event in events)
     if not any(isinstance(event, Misplaced) for event in events):
-        assert told == missing
+        assert reported == missing
 
 
 @given(st.sets(st.integers(0, 60)))

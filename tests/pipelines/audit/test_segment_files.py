@@ -1,4 +1,4 @@
-"""Segment files are read piece by piece: that must not be seen in what is told of them."""
+"""Segment files are read piece by piece: that must not show in the findings."""
 
 import errno
 import os

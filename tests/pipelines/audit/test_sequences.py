@@ -7,7 +7,7 @@ from runnel.batch.header import SEQUENCE_MAX
 from runnel.pipelines.audit.sequences import Fenced, Jump, Repeat, Sequences
 
 
-def test_what_is_written_twice_is_told_with_its_first_place():
+def test_what_is_written_twice_is_reported_with_its_first_place():
     sequences = Sequences()
     assert sequences.saw(7, 0, 0, 10, 100) is None
     assert sequences.saw(7, 0, 10, 5, 110) is None
@@ -24,7 +24,7 @@ def test_sequences_wrap():
     assert sequences.saw(7, 0, SEQUENCE_MAX, 1, 22) == Repeat(4)
 
 
-def test_a_newer_epoch_and_another_producer_begin_anew():
+def test_a_newer_epoch_and_another_producer_start_over():
     sequences = Sequences()
     sequences.saw(7, 0, 0, 10, 0)
     assert sequences.saw(7, 1, 0, 10, 10) is None
@@ -32,7 +32,7 @@ def test_a_newer_epoch_and_another_producer_begin_anew():
     assert sequences.saw(7, 0, 10, 1, 30) == Fenced(1)
 
 
-def test_a_marker_with_a_newer_epoch_begins_anew():
+def test_a_marker_with_a_newer_epoch_starts_over():
     sequences = Sequences()
     sequences.saw(7, 0, 0, 10, 0)
     sequences.ended(7, 0)

@@ -34,13 +34,13 @@ def test_a_letter_says_where_it_came_from():
     assert found.attempts == 0
 
 
-def test_a_mark_names_the_topic_where_the_broker_tells_its_id():
+def test_a_mark_names_the_topic_where_the_broker_reports_its_id():
     assert mark_of(NO_ID, 0, 5) == "0:5"
     marks = {mark_of(bytes(15) + bytes([last]), 0, 5) for last in (1, 2)}
     assert len(marks) == 2 and all(len(mark) == 22 + 4 and mark.endswith(":0:5") for mark in marks)
 
 
-def test_what_was_told_last_counts():
+def test_the_last_header_of_a_name_counts():
     again = letter([*OURS, ("runnel.dead-letter.reason", b"too late"), ("runnel.dead-letter.offset", b"99")])
     assert (again.reason, again.source_offset) == ("too late", 99)
 

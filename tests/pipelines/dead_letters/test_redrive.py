@@ -17,8 +17,14 @@ DEAD = "orders.dead-letters"
 
 
 def headers(number, reason, topic="orders"):
-    told = {"reason": reason, "topic": topic, "partition": "1", "offset": str(number), "timestamp": "1000"}
-    ours = [(f"runnel.dead-letter.{name}", text.encode()) for name, text in told.items()]
+    reported = {
+        "reason": reason,
+        "topic": topic,
+        "partition": "1",
+        "offset": str(number),
+        "timestamp": "1000",
+    }
+    ours = [(f"runnel.dead-letter.{name}", text.encode()) for name, text in reported.items()]
     return [("trace", b"%d" % number), *ours]
 
 
@@ -64,7 +70,7 @@ def test_letters_are_grouped_chosen_and_sent_back_once(spark, broker):
         ("gone", "not JSON at position #", 1),
     ]
     assert len(outcome.groups[0].samples) == 3
-    # What cannot go is told before it is tried.
+    # What cannot be sent is reported before it is tried.
     assert outcome.redriven[0].by_target == {"orders": 6}
     assert sum(outcome.redriven[0].skipped.values()) == 2
     assert sent_back(broker) == []
@@ -82,7 +88,7 @@ def test_letters_are_grouped_chosen_and_sent_back_once(spark, broker):
 
 
 def test_a_run_that_died_in_the_middle_leaves_nothing_half_done(broker):
-    """Its transaction is open: the records went, the marks went, and nobody committed."""
+    """Its transaction is open: the records went, the marks went, and no commit followed."""
     mine = [letter for letter in letters(broker) if letter.source_topic == "orders"]
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
@@ -123,25 +129,25 @@ def test_letters_that_cannot_go_back_hold_up_no_others(broker):
     assert len(sent_back(broker)) == 2
 
 
-def make_anew(broker):
+def recreate_topic(broker):
     with broker.client() as client:
         client.delete_topic(DEAD)
         client.create_topic(DEAD, partitions=2, settings={"message.timestamp.after.max.ms": str(2**62)})
 
 
-def test_letters_of_a_topic_that_was_made_anew_go_back_as_well(spark, broker):
+def test_letters_of_a_topic_that_was_recreated_go_back_as_well(spark, broker):
     """They stand at offsets at which others stood that went back before."""
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
         with Redriver(view, DEAD) as redriver:
             assert redriver.redrive(letters(broker)).letters == 6
-    make_anew(broker)
+    recreate_topic(broker)
     with broker.client() as client:
         # Microseconds taken for milliseconds: no calendar has that day.
         far_ms = 1_700_000_000_000_000
         client.send(DEAD, b"new", headers=headers(1, "late"), partition=0, timestamp_ms=far_ms)
         client.send(DEAD, b"known", headers=headers(2, "late"), partition=1)
-        # Made by who was told no id.
+        # Of a version that knew no ids.
         client.send(f"{DEAD}.redriven", b"{}", key=b"1:0")
     options = DeadLetterOptions(bootstrap=broker.bootstrap_servers, redrive=True)
     outcome = run(spark, options, Progress())
@@ -150,12 +156,12 @@ def test_letters_of_a_topic_that_was_made_anew_go_back_as_well(spark, broker):
     assert [message.value for message in sent_back(broker)].count(b"new") == 1
 
 
-def test_a_topic_that_is_made_anew_meanwhile_ends_the_run(broker):
+def test_a_topic_that_is_recreated_meanwhile_ends_the_run(broker):
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
         with Redriver(view, DEAD) as redriver:
             read_before = letters(broker)
-            make_anew(broker)
-            with pytest.raises(PipelineError, match="made anew"):
+            recreate_topic(broker)
+            with pytest.raises(PipelineError, match="recreated"):
                 redriver.redrive(read_before)
     assert sent_back(broker) == []

@@ -1,6 +1,6 @@
 """Files with mistakes, each with what is said about it: the lines at its end that begin with `#=`.
 
-`pytest --rewrite` writes these lines anew; the difference is then read by a person.
+`pytest --rewrite` rewrites these lines; the difference is then reviewed.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ class MistakenFile:
             body = self.text if self.text.endswith("\n") or not self.text else f"{self.text}\n"
             self.path.write_text(body + "".join(f"{SIGN}{line}\n" for line in said), "utf-8")
         else:
-            assert said == self.written, f"{self.path.name} is told of differently"
+            assert said == self.written, f"{self.path.name} is reported differently"
             assert said, f"{self.path.name} has no mistake"
 
 

@@ -49,13 +49,14 @@ def test_a_file_is_never_overwritten_by_accident(run: CommandLine) -> None:
     assert run("pipeline", "init", "nowhere/shop.yaml").code == 1
 
 
-def test_mistakes_are_told_to_people_and_to_scripts(run: CommandLine) -> None:
+def test_mistakes_are_reported_as_text_and_as_json(run: CommandLine) -> None:
     Path("shop.yaml").write_text(BAD)
     outcome = run("pipeline", "validate", "--no-spark", "shop.yaml")
     assert outcome.code == 1
     assert outcome.lines == [
         "shop.yaml:3:12: source 'orders' has no key 'topc': did you mean 'topic'?",
-        "shop.yaml:5:15: sink 'out' reads 'order', which is no source or step: did you mean 'orders'?",
+        "shop.yaml:5:15: sink 'out' reads 'order', which is neither a source nor a step: "
+        "did you mean 'orders'?",
     ]
     outcome = run("pipeline", "validate", "--no-spark", "--json", "shop.yaml")
     assert outcome.code == 1

@@ -77,7 +77,7 @@ def check_dead_letters(dead: list) -> None:
 
 
 def check_counts(outcome: Outcome, count: int) -> None:
-    """Every query has read all records of its topics, and told of it."""
+    """Every query has read all records of its topics, and reported it."""
     read = {query.name: query.records for query in outcome.queries}
     assert sorted(read) == ["dead-letters-orders", "dead-letters-payments", "paid-orders", "revenue"]
     assert read["paid-orders"] == read["revenue"] == count

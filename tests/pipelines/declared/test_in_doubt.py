@@ -1,4 +1,4 @@
-"""A pipeline that stood still until the broker forgot its last batch goes on when it is told how."""
+"""A pipeline that was stopped until its note expired resumes with an option."""
 
 import json
 import random
@@ -28,7 +28,7 @@ sources:
 sinks:
   copies: {from: logs, topic: copies}
 """
-# No UTF-8, larger than topics take unless told otherwise, and not to be compressed.
+# No UTF-8, larger than topics take by default, and not to be compressed.
 LARGE = b"\xff" + random.Random(7).randbytes(2_000_000)
 SETTINGS = {"max.message.bytes": "3000000"}
 
@@ -47,7 +47,7 @@ def forget_notes(broker: BrokerView) -> int:
     return len(notes)
 
 
-def test_a_pipeline_goes_on_after_a_long_rest(
+def test_a_pipeline_resumes_after_its_note_has_expired(
     spark: "SparkSession", runnel: "Broker", tmp_path: Path
 ) -> None:
     pipeline = declared(tmp_path, LOGS, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)

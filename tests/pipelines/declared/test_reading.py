@@ -117,7 +117,7 @@ def test_steps_come_after_what_they_need() -> None:
     assert [source.name for source in sources_of("C", shop)] == ["orders"]
 
 
-def test_an_alias_is_read_like_what_it_stands_for() -> None:
+def test_an_alias_is_read_like_its_anchor() -> None:
     shop = read(
         MINIMAL.replace("orders: {", "orders: &one {").replace("sinks:", "  more: *one\nsinks:") + MORE
     )

@@ -113,8 +113,8 @@ def test_other_sinks_and_functions(
     assert sorted(row.value for row in spark.read.parquet(str(tmp_path / "files")).collect()) == [
         "A!"
     ] * 3 + ["B!"]
-    told = [(message.key, json.loads(message.value or b"")) for message in counts]
-    assert sorted(told, key=str) == [(b"A!", {"n": 2}), (b"A!", {"n": 3}), (b"B!", {"n": 1})]
+    reported = [(message.key, json.loads(message.value or b"")) for message in counts]
+    assert sorted(reported, key=str) == [(b"A!", {"n": 2}), (b"A!", {"n": 3}), (b"B!", {"n": 1})]
     assert outcome.malformed == {}
     shown = capsys.readouterr().out
     assert "shown, batch 0: 3 rows" in shown

@@ -51,8 +51,8 @@ def test_a_start_stays_where_it_was(runnel: Broker, tmp_path: Path) -> None:
     assert later["new"] == {"words": {"0": 1, "1": 0, "2": -2}}
 
 
-def test_a_start_that_is_gone_is_the_first_record_there_is(runnel: Broker, tmp_path: Path) -> None:
-    """Else a sink that is added later would ask for records that nobody has any more."""
+def test_a_start_that_was_deleted_is_the_first_available_record(runnel: Broker, tmp_path: Path) -> None:
+    """Else a sink that is added later would request records that are deleted."""
     pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
     with runnel.client() as client, BrokerView(runnel.bootstrap_servers) as broker:
         client.create_topic("words", partitions=1)

@@ -119,13 +119,13 @@ def test_lag_is_how_far_the_log_had_come_when_groups_committed():
     assert history["audit"] == [(300, 0)]
 
 
-def test_lag_is_told_up_to_now_whatever_time_a_record_carries():
+def test_lag_is_reported_up_to_now_whatever_timestamp_a_record_has():
     logs = {("orders", 0): LogTimes([100, 10**16], [10, 20])}
     history = lag_history([Committed("billing", "orders", 0, 150, 8)], logs, 100, 350)
     assert history["billing"] == [(200, 2), (300, 2), (350, 2)]
 
 
-def test_partitions_in_which_a_group_stands_still_count_as_well():
+def test_partitions_in_which_a_group_is_idle_count_as_well():
     commits = [Committed("billing", "orders", 0, 150, 8), Committed("billing", "orders", 0, 120, 7)]
     lags = [
         GroupLag("billing", "orders", 0, 8, 10),

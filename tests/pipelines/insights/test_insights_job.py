@@ -32,7 +32,7 @@ def fill(client, began_ms):
         )
 
 
-def test_what_is_told_is_what_is_there(spark, tmp_path):
+def test_the_report_matches_the_contents(spark, tmp_path):
     began_ms = round(time.time() * 1000) // MINUTE_MS * MINUTE_MS - 10 * MINUTE_MS
     with Broker() as broker:
         with broker.client() as client:

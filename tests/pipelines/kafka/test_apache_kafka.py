@@ -53,9 +53,9 @@ def test_what_is_written_is_read(spark: "SparkSession", apache_kafka: str, topic
         (str(number), None if number % 100 == 7 else f"value {number}", str(number))
         for number in range(RECORDS)
     }
-    told = [tuple(row) for row in found.collect()]
-    assert len(told) == RECORDS
-    assert set(told) == expected
+    reported = [tuple(row) for row in found.collect()]
+    assert len(reported) == RECORDS
+    assert set(reported) == expected
 
 
 def test_a_stream_that_repeats_its_last_batch_writes_it_once(

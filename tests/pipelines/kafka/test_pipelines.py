@@ -103,7 +103,7 @@ def test_a_topic_is_archived_audited_and_restored_to_a_moment(
     assert committed[TopicPartition(target, 1)] > max(places)
 
 
-def test_insights_tell_what_is_there(spark, apache_kafka, orders, began_ms, tmp_path):
+def test_insights_match_the_contents(spark, apache_kafka, orders, began_ms, tmp_path):
     with BrokerView(apache_kafka) as broker:
         broker.commit_group_offsets("billing", {TopicPartition(orders, 0): 12})
     options = InsightsOptions(bootstrap=apache_kafka, topics=(orders,), since_ms=began_ms, report=tmp_path)
@@ -121,8 +121,8 @@ def test_insights_tell_what_is_there(spark, apache_kafka, orders, began_ms, tmp_
 def test_dead_letters_are_sent_back_once(spark, apache_kafka, client, orders):
     dead = f"{orders}.dead-letters"
     client.create_topic(dead, partitions=1)
-    told = {"reason": "not JSON", "topic": orders, "partition": "1", "offset": "7", "timestamp": "1000"}
-    headers = [(f"runnel.dead-letter.{name}", text.encode()) for name, text in told.items()]
+    reported = {"reason": "not JSON", "topic": orders, "partition": "1", "offset": "7", "timestamp": "1000"}
+    headers = [(f"runnel.dead-letter.{name}", text.encode()) for name, text in reported.items()]
     client.send(dead, b"bad", key=b"k", headers=headers, partition=0)
     options = DeadLetterOptions(bootstrap=apache_kafka, topics=(dead,), redrive=True)
     assert work_on_dead_letters(spark, options, Progress()).redriven[0].by_target == {orders: 1}

@@ -105,7 +105,7 @@ def test_a_tail_of_zeros_is_torn_as_well(runnel):
     assert found.torn_bytes == 100_000
 
 
-def test_a_flipped_byte_costs_its_batch_alone_and_is_told(runnel):
+def test_a_flipped_byte_costs_its_batch_alone_and_is_reported(runnel):
     with runnel.client() as client:
         client.create_topic("orders", partitions=1)
         for number in range(5):
@@ -119,8 +119,8 @@ def test_a_flipped_byte_costs_its_batch_alone_and_is_told(runnel):
     found = scan(log_of(runnel), "orders", 0, 0)
     assert [row[0] for row in rows_in(found)] == [0, 1, 3, 4]
     assert rows_in(found) == [row for row in expected if row[0] != 2]
-    (told,) = found.damages
-    assert "offsets 2 to 2 are lost" in told
+    (reported,) = found.damages
+    assert "offsets 2 to 2 are lost" in reported
 
 
 def test_a_damaged_length_does_not_hide_the_batches_behind_it(runnel):

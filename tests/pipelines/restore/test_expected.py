@@ -1,4 +1,4 @@
-"""What a stopped broker had made durable and is not in its folder any more is told as lost."""
+"""What a stopped broker had made durable and is missing in its folder is reported as lost."""
 
 import os
 import shutil
@@ -53,7 +53,7 @@ def forget_shutdown(folder: Path) -> None:
     os.remove(folder / RECOVERY_POINTS)
 
 
-def test_a_folder_that_is_whole_has_nothing_to_tell(stopped):
+def test_an_intact_folder_has_no_findings(stopped):
     folder = DataFolder(str(stopped))
     topics = folder.topics()
     assert {topic.name for topic in topics} >= {"orders", "__consumer_offsets"}
@@ -66,8 +66,8 @@ def test_a_folder_that_is_whole_has_nothing_to_tell(stopped):
 def test_a_flipped_byte_in_the_last_batch_is_loss_after_a_clean_stop(stopped):
     flip_last_byte(files_of(stopped)[-1])
     found = judged(stopped)
-    (told,) = found.damages
-    assert "orders-0" in told and "offsets up to 2 are lost" in told
+    (reported,) = found.damages
+    assert "orders-0" in reported and "offsets up to 2 are lost" in reported
     assert found.torn_bytes == 0
 
 
@@ -97,10 +97,10 @@ def test_bytes_behind_what_was_closed_are_no_loss(stopped):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_file_that_is_missing_is_told(stopped, number):
+def test_a_file_that_is_missing_is_reported(stopped, number):
     os.remove(files_of(stopped)[number])
-    (told,) = judged(stopped).damages
-    assert f"{number:020d}.log is missing: offsets {number} to {number} are lost" in told
+    (reported,) = judged(stopped).damages
+    assert f"{number:020d}.log is missing: offsets {number} to {number} are lost" in reported
 
 
 def test_a_file_that_is_missing_after_a_crash_is_a_gap(stopped):
@@ -108,28 +108,28 @@ def test_a_file_that_is_missing_after_a_crash_is_a_gap(stopped):
     os.remove(files_of(stopped)[1])
     found = judged(stopped)
     assert found.damages == []
-    (told,) = found.notes
-    assert "offsets 1 to 1 are in no file" in told
+    (reported,) = found.notes
+    assert "offsets 1 to 1 are in no file" in reported
     # A compacted log has such gaps.
     (stopped / "orders-0" / "cleaner-offset").write_bytes(b"2\n")
     assert judged(stopped).notes == []
 
 
 @pytest.mark.parametrize("cut_bytes", [10, 800_000])
-def test_a_file_that_is_cut_is_told_once(stopped, cut_bytes):
+def test_a_file_that_is_cut_is_reported_once(stopped, cut_bytes):
     first, *_ = files_of(stopped)
     os.truncate(first, max(first.stat().st_size - cut_bytes, 0))
     assert len(judged(stopped).damages) == 1
 
 
-def test_a_partition_that_is_missing_is_told(stopped):
+def test_a_partition_that_is_missing_is_reported(stopped):
     shutil.rmtree(stopped / "orders-0")
     (found,) = Expected(stopped).missing("orders", [])
     assert found.damages == ["orders-0: its folder is missing"]
     assert DataFolder(str(stopped)).judged([found])[0].stretches == []
 
 
-def test_damage_to_the_offsets_of_groups_is_told(stopped):
+def test_damage_to_the_offsets_of_groups_is_reported(stopped):
     assert DataFolder(str(stopped)).group_offsets().committed["readers"] == {PLACE: 2}
     (path,) = [path for path in stopped.glob("__consumer_offsets-*/*.log") if path.stat().st_size]
     flip_last_byte(path)

@@ -1,4 +1,4 @@
-"""Groups that have read on in a restored topic are told from those that stand where a restore put them."""
+"""Groups that have consumed from a restored topic are distinguished from those that a restore has placed."""
 
 import pytest
 

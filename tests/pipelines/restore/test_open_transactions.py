@@ -45,7 +45,7 @@ def states_of(broker: Broker) -> Path:
 
 
 def killed_before_the_markers(broker: Broker, *, is_committed: bool) -> None:
-    """A transaction ends, its client is told so, and the broker dies before it can tell the partition."""
+    """A transaction ends, its client gets the response, and the broker dies before the marker is written."""
 
     async def work(cluster) -> None:
         async with TransactionalProducer(cluster, "one") as producer:
@@ -86,7 +86,7 @@ def test_what_was_decided_before_the_broker_died_counts(runnel, level, is_commit
     assert rows_of_broker(runnel) == restored
 
 
-def test_what_nobody_decided_is_left_out_and_told(runnel):
+def test_undecided_transactions_are_omitted_and_reported(runnel):
     with runnel.client() as client:
         client.create_topic("orders", partitions=1)
         client.run(lambda cluster: leave_open(cluster, "orders", "two"))
@@ -170,7 +170,7 @@ def test_the_notes_of_a_coordinator_are_read_as_it_writes_them(tmp_path_factory,
     assert found.damages == []
 
 
-def test_a_note_that_cannot_be_read_is_told_and_speaks_for_nobody(tmp_path):
+def test_an_unreadable_coordinator_record_is_reported_and_decides_nothing(tmp_path):
     key = encode_key(TransactionLogKey(transactional_id="one"))
     good = encode_value(TransactionLogValue(producer_id=5, transaction_status=2), 1)
     batches = [

@@ -62,7 +62,7 @@ def contents(broker: Broker, topic: str) -> list[tuple[int, bytes | None, bytes 
     )
 
 
-def test_a_point_in_time_gives_exactly_the_records_up_to_it_and_groups_go_on_there(
+def test_a_point_in_time_gives_exactly_the_records_up_to_it_and_groups_resume_there(
     spark, catalog, orders, tmp_path
 ):
     with BrokerView(orders.bootstrap_servers) as broker:
@@ -127,7 +127,7 @@ def test_groups_come_from_the_archive_where_no_broker_knows_them(spark, catalog,
     assert outcome.groups == [GroupMove("readers", 0, 1, 1)]
 
 
-def test_a_broker_that_is_gone_comes_back_from_its_folder_with_its_groups(spark, orders, tmp_path):
+def test_a_lost_broker_is_restored_from_its_folder_with_its_groups(spark, orders, tmp_path):
     with BrokerView(orders.bootstrap_servers) as broker:
         broker.commit_group_offsets("readers", {TopicPartition("orders", 1): 3})
     everything = contents(orders, "orders")

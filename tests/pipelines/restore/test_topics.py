@@ -34,8 +34,8 @@ class OldBroker(BrokerView):
 
 def test_records_that_only_just_fitted_and_wrong_clocks_come_back(runnel):
     with BrokerView(runnel.bootstrap_servers) as broker:
-        told = make_topic(broker, "new", 1)
-        assert "retention.ms=-1" in told and "max.message.bytes=104857600" in told
+        reported = make_topic(broker, "new", 1)
+        assert "retention.ms=-1" in reported and "max.message.bytes=104857600" in reported
         value = random.Random(1).randbytes(1_048_400)
         row = {
             "partition": 0,
@@ -71,15 +71,15 @@ def test_settings_that_a_broker_does_not_take_are_left_out(runnel, refused, erro
     broker = OldBroker(runnel.bootstrap_servers)
     broker.refused, broker.error = refused, error
     with broker:
-        told = make_topic(broker, "new", 1)
-        assert not any(name in told for name in refused)
+        reported = make_topic(broker, "new", 1)
+        assert not any(name in reported for name in refused)
         settings = broker.topic_settings("new")
     assert settings["retention.ms"] == "-1"
     is_large = settings["max.message.bytes"] == "104857600"
     assert is_large is ("max.message.bytes" not in refused)
 
 
-def test_other_refusals_are_told(runnel):
+def test_other_refusals_are_reported(runnel):
     broker = OldBroker(runnel.bootstrap_servers)
     broker.refused, broker.error = ("retention.ms",), ErrorCode.POLICY_VIOLATION
     with broker:

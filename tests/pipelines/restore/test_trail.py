@@ -1,4 +1,4 @@
-"""Where old offsets are now, told from the records themselves."""
+"""Where old offsets are now, determined from the records themselves."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ def look(broker: BrokerView, topic: str = "orders") -> Trail:
     return broker.run(find)
 
 
-def test_headers_of_another_topic_or_of_nobody_are_no_trail():
+def test_headers_of_another_topic_or_of_none_are_no_trail():
     headers = restore_headers("orders", 1, 17, 99, "@5")
     assert dict(headers)["runnel.restore.partition"] == b"1"
     assert origin(headers, "orders") == Origin(17, "@5")
@@ -91,7 +91,7 @@ def test_an_open_transaction_hides_what_is_behind_it_until_it_ends(broker, monke
     write(broker, old=[9])
     in_sight = broker.run(lambda cluster: trail_in_sight(cluster, PLACE, "orders"))
     assert in_sight.last_offset == 4
-    # Of what cannot be seen, nobody knows whether it is in use.
+    # Whether what cannot be seen is in use is unknown.
     assert broker.run(lambda cluster: trail_in_sight(cluster, PLACE, "payments")) == Trail(False, None)
     with monkeypatch.context() as patched:
         patched.setattr("runnel.pipelines.restore.trail.SETTLE_S", 0.2)

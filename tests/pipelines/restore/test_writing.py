@@ -72,7 +72,7 @@ def test_rows_keep_partition_order_timestamp_and_headers(runnel, target):
 
 
 @pytest.mark.parametrize("after", [1, 3, 4, 7])
-def test_a_writer_that_died_is_followed_by_one_that_goes_on(runnel, target, after):
+def test_a_writer_that_died_is_followed_by_one_that_resumes(runnel, target, after):
     def dies():
         for offset in range(after):
             yield rows([offset])

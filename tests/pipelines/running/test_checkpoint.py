@@ -64,7 +64,7 @@ def test_offsets_of_one_cluster_mean_nothing_in_another(tmp_path):
         hold("east")
 
 
-def test_a_query_of_somebody_else_is_refused(tmp_path):
+def test_the_checkpoint_of_another_query_is_refused(tmp_path):
     (tmp_path / "offsets").mkdir()
     with pytest.raises(BadCheckpoint, match="not one of Runnel's"), held_checkpoint(str(tmp_path), **ARCHIVE):
         pass

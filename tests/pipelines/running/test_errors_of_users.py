@@ -1,4 +1,4 @@
-"""What people get wrong first, and what they are told: one sentence, without a trace."""
+"""Common mistakes of users, and the one sentence that each is reported with."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def stream(session, bootstrap: str, topic: str, checkpoint: str, **options: str)
     run_queries([query], Progress())
 
 
-def told(work) -> PipelineError:
+def reported(work) -> PipelineError:
     with pytest.raises(Exception) as raised:
         work()
     return explained(raised.value)
@@ -32,13 +32,13 @@ NO_BROKER = "no broker available at 127.0.0.1:1 (connection refused); start one 
 
 def test_no_broker(spark, tmp_path):
     soon = {"fetchTimeoutMs": "300"}
-    error = told(lambda: read(spark, "127.0.0.1:1", "orders", **soon).count())
+    error = reported(lambda: read(spark, "127.0.0.1:1", "orders", **soon).count())
     assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
-    error = told(lambda: stream(spark, "127.0.0.1:1", "orders", str(tmp_path), **soon))
+    error = reported(lambda: stream(spark, "127.0.0.1:1", "orders", str(tmp_path), **soon))
     assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
     rows = spark.sql("select 'x' as value").write.format("runnel").mode("append").option("topic", "orders")
     rows = rows.option("kafka.delivery.timeout.ms", "300")
-    error = told(rows.option("kafka.bootstrap.servers", "127.0.0.1:1").save)
+    error = reported(rows.option("kafka.bootstrap.servers", "127.0.0.1:1").save)
     assert (type(error), str(error)) == (BrokerUnreachable, NO_BROKER)
 
 
@@ -48,15 +48,15 @@ def test_no_such_topic(spark, runnel_session, tmp_path):
         lambda: read(spark, bootstrap, "nowhere").count(),
         lambda: stream(spark, bootstrap, "nowhere", str(tmp_path)),
     ):
-        error = told(work)
+        error = reported(work)
         assert type(error) is UnknownTopic
         assert "topic 'nowhere' does not exist" in str(error) and "\n" not in str(error)
 
 
 def test_a_misspelt_option_and_a_query_that_makes_no_sense(spark, runnel_session, capfd):
-    error = told(lambda: read(spark, runnel_session.bootstrap_servers, "orders", startingOffset="latest"))
+    error = reported(lambda: read(spark, runnel_session.bootstrap_servers, "orders", startingOffset="latest"))
     assert "did you mean 'startingOffsets'?" in str(error)
-    error = told(lambda: spark.sql("select x from missing_table"))
+    error = reported(lambda: spark.sql("select x from missing_table"))
     assert str(error).startswith(
         "[TABLE_OR_VIEW_NOT_FOUND] The table or view `missing_table` cannot be found"
     )

@@ -1,4 +1,4 @@
-"""Which Java is chosen, told by programs that only claim to be one."""
+"""Which Java is chosen, with programs that only claim to be one."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ def test_a_link_on_the_path_leads_to_its_home(tmp_path):
 @pytest.mark.parametrize(
     ("script", "reason"), [(claiming("1.8.0_392"), "Java 8, too old"), ("exit 3", "does not run")]
 )
-def test_the_java_from_pypi_stands_in(tmp_path, script, reason):
+def test_the_java_from_pypi_is_the_fallback(tmp_path, script, reason):
     home = fake_java(tmp_path / "old", script)
     java = find_java({"PATH": str(home / "bin")})
     assert java.passed_over == (f"{home}/bin/java ({reason})",)

@@ -1,4 +1,4 @@
-"""What is told of a job, to people and to Prometheus."""
+"""What is reported of a job, on the terminal and to Prometheus."""
 
 import io
 import os

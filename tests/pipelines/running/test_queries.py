@@ -1,4 +1,4 @@
-"""Streaming queries to their end: together, told of, stopped by a signal, and failing in one sentence."""
+"""Streaming queries to their end: together, reported, stopped by a signal, and failing in one sentence."""
 
 import os
 import signal
@@ -46,7 +46,7 @@ class Seen:
         ("no json", "{", None),
     ],
 )
-def test_a_batch_as_spark_tells_it(end, latest, lag):
+def test_a_batch_as_spark_reports_it(end, latest, lag):
     progress = {
         "batchId": 3,
         "numInputRows": 10,
@@ -104,7 +104,7 @@ def test_one_that_fails_ends_all_and_says_what_its_worker_said(spark, tmp_path):
     assert not healthy.isActive
 
 
-def test_a_mistake_in_the_owners_code_is_told_with_its_place(spark, tmp_path):
+def test_a_mistake_in_the_owners_code_is_reported_with_its_place(spark, tmp_path):
     query = text_query(spark, tmp_path, "mistaken", failing(ValueError("no price")))
     with pytest.raises(
         PipelineError, match=r"ValueError: no price \(.*test_queries\.py, line \d+, in fail\)"

@@ -67,7 +67,7 @@ def test_known_noise_is_left_out_and_all_else_is_passed_on(capfd):
     )
 
 
-def test_a_process_goes_on_speaking_when_nobody_reads_ours(monkeypatch):
+def test_a_process_can_write_after_our_stderr_is_closed(monkeypatch):
     monkeypatch.setattr("runnel.pipelines.gateway._STDERR", -1)
     chatter = Chatter()
     with os.fdopen(os.dup(chatter.write_end), "wb") as out:

@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 
 class Away(Exception):
-    """The broker cannot be reached; whether it has acted, nobody can tell."""
+    """The broker cannot be reached; whether it has acted is unknown."""
 
 
 class Fenced(Exception):

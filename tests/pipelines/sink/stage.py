@@ -38,7 +38,7 @@ class Query:
 
     def target(self, batch: int) -> Target:
         may_begin = batch == 0 or not self.is_in_step
-        return Target(self.name, batch, may_begin=may_begin, is_noted=True, is_in_step=self.is_in_step)
+        return Target(self.name, batch, may_begin=may_begin, is_recorded=True, is_in_step=self.is_in_step)
 
     def task(self, batch: int, number: int, batches: Iterable[pa.RecordBatch]) -> TaskMessage:
         return TaskWriter(self.options, VALUE_ONLY, self.target(batch), number).write(batches)

@@ -149,7 +149,7 @@ def test_an_old_driver_that_tidies_up_late_leaves_the_next_batch_alone():
     assert world.visible() == expected(2)
 
 
-def test_a_decision_that_timed_out_as_a_whole_is_revoked_and_the_batch_written_anew():
+def test_a_decision_that_timed_out_as_a_whole_is_revoked_and_the_batch_written_again():
     world = World()
     deciding = Life(world)
     asyncio.run(run_batch(deciding, 0, 2))
@@ -171,7 +171,7 @@ def half_lost() -> World:
     return world
 
 
-def test_a_decision_of_which_a_part_timed_out_is_told_and_left_to_a_person():
+def test_a_decision_of_which_a_part_timed_out_is_left_to_an_operator():
     with pytest.raises(InDoubt, match=r"1 of 2 parts of batch 0 timed out.*inDoubt=write"):
         asyncio.run(run_batch(Life(half_lost()), 0, 2))
 
@@ -218,20 +218,22 @@ def forgotten() -> World:
     return world
 
 
-def test_parts_of_which_nobody_knows_how_they_ended_are_told_with_both_remedies():
-    told = r"2 of 2 parts of batch 0 ended, but nobody can tell.*inDoubt=write.*inDoubt=skip"
-    with pytest.raises(InDoubt, match=told):
+def test_parts_with_an_unknown_outcome_are_reported_with_both_remedies():
+    reported = (
+        r"2 of 2 parts of batch 0 ended, but their outcome is no longer known.*inDoubt=write.*inDoubt=skip"
+    )
+    with pytest.raises(InDoubt, match=reported):
         asyncio.run(run_batch(Life(forgotten()), 0, 2))
 
 
-def test_a_person_may_say_that_parts_nobody_knows_of_are_there():
+def test_an_operator_may_accept_parts_with_an_unknown_outcome():
     world = forgotten()
     asyncio.run(run_batch(Life(world), 0, 2, SKIP))
     asyncio.run(run_batch(Life(world), 1, 2))
     assert world.visible() == expected(2)
 
 
-def test_a_person_may_have_a_batch_written_again_of_which_nobody_knows():
+def test_an_operator_may_have_a_batch_with_an_unknown_outcome_written_again():
     world = forgotten()
     with pytest.raises(NotDecided):
         asyncio.run(run_batch(Life(world), 0, 2, WRITE))
@@ -278,7 +280,7 @@ def test_a_batch_behind_the_note_is_in_doubt():
         judge(Note(9, 0, ()), 7, may_begin=False, in_doubt=FAIL)
 
 
-def test_a_replay_with_other_rows_is_told():
+def test_a_replay_with_other_rows_is_reported():
     world = World()
     asyncio.run(run_batch(Life(world), 0, 2))
     written = Written(0, 7, (), has_skipped=True, may_begin=True)

@@ -47,7 +47,7 @@ class Program:
 @pytest.mark.parametrize("fault", [Away, Killed])
 @pytest.mark.parametrize("is_lasting", [False, True])
 @pytest.mark.parametrize("dies_after", [False, True])
-def test_whoever_goes_on_after_a_write_that_failed_anywhere_loses_nothing_decided(
+def test_a_program_that_continues_after_a_write_failed_anywhere_loses_nothing_decided(
     fault, is_lasting, dies_after
 ):
     step = 1
@@ -94,7 +94,7 @@ def decided(program: Program, version: int) -> Note:
     return program.world.note
 
 
-def test_a_decision_that_timed_out_is_told_to_who_goes_on_and_can_be_written_anew():
+def test_a_decision_that_timed_out_is_reported_to_the_next_write_and_can_be_written_again():
     for goes_back in (False, True):
         program = Program()
         decided(program, 0)
@@ -107,7 +107,7 @@ def test_a_decision_that_timed_out_is_told_to_who_goes_on_and_can_be_written_ane
         assert program.world.visible() == (expected(2) if goes_back else Counter(rows_of(1)))
 
 
-def test_a_decision_that_is_half_lost_stops_who_goes_on_until_a_person_has_spoken():
+def test_a_decision_that_is_half_lost_stops_later_writes_until_an_operator_decides():
     program = Program()
     note = decided(program, 0)
     program.world.states[note.parts[0]] = "committed"

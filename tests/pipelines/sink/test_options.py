@@ -72,7 +72,7 @@ def test_names_are_taken_in_any_case():
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT is"),
     ],
 )
-def test_what_cannot_be_used_is_told(given, complaint):
+def test_what_cannot_be_used_is_reported(given, complaint):
     with pytest.raises(BadOption, match=complaint):
         write_options({**SERVERS, **given})
 
@@ -94,7 +94,7 @@ def test_columns_are_found_by_name_in_any_order():
         ("value string, headers string", "column `headers` must be array"),
     ],
 )
-def test_columns_that_make_no_record_are_told(columns, complaint):
+def test_columns_that_make_no_record_are_reported(columns, complaint):
     with pytest.raises(BadOption, match=complaint):
         record_columns(schema(columns), "bills")
 
@@ -134,7 +134,7 @@ def test_an_id_is_used_again_only_for_a_later_batch_and_never_by_another_process
     assert own_pool() is own_pool()
 
 
-def test_an_id_that_the_note_names_is_not_used_again_until_another_note_stands():
+def test_an_id_that_the_note_names_is_not_used_again_until_another_note_is_written():
     pool = IdPool()
     decided, lost = pool.take("q", 17, None), pool.take("q", 17, None)
     assert pool.take("q", 18, note_of(17, decided)) == lost
@@ -143,7 +143,7 @@ def test_an_id_that_the_note_names_is_not_used_again_until_another_note_stands()
     assert pool.take("q", 19, note_of(18, lost, third)) == decided
 
 
-def test_an_id_of_a_batch_that_the_note_does_not_tell_of_yet_is_not_used_again():
+def test_an_id_of_a_batch_that_is_not_yet_in_the_note_is_not_used_again():
     pool = IdPool()
     under_way = pool.take("q", 17, note_of(16))
     assert pool.take("q", 18, note_of(16)) != under_way
@@ -174,7 +174,7 @@ def test_one_version_for_two_topics_is_two_writes():
     assert target_of(**numbered).name == "runnel-spark-billing"
 
 
-def test_a_later_version_without_a_note_is_the_first_only_if_nobody_said_which_is():
+def test_a_later_version_without_a_note_is_the_first_only_if_none_was_declared():
     numbered = {"txnAppId": "billing", "txnVersion": "17"}
     assert target_of(**numbered).may_begin and target_of(**numbered, txnFirstVersion="17").may_begin
     assert not target_of(**numbered, txnFirstVersion="0").may_begin

@@ -60,7 +60,7 @@ def test_a_batch_that_is_run_again_writes_nothing(query):
 @pytest.mark.parametrize("dies_after", [False, True])
 @pytest.mark.parametrize("verb", ["claim", "read", "others", "is_open", "write", "commit", "abort"])
 @pytest.mark.parametrize("is_aborted", [False, True])
-def test_a_commit_that_dies_at_any_step_is_finished_or_written_anew(
+def test_a_commit_that_dies_at_any_step_is_finished_or_written_again(
     new_query, monkeypatch, verb, dies_after, is_aborted
 ):
     query = new_query
@@ -161,7 +161,7 @@ def test_a_part_that_timed_out_before_the_decision_fails_the_batch(query):
     assert query.visible() == expected(1)
 
 
-def test_parts_that_all_timed_out_behind_the_decision_are_written_anew(query, monkeypatch):
+def test_parts_that_all_timed_out_behind_the_decision_are_written_again(query, monkeypatch):
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at(patch, "write", dies_after=True)
@@ -174,7 +174,7 @@ def test_parts_that_all_timed_out_behind_the_decision_are_written_anew(query, mo
     assert query.visible() == expected(1)
 
 
-def test_a_part_that_timed_out_behind_the_decision_is_told(query, monkeypatch):
+def test_a_part_that_timed_out_behind_the_decision_is_reported(query, monkeypatch):
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at(patch, "write", dies_after=True)
@@ -204,7 +204,7 @@ def test_a_decision_whose_parts_are_lost_at_once_is_revoked_by_the_same_commit(q
     assert query.visible() == expected(1)
 
 
-def test_parts_of_which_nobody_can_tell_how_they_ended_wait_for_a_person(query, monkeypatch):
+def test_parts_with_an_unknown_outcome_wait_for_an_operator(query, monkeypatch):
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         kill_at(patch, "write", dies_after=True)
@@ -219,14 +219,14 @@ def test_parts_of_which_nobody_can_tell_how_they_ended_wait_for_a_person(query, 
 
     with SyncClient(query.bootstrap_servers) as client:
         client.run(forget)
-    with pytest.raises(InDoubt, match=r"2 of 2 parts of batch 0 ended, but nobody can tell how"):
+    with pytest.raises(InDoubt, match=r"2 of 2 parts of batch 0 ended, but their outcome is no longer known"):
         query.run(0)
     query.settings["inDoubt"] = "skip"
     query.run(0)
     assert query.visible() == expected(1)
 
 
-def test_a_program_that_goes_on_after_a_commit_that_failed_loses_nothing_decided(query, monkeypatch):
+def test_a_program_that_continues_after_a_failed_commit_loses_nothing_decided(query, monkeypatch):
     query.is_in_step = False
     query.run(0)
     messages = query.write(1, 2)
@@ -297,7 +297,7 @@ def test_a_commit_is_not_undone_by_the_abort_that_follows_its_failure(query, mon
 
 
 def test_a_decision_that_died_half_way_does_not_hold_up_the_replay(query, monkeypatch):
-    """The note is sent, but the transaction around it is not ended: nobody can tell what becomes of it."""
+    """The note is sent, but the transaction around it is not ended: its outcome is unknown."""
     monkeypatch.setattr("runnel.pipelines.sink.ledger.STABLE_TIMEOUT_S", 0.5)
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -332,7 +332,7 @@ def test_a_note_of_very_many_parts_is_kept_in_pieces(new_query, monkeypatch):
     assert new_query.visible() == expected(2)
 
 
-def test_an_unreachable_broker_is_told(runnel):
+def test_an_unreachable_broker_is_reported(runnel):
     with runnel.client() as client:
         client.create_topic("out")
     query = Query(runnel.bootstrap_servers, settings={"kafka.delivery.timeout.ms": "300"})

@@ -32,7 +32,7 @@ def check(query: Query, batches: int) -> None:
 
 @pytest.mark.parametrize("dies_after", [False, True])
 @pytest.mark.parametrize("verb", ["claim", "write", "commit", "abort"])
-def test_a_commit_that_dies_at_any_step_is_finished_or_written_anew(query, monkeypatch, verb, dies_after):
+def test_a_commit_that_dies_at_any_step_is_finished_or_written_again(query, monkeypatch, verb, dies_after):
     query.run(0)
     query.task(1, 0, [arrow(rows_of(1)[0::2])])
     messages = query.write(1, 2)
@@ -45,7 +45,7 @@ def test_a_commit_that_dies_at_any_step_is_finished_or_written_anew(query, monke
     check(query, 3)
 
 
-def test_a_decision_that_timed_out_is_revoked_and_the_batch_written_anew(query, monkeypatch):
+def test_a_decision_that_timed_out_is_revoked_and_the_batch_written_again(query, monkeypatch):
     query.settings["transactionTimeoutMs"] = "10000"
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -60,7 +60,7 @@ def test_a_decision_that_timed_out_is_revoked_and_the_batch_written_anew(query, 
     check(query, 1)
 
 
-def test_a_program_that_goes_on_after_a_commit_that_failed_loses_nothing_decided(query, monkeypatch):
+def test_a_program_that_continues_after_a_failed_commit_loses_nothing_decided(query, monkeypatch):
     query.is_in_step = False
     query.run(0)
     messages = query.write(1, 2)

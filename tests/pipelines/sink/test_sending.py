@@ -4,7 +4,7 @@ import asyncio
 
 from runnel.client.accumulator import ProducerIdentity
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.sink.sending import Courier
+from runnel.pipelines.sink.sending import BatchSender
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -31,23 +31,23 @@ class SilentCluster:
         await asyncio.Event().wait()
 
 
-async def paused(courier: Courier, partition: TopicPartition, pause_s: float) -> None:
+async def paused(sender: BatchSender, partition: TopicPartition, pause_s: float) -> None:
     """Line a batch up that was refused once, and is not to be sent again for a while."""
-    await courier.put([(partition, bytearray(b"x"))])
-    courier._queues[partition][0].not_before_s = asyncio.get_running_loop().time() + pause_s
+    await sender.put([(partition, bytearray(b"x"))])
+    sender._queues[partition][0].not_before_s = asyncio.get_running_loop().time() + pause_s
 
 
 def test_a_batch_whose_pause_is_over_waits_for_its_busy_leader_without_asking_again_and_again():
     async def play() -> None:
         cluster = SilentCluster({FIRST: 1, SECOND: 1})
-        courier = Courier(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]
-        await courier.put([(FIRST, bytearray(b"x"))])
+        sender = BatchSender(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]
+        await sender.put([(FIRST, bytearray(b"x"))])
         await cluster.visit.wait()
-        await paused(courier, SECOND, -0.001)
+        await paused(sender, SECOND, -0.001)
         for _ in range(300):
             await asyncio.sleep(0)
         assert cluster.lookups < 10
-        await courier.close()
+        await sender.close()
 
     asyncio.run(play())
 
@@ -55,13 +55,13 @@ def test_a_batch_whose_pause_is_over_waits_for_its_busy_leader_without_asking_ag
 def test_a_pause_that_ends_while_leaders_are_looked_up_is_not_missed():
     async def play() -> None:
         cluster = SilentCluster({FIRST: 1, SECOND: 2}, lookup_s=0.05)
-        courier = Courier(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]
-        await paused(courier, SECOND, 0.01)
-        await courier.put([(FIRST, bytearray(b"x"))])
+        sender = BatchSender(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]
+        await paused(sender, SECOND, 0.01)
+        await sender.put([(FIRST, bytearray(b"x"))])
         async with asyncio.timeout(20):
             while cluster.visited != {1, 2}:
                 cluster.visit.clear()
                 await cluster.visit.wait()
-        await courier.close()
+        await sender.close()
 
     asyncio.run(play())

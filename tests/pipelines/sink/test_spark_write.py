@@ -101,7 +101,7 @@ def test_a_numbered_batch_write_that_is_repeated_is_there_once(spark, broker):
 
 
 @pytest.mark.runnel({"auto.create.topics.enable": False})
-def test_what_cannot_be_written_is_told(spark, runnel):
+def test_what_cannot_be_written_is_reported(spark, runnel):
     writer = numbers(spark).write.format("runnel").mode("append").option("topic", "no-such-topic")
     with pytest.raises(Exception, match="topic 'no-such-topic' does not exist"):
         writer.option("kafka.bootstrap.servers", runnel.bootstrap_servers).save()
@@ -152,7 +152,7 @@ def test_a_stream_writes_each_row_once_also_when_a_batch_is_repeated_with_more_t
     stream.feed(100, 150)
     stream.run()
     assert stream.broker.values(stream.sink) == expected(150)
-    # A checkpoint that is put back to an earlier state is told, not written twice.
+    # A checkpoint that is put back to an earlier state is reported, not written twice.
     stream.forget_last("commits")
     stream.forget_last("commits")
     stream.forget_last("offsets")
@@ -174,7 +174,7 @@ def failing_source(switch: str) -> type[RunnelDataSource]:
             async def decide_and_fail(ledger, claim, note):
                 claim = await decide(ledger, claim, note)
                 if os.path.exists(switch):
-                    raise PipelineError("told to fail")
+                    raise PipelineError("asked to fail")
                 return claim
 
             BrokerLedger.write = decide_and_fail  # type: ignore[method-assign]
@@ -200,7 +200,7 @@ def test_a_commit_that_raises_in_the_middle_is_finished_by_the_next_run(spark, s
     stream.format = "failing"
     stream.feed(0, 60)
     switch.touch()
-    with pytest.raises(Exception, match="told to fail"):
+    with pytest.raises(Exception, match="asked to fail"):
         stream.run()
     assert not stream.broker.values(stream.sink)
     switch.unlink()

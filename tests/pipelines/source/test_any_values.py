@@ -191,7 +191,7 @@ class Unforeseen(Exception):
     pass
 
 
-def test_what_nobody_thought_of_is_malformed_but_for_the_memory() -> None:
+def test_unforeseen_errors_are_malformed_values_except_for_memory() -> None:
     def fail(text: bytes) -> object:
         raise {b"memory": MemoryError(), b"half": Unforeseen("\ud800")}[text]
 

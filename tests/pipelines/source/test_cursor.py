@@ -127,7 +127,7 @@ def test_damage_is_noticed_also_where_nothing_is_to_be_seen() -> None:
         cursor(0, 10).answered(answer(made, aborted=[(7, 0)]), False)
 
 
-def test_a_range_goes_on_where_the_log_begins_now() -> None:
+def test_a_range_resumes_at_the_new_log_start() -> None:
     reading = cursor(0, 10)
     reading.resumed(6)
     assert reading.position == 6

@@ -67,20 +67,20 @@ def test_fields_as_people_write_them() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("id NONSENSE", "'NONSENSE' stands at character 4, where a type, like BIGINT or STRING, should"),
-        ("id", "'id' stands at character 1, where a type"),
-        ("id INT name STRING", "'name' stands at character 8, where ',' should"),
-        ("id INT,", "the text ends where the name of a field should stand"),
-        ("ARRAY<INT", "the text ends where '>' should stand"),
-        ("MAP<STRING>", "'>' stands at character 11, where ',' should"),
-        ("STRUCT<a INT> b", "'b' stands at character 15, where the end should"),
+        ("id NONSENSE", "'NONSENSE' at character 4, where a type, like BIGINT or STRING, is expected"),
+        ("id", "'id' at character 1, where a type"),
+        ("id INT name STRING", "'name' at character 8, where ',' is expected"),
+        ("id INT,", "the text ends where the name of a field is expected"),
+        ("ARRAY<INT", "the text ends where '>' is expected"),
+        ("MAP<STRING>", "'>' at character 11, where ',' is expected"),
+        ("STRUCT<a INT> b", "'b' at character 15, where the end is expected"),
         ("a DECIMAL(50, 2)", "at most 38 digits"),
-        ("a DECIMAL(x)", "where a number should"),
+        ("a DECIMAL(x)", "where a number is expected"),
         ("a INT COMMENT b", "a comment in quotes"),
         ("", "the text ends"),
     ],
 )
-def test_mistakes_are_told_with_their_place(text: str, says: str) -> None:
-    with pytest.raises(BadType) as told:
+def test_mistakes_are_reported_with_their_place(text: str, says: str) -> None:
+    with pytest.raises(BadType) as reported:
         parse_type(text)
-    assert says in str(told.value)
+    assert says in str(reported.value)

@@ -99,7 +99,7 @@ def test_ranges_that_begin_or_end_in_a_compacted_gap(runnel: Broker) -> None:
         assert set(split) <= kept and split == sorted(set(split)) and split[-1] == 59
 
 
-def test_records_gone_before_they_are_read(runnel: Broker) -> None:
+def test_records_deleted_before_they_are_read(runnel: Broker) -> None:
     fill(runnel, 10)
     table = source(runnel, subscribe="orders", failOnDataLoss="false")
     reader = table.reader(table.schema())
@@ -128,7 +128,7 @@ def test_records_that_never_come(runnel: Broker) -> None:
     assert list(fetcher(runnel, 7, 9, timeout_s=0.5, fail_on_data_loss=False).chunks()) == []
 
 
-def test_a_topic_made_anew_is_not_what_was_planned(runnel: Broker) -> None:
+def test_a_topic_recreated_is_not_what_was_planned(runnel: Broker) -> None:
     fill(runnel, 3)
     table = source(runnel, subscribe="orders")
     reader = table.reader(table.schema())
@@ -136,18 +136,18 @@ def test_a_topic_made_anew_is_not_what_was_planned(runnel: Broker) -> None:
     with runnel.client() as client:
         client.delete_topic("orders")
     fill(runnel, 3)
-    with pytest.raises(DataLost, match="orders-0: offsets 0 to 2 are gone: the topic was deleted"):
+    with pytest.raises(DataLost, match="orders-0: offsets 0 to 2 are missing: the topic was deleted"):
         list(reader.read(planned[0]))
 
 
-def test_a_topic_made_anew_while_it_is_read(runnel: Broker) -> None:
+def test_a_topic_recreated_while_it_is_read(runnel: Broker) -> None:
     fill(runnel, 50)
     reading = fetcher(runnel, 0, 50, max_bytes=200).chunks()
     next(reading)
     with runnel.client() as client:
         client.delete_topic("orders")
     fill(runnel, 50)
-    with pytest.raises(DataLost, match="are gone: the topic was deleted and made anew"):
+    with pytest.raises(DataLost, match="are missing: the topic was deleted and recreated"):
         list(reading)
 
 
@@ -213,7 +213,7 @@ def test_a_server_that_accepts_and_is_silent_is_passed_by(runnel: Broker) -> Non
         assert base_offsets(RangeFetcher(settings, ORDERS, 0, 1).chunks()) == [0]
 
 
-def test_nobody_there() -> None:
+def test_no_broker_answers() -> None:
     settings = FetchSettings("127.0.0.1:1,127.0.0.1:2", "tests", 1, 0.3, 1000, True)
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:2"):
         list(RangeFetcher(settings, ORDERS, 0, 1).chunks())
@@ -228,7 +228,7 @@ def test_batches_larger_than_a_fetch(runnel: Broker) -> None:
     assert [(row["offset"], len(row["value"])) for row in found] == [(0, 900_000), (1, 900_000), (2, 900_000)]
 
 
-def test_a_damaged_batch_is_told_with_its_offset(runnel: Broker) -> None:
+def test_a_damaged_batch_is_reported_with_its_offset(runnel: Broker) -> None:
     fill(runnel, 3)
     runnel.stop()
     from pathlib import Path

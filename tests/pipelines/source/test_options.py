@@ -84,7 +84,7 @@ def test_single_partitions() -> None:
         ("valueSchema", "nowhere.avsc", "cannot be read"),
     ],
 )
-def test_mistakes_are_told(name: str, value: str, says: str) -> None:
+def test_mistakes_are_reported(name: str, value: str, says: str) -> None:
     with pytest.raises(BadOption, match=says):
         read_options({**BASE, "subscribe": "orders", name: value})
 
@@ -100,7 +100,7 @@ def test_mistakes_are_told(name: str, value: str, says: str) -> None:
         ({**BASE, "assign": "[]"}, "must look like"),
     ],
 )
-def test_what_is_missing_is_told(given: dict[str, str], says: str) -> None:
+def test_what_is_missing_is_reported(given: dict[str, str], says: str) -> None:
     with pytest.raises(BadOption, match=says):
         read_options(given)
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.source.planning import Range, from_json, limited, split_ranges, to_json, told
+from runnel.pipelines.source.planning import Range, from_json, limited, partition_names, split_ranges, to_json
 
 partitions = st.builds(TopicPartition, st.sampled_from(["a", "b.c"]), st.integers(0, 9))
 ranges = st.lists(
@@ -72,7 +72,7 @@ def test_offsets_survive_json(offsets) -> None:
     assert all(isinstance(number, str) for numbers in table.values() for number in numbers)
 
 
-def test_partitions_are_told_shortly() -> None:
+def test_only_the_first_partitions_are_named() -> None:
     names = [TopicPartition("orders", number) for number in range(8)]
-    assert told(names, most=2) == "orders-0, orders-1 and 6 more"
-    assert told(names[:1]) == "orders-0"
+    assert partition_names(names, most=2) == "orders-0, orders-1 and 6 more"
+    assert partition_names(names[:1]) == "orders-0"

@@ -23,7 +23,7 @@ places = st.builds(Reached.of, st.dictionaries(partitions, st.integers(0, 10**12
 
 
 @given(places)
-def test_it_survives_json_and_whoever_looks_for_offsets_finds_them(reached: Reached) -> None:
+def test_it_survives_json_and_readers_of_offsets_find_them(reached: Reached) -> None:
     table = json.loads(json.dumps(reached.to_json()))
     assert Reached.from_json(table) == reached
     assert from_json(table) == reached.offsets
@@ -51,13 +51,13 @@ def test_others_read_it(tmp_path) -> None:
 def test_changes_of_a_stream(starts: Reached, ends: Reached) -> None:
     changes = stream_changes(starts, ends)
     assert set(changes.new) == ends.offsets.keys() - starts.offsets.keys()
-    assert set(changes.gone) == starts.offsets.keys() - ends.offsets.keys()
+    assert set(changes.deleted) == starts.offsets.keys() - ends.offsets.keys()
     for partition in starts.offsets.keys() & ends.offsets.keys():
         before, now = (reached.topic_ids.get(partition.topic) for reached in (starts, ends))
         is_other = before is not None and now is not None and before != now
         is_shorter = ends.offsets[partition] < starts.offsets[partition]
-        assert (partition in changes.remade) == is_other
-        assert (partition in changes.went_back) == (is_shorter and not is_other)
+        assert (partition in changes.recreated) == is_other
+        assert (partition in changes.truncated) == (is_shorter and not is_other)
         is_surely_the_same = before is not None and before == now
         assert (partition in changes.from_earliest) == (is_other or (is_shorter and not is_surely_the_same))
     assert {*changes.new} <= {*changes.from_earliest}

@@ -43,7 +43,7 @@ def send(broker: Broker, partition: int, count: int) -> None:
             client.send("orders", b"tea", partition=partition)
 
 
-def test_a_stream_goes_on_from_its_checkpoint(spark, runnel: Broker, tmp_path) -> None:
+def test_a_stream_resumes_from_its_checkpoint(spark, runnel: Broker, tmp_path) -> None:
     with BrokerView(runnel.bootstrap_servers) as broker:
         broker.create_topic("orders", partitions=1)
         send(runnel, 0, 5)

@@ -110,7 +110,7 @@ def test_limits_and_the_end_of_available_now(runnel: Broker) -> None:
     reader.stop()
 
 
-def test_progress_is_told_as_a_group(runnel: Broker) -> None:
+def test_progress_is_committed_as_a_group(runnel: Broker) -> None:
     create(runnel)
     send(runnel, "orders", 3)
     partition = TopicPartition("orders", 0)
@@ -125,7 +125,9 @@ def test_progress_is_told_as_a_group(runnel: Broker) -> None:
     reader.stop()
 
 
-def test_progress_that_cannot_be_told_fails_nothing_and_is_told_later(runnel: Broker, caplog, hasty) -> None:
+def test_progress_that_cannot_be_committed_fails_nothing_and_is_retried(
+    runnel: Broker, caplog, hasty
+) -> None:
     create(runnel)
     reader = stream(runnel, subscribe="orders", kafka__group__id="")
     assert reader._options.group_id == "spark-orders"
@@ -135,16 +137,18 @@ def test_progress_that_cannot_be_told_fails_nothing_and_is_told_later(runnel: Br
     place = {"orders": {"0": 5}}
     for _ in range(2):
         reader.commit(place)
-    assert caplog.text.count("the progress could not be told as group spark-orders") == 1, "not at once again"
+    assert caplog.text.count("the progress could not be committed as group spark-orders") == 1, (
+        "not at once again"
+    )
     create(runnel)
-    reader._tell_again_s = 0.0
+    reader._retry_report_s = 0.0
     reader.commit(place)
     with BrokerView(runnel.bootstrap_servers) as broker:
         assert broker.group_offsets("spark-orders") == {TopicPartition("orders", 0): 5}
     reader.stop()
 
 
-def test_a_topic_made_anew_is_data_loss(runnel: Broker, hasty) -> None:
+def test_a_topic_recreated_is_data_loss(runnel: Broker, hasty) -> None:
     create(runnel)
     send(runnel, "orders", 5)
     strict, lenient = (
@@ -165,7 +169,7 @@ def test_a_topic_made_anew_is_data_loss(runnel: Broker, hasty) -> None:
     now = stream(runnel, subscribe="orders")
     now.prepareForTriggerAvailableNow()
     for reader in (strict, strict, stream(runnel, subscribe="orders"), now):
-        with pytest.raises(DataLost, match="topic orders was deleted and made anew"):
+        with pytest.raises(DataLost, match="topic orders was deleted and recreated"):
             reader.latestOffset(end, ALL)
         reader.stop()
     for is_available_now in (False, True):
@@ -178,13 +182,13 @@ def test_a_topic_made_anew_is_data_loss(runnel: Broker, hasty) -> None:
         last = again.latestOffset(following, ALL)
         assert places(again, following, last) == [("orders", 0, 4), ("orders", 0, 5)]
         again.stop()
-    with pytest.raises(DataLost, match="topic orders was deleted and made anew"):
+    with pytest.raises(DataLost, match="topic orders was deleted and recreated"):
         strict.partitions(end, following)
     strict.stop()
     lenient.stop()
 
 
-def test_a_log_that_lost_its_tail_goes_on_at_its_end(runnel: Broker, hasty) -> None:
+def test_a_truncated_log_resumes_at_its_end(runnel: Broker, hasty) -> None:
     create(runnel)
     send(runnel, "orders", 3)
     orders = TopicPartition("orders", 0)
@@ -205,7 +209,7 @@ def test_a_log_that_lost_its_tail_goes_on_at_its_end(runnel: Broker, hasty) -> N
     now.stop()
 
 
-def test_a_checkpoint_without_ids_goes_on(runnel: Broker, hasty) -> None:
+def test_a_checkpoint_without_ids_resumes(runnel: Broker, hasty) -> None:
     create(runnel)
     send(runnel, "orders", 3)
     old = {"orders": {"0": 1}}
@@ -215,7 +219,7 @@ def test_a_checkpoint_without_ids_goes_on(runnel: Broker, hasty) -> None:
     assert places(reader, old, {"orders": {"0": 2}}) == [("orders", 0, 1)]
     assert reader.latestOffset(end, ALL) == end
     reader.stop()
-    # Whether a log that ends too early is another one, nobody knows: rather twice than never.
+    # Whether a log that ends too early is another one, is unknown: rather twice than never.
     beyond = {"orders": {"0": 7}}
     lenient = stream(runnel, subscribe="orders", failOnDataLoss="false")
     assert lenient.latestOffset(beyond, ALL) == end
@@ -223,14 +227,14 @@ def test_a_checkpoint_without_ids_goes_on(runnel: Broker, hasty) -> None:
     lenient.stop()
 
 
-def test_a_new_partition_whose_beginning_is_gone(runnel: Broker) -> None:
+def test_a_new_partition_whose_first_records_are_deleted(runnel: Broker) -> None:
     create(runnel)
     send(runnel, "orders", 3)
     with runnel.client() as client:
         before = {TopicPartition("orders", 0): 2}
         client.run(lambda cluster: Admin(cluster).delete_records(before))
     reader = stream(runnel, subscribe="orders")
-    with pytest.raises(DataLost, match="the first records of orders-0, which are new, are gone already"):
+    with pytest.raises(DataLost, match="the first records of orders-0, which are new, are already deleted"):
         reader.partitions({}, {"orders": {"0": 3}})
     lenient = stream(runnel, subscribe="orders", failOnDataLoss="false")
     assert places(lenient, {}, {"orders": {"0": 3}}) == [("orders", 0, 2)]

@@ -139,7 +139,7 @@ def test_values_do_not_lean_on_each_other(texts: list[bytes]) -> None:
         (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_wrong_is_told(text: bytes, says: str) -> None:
+def test_what_is_wrong_is_reported(text: bytes, says: str) -> None:
     decoded = JsonDecoder(ORDER).decode(column({"id": 1}, text))
     assert decoded.values.to_pylist()[0]["id"] == 1
     assert decoded.values[1].as_py() is None

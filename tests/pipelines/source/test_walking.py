@@ -77,7 +77,7 @@ def test_one_long_batch_is_cut(side_by_side) -> None:
     assert side_by_side == [True]
 
 
-def test_values_that_look_like_records_fool_nobody(side_by_side) -> None:
+def test_values_that_look_like_records_are_not_read_as_records(side_by_side) -> None:
     def pretender(number: int) -> bytes:
         # What stands in it would be two records, rightly numbered, if a record began there.
         return encode_record(0, number, None, b"", ()) + encode_record(0, number + 1, None, b"", ())

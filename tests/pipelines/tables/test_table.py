@@ -216,7 +216,7 @@ def test_a_table_that_others_write_to_without_end_says_so(spark, table, monkeypa
 
     monkeypatch.setattr(SqlCatalog, "commit_table", refuse)
     monkeypatch.setattr("runnel.pipelines.tables.commit.COMMITS_MAX", 2)
-    with pytest.raises(TableError, match="too many others"):
+    with pytest.raises(TableError, match="too many concurrent writers"):
         table.append(rows(spark, [0]))
 
 

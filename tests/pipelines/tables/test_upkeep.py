@@ -95,7 +95,7 @@ def test_rows_that_came_meanwhile_survive_a_compaction(spark, table, monkeypatch
     assert offsets_in(table.read(spark)) == [*range(30), 100]
 
 
-def test_a_compaction_of_files_that_are_gone_changes_nothing(spark, table, monkeypatch):
+def test_a_compaction_of_deleted_files_changes_nothing(spark, table, monkeypatch):
     rewrite = compaction._rewrite
 
     def rewrite_after_another(*arguments):

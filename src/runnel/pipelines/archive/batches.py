@@ -125,7 +125,7 @@ class BatchArchiver:
     def _check_topic(self, topic: str, table: str, properties: Mapping[str, str]) -> None:
         """TableError if another topic of this name was made. Only once the records have been read is it sure.
 
-        One that is gone for good is no reason to stop: what was read of it is kept.
+        A topic that was deleted is no reason to stop: what was read of it is kept.
         """
         with connected(self._source) as broker:
             for view in broker.named_topics([topic], may_miss=[topic]):

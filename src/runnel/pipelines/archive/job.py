@@ -79,7 +79,7 @@ class ArchiveOutcome:
 
 
 def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) -> ArchiveOutcome:
-    """Archive what there is, or go on until stopped."""
+    """Archive what there is, or continue until stopped."""
     check_location(session, options.warehouse)
     source = _source(options)
     with (
@@ -119,7 +119,7 @@ def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) ->
 
 
 def _read_options(options: ArchiveOptions) -> dict[str, str]:
-    """What the source is told. The value stays as it is: what it says is decoded beside it."""
+    """The options of the source. The value is kept as it is, and decoded into another column."""
     told = {
         "kafka.bootstrap.servers": options.bootstrap,
         "kafka.group.id": f"runnel-{options.namespace}",
@@ -165,7 +165,7 @@ def _start(
         if partition in partitions and _has_records(session, options, partition, begin, end):
             raise BadCheckpoint(
                 f"the checkpoint {checkpoint} has passed offset {end} of {partition}, but the archive has it "
-                f"up to {begin} only: remove that folder, and the archive goes on from what its tables have"
+                f"up to {begin} only: remove that folder, and the archive resumes from its tables"
             )
     return starting_offsets(partitions, archived)
 

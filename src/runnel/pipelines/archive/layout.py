@@ -16,7 +16,7 @@ NAMESPACE = "archive"
 TOPIC = "runnel.topic"
 """The table property that says whose archive it is: several names of topics give one name of a table."""
 TOPIC_ID = "runnel.topic-id"
-"""The table property that tells a topic from another of the same name, made after the first was deleted."""
+"""The table property that distinguishes a topic from a later one of the same name."""
 PARTITIONS = "runnel.partitions"
 """The table property that says how many partitions the topic had, also such as never held a record."""
 GROUPS = "runnel.groups"
@@ -132,7 +132,7 @@ def check_is_same(table: str, properties: Mapping[str, str], topic: str, topic_i
     """TableError if the topic of this id is not the one that the table began with."""
     if topic_id != NO_ID and properties.get(TOPIC_ID, id_text(topic_id)) != id_text(topic_id):
         raise TableError(
-            f"topic {topic} was deleted and made anew since table {table} began, so that its offsets "
+            f"topic {topic} was deleted and recreated after table {table} began, so that its offsets "
             "mean other records now: archive it in another namespace"
         )
 
@@ -142,7 +142,7 @@ def _checked(table: SparkTable, topic: str, topic_id: bytes) -> SparkTable:
     owner = properties.get(TOPIC)
     if owner != topic:
         raise TableError(
-            f"table {table.name} is the archive of {'nobody' if owner is None else f'topic {owner}'}, not of "
+            f"table {table.name} archives {'no topic' if owner is None else f'topic {owner}'}, not "
             f"topic {topic}: archive {topic} in a namespace of its own"
         )
     check_is_same(table.name, properties, topic, topic_id)

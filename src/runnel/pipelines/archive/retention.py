@@ -7,7 +7,7 @@ from runnel.pipelines.archive.layout import KEPT_FROM, kept_from
 from runnel.pipelines.tables import SparkTable
 
 FIRST_DAY = date(1970, 1, 1)
-"""A record without a timestamp says -1, which is the day before: nobody knows how old it is, so it stays."""
+"""A record without a timestamp says -1, which is the day before: its age is unknown, so it stays."""
 
 
 def remove_before(table: SparkTable, day: date) -> int:

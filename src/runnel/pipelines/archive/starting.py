@@ -12,7 +12,7 @@ Offsets = Mapping[TopicPartition, int]
 
 
 def starting_offsets(partitions: list[TopicPartition], archived: Offsets) -> str:
-    """The option startingOffsets of a new checkpoint: go on in archived partitions, all of the others."""
+    """The startingOffsets of a new checkpoint: resume in archived partitions, read all of the others."""
     starts: dict[str, dict[str, int]] = {}
     for partition in partitions:
         place = archived.get(partition, EARLIEST)

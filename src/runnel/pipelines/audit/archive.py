@@ -68,7 +68,7 @@ def compare(
             return Archived(topic, 0, 0, [missing])
         files = ArchiveFiles(table, topic)
     log = _Log(bootstrap, topic, verdicts)
-    # Asked for after the table was opened: all that stands there stood in the log before.
+    # Asked for after the table was opened: all that it contains was in the log before.
     spans = log.spans()
     archived_to = archived_offsets(table.properties)
     rows, findings = files.read(session, lambda kept: _compared(session, table, kept, log, spans))
@@ -172,7 +172,7 @@ def beyond(topic: str, last: Mapping[int, int], spans: Spans) -> list[Finding]:
             partition,
             spans[partition][1],
             offset,
-            f"the archive goes on to offset {offset}, the log ends before",
+            f"the archive continues to offset {offset}, the log ends before",
         )
         for partition, offset in sorted(last.items())
         if partition in spans and offset >= spans[partition][1]
@@ -193,7 +193,7 @@ def behind(verdicts: Sequence[PartitionVerdict], archived_to: Mapping[int, int])
 
 
 def lost_before(verdicts: Sequence[PartitionVerdict], read_to: Mapping[int, int]) -> list[Finding]:
-    """What went from the log before the archive had it: it stands nowhere."""
+    """What went from the log before the archive had it: it is missing."""
     findings = []
     for verdict in verdicts:
         # Where nothing was ever archived, the archive may have begun when the log had been cut already.

@@ -38,7 +38,7 @@ Piece = BrokerPiece | FilePiece
 
 
 def batch_facts(session: "SparkSession", bootstrap: str, pieces: Sequence[tuple[Piece, int]]) -> "DataFrame":
-    """A row for each batch; beside each piece stands the offset at which its log begins."""
+    """A row for each batch; with the log start offset beside each piece."""
     session.dataSource.register(RawBatches)
     rows = [[type(piece).__name__, asdict(piece), start] for piece, start in pieces]
     return session.read.format(RawBatches.name()).options(bootstrap=bootstrap, pieces=json.dumps(rows)).load()

@@ -44,7 +44,7 @@ def judge_counts(expected: Iterable[Expected], verdicts: Sequence[PartitionVerdi
 
 def _judge_count(expected: Expected, seen: Sequence[PartitionVerdict]) -> Finding | None:
     counted = sum(verdict.counts.committed for verdict in seen)
-    # Of what retention or compaction took, nobody can tell how many records it were: at most one per offset.
+    # What retention or compaction removed had at most one record per offset.
     removed = sum(verdict.start_offset + verdict.counts.compacted for verdict in seen)
     open_records = sum(verdict.counts.open for verdict in seen)
     if counted == expected.count:
@@ -67,7 +67,7 @@ def _judge_count(expected: Expected, seen: Sequence[PartitionVerdict]) -> Findin
 def judge_groups(
     positions: Mapping[str, Mapping[TopicPartition, int]], verdicts: Sequence[PartitionVerdict]
 ) -> list[Finding]:
-    """Compare where groups stand with what there is: who has read on behind the end, read what is gone."""
+    """Compare the offsets of groups with the log: one beyond the end has read records that are lost."""
     known = {TopicPartition(verdict.topic, verdict.partition): verdict for verdict in verdicts}
     findings = []
     for group, offsets in sorted(positions.items()):
@@ -76,7 +76,7 @@ def judge_groups(
             if verdict is None:
                 continue
             if offset > verdict.end_offset:
-                words = f"group {group} stands at {offset}, behind the end: what it read there is gone"
+                words = f"group {group} committed offset {offset}, beyond the end: what it read there is lost"
                 span = verdict.end_offset, offset - 1
                 findings.append(Finding(Level.FAULT, Kind.GROUP, *partition, *span, words))
             elif offset < verdict.start_offset:

@@ -49,7 +49,7 @@ class Tail(Enum):
 
 @dataclass(slots=True)
 class BatchFact:
-    """One batch as it stands in a log; columns are COLUMNS, in order."""
+    """One batch as stored in a log; columns are COLUMNS, in order."""
 
     topic: str
     partition: int

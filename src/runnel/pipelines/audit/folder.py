@@ -120,7 +120,7 @@ def _file_facts(piece: FilePiece, descriptor: int) -> Iterator[BatchFact]:
 
 
 def _is_settled(fact: BatchFact, end: int) -> bool:
-    """Would it be the same fact if bytes were seen that stand behind `end`?"""
+    """Would it be the same fact if the bytes behind `end` were known?"""
     if fact.problem is None:
         return True
     behind = end - fact.position - fact.size_bytes

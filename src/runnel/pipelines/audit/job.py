@@ -40,7 +40,7 @@ class AuditOptions:
     archive: Archive | None = None
     expected: tuple[Expected, ...] = ()
     compacted: tuple[str, ...] = ()
-    """Topics that were compacted once and are not any more: their settings do not tell."""
+    """Topics that were compacted once and are not any more: their settings do not show it."""
     time_is_strict: bool = False
     report: Path | None = None
     """The folder for the report; None writes none."""
@@ -139,7 +139,7 @@ def _plan(
     if options.bootstrap is None:
         raise BadOption("say what to audit: a broker, or the folder of one that is not running")
     with BrokerView(options.bootstrap, client_id="runnel-audit") as broker:
-        # Positions first: a group that goes on meanwhile must not stand behind the end.
+        # Positions first: a group that consumes meanwhile must not be beyond the end.
         positions = {group: broker.group_offsets(group) for group in broker.groups()}
         terms = _broker_terms(broker, options)
     pieces: list[tuple[Piece, int]] = [

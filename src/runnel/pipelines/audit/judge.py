@@ -4,7 +4,7 @@
     for fact in facts: judge.saw(fact)
     verdict = judge.ended()
 
-Offsets of a log that nobody compacts follow each other without a hole: markers and aborted batches take
+Offsets of a log that is not compacted are contiguous: markers and aborted batches take
 theirs as all others do, and are seen here. So a hole is a loss, unless compaction or retention made it.
 """
 
@@ -32,7 +32,7 @@ class Terms:
     partition: int
     start_offset: int
     end_offset: int = UNKNOWN
-    """One past the last offset that readers may see; UNKNOWN where only the batches tell."""
+    """One past the last offset that readers may see; UNKNOWN where only the batches show it."""
     is_compacted: bool = False
     may_be_compacted: bool = False
     """Nobody says whether it is: batches from which records were removed will show it."""
@@ -130,7 +130,7 @@ class PartitionJudge:
             if not 0 < sequences <= sum(size for end, size in missing if end < first):
                 self._add(Level.NOTICE, Kind.SEQUENCE_GAP, first, last, words)
 
-    # Where batches stand.
+    # Where batches are stored.
 
     def _placed(self, events: list[Event]) -> None:
         for event in events:
@@ -140,17 +140,17 @@ class PartitionJudge:
                 case Hole(first, end):
                     self._hole(first, end)
                 case Overlap(first, end):
-                    words = f"{count_text(end - first, 'offset')} stand a second time in the log"
+                    words = f"{count_text(end - first, 'offset')} are stored a second time in the log"
                     self._add(Level.FAULT, Kind.OVERLAP, first, end - 1, words)
                 case Misplaced(first, end, said):
-                    words = f"the batch that stands here says that it begins at offset {said}"
+                    words = f"the batch at this position has base offset {said}"
                     self._add(Level.FAULT, Kind.MISPLACED, first, end - 1, words)
                 case Spoilt(first, end):
                     words = f"{count_text(end - first, 'offset')} cannot be trusted: {self._damage}"
                     self._add(Level.FAULT, Kind.DAMAGED, first, end - 1, words)
 
     def _hole(self, first: int, end: int) -> None:
-        """Offsets [first, end) stand nowhere."""
+        """Offsets [first, end) are missing."""
         terms = self._terms
         if self._is_compacted:
             cleaned_to = end if terms.cleaned_to is None else min(end, terms.cleaned_to)
@@ -162,7 +162,7 @@ class PartitionJudge:
         if first < end:
             self._verdict.counts.lost += end - first
             place = (
-                "nothing follows" if end >= self._verdict.end_offset else f"the log goes on at offset {end}"
+                "nothing follows" if end >= self._verdict.end_offset else f"the log continues at offset {end}"
             )
             words = f"{count_text(end - first, 'offset')} missing, {place}"
             self._add(Level.FAULT, Kind.LOST, first, end - 1, words)
@@ -240,7 +240,7 @@ class PartitionJudge:
                 self._add(Level.FAULT, Kind.DUPLICATE, fact.base_offset, fact.last_offset, words)
             case Jump(sequences) if not self._is_compacted:
                 way = f"{sequences:,} further on than" if sequences > 0 else f"{-sequences:,} before"
-                words = f"{who} goes on at sequence {fact.base_sequence}, {way} its next"
+                words = f"{who} continues at sequence {fact.base_sequence}, {way} its next"
                 if len(self._jumps) < JUMPS_MAX:
                     self._jumps.append((sequences, fact.base_offset, fact.last_offset, words))
             case Fenced(newer_epoch):

@@ -61,7 +61,7 @@ def _figures(outcome: "AuditOutcome") -> list[Figure]:
     figures = [
         Figure("Records", Unit.COUNT.text(counts.records), spread),
         Figure("Batches checked", Unit.COUNT.text(counts.batches), Unit.BYTES.text(counts.size_bytes)),
-        judged("Lost", counts.lost, "offsets that stand nowhere"),
+        judged("Lost", counts.lost, "offsets that are missing"),
         judged("Damaged", counts.damaged, "batches whose checksum fails"),
         judged("Duplicates", counts.duplicates, "records written twice"),
     ]

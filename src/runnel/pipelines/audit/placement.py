@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Offsets from `first` up to, not including, `end` stand nowhere."""
+    """Offsets from `first` up to, not including, `end` are missing."""
 
     first: int
     end: int
@@ -17,7 +17,7 @@ class Hole:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Offsets that stand a second time."""
+    """Offsets that are stored a second time."""
 
     first: int
     end: int
@@ -25,7 +25,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A stretch that stands at these offsets, and says that it begins at another."""
+    """A stretch at these offsets whose header has another base offset."""
 
     first: int
     end: int
@@ -99,7 +99,7 @@ class Placement:
         return events
 
     def _settle(self, next_first: int | None) -> list[Event]:
-        """What was undecided is decided by where the log goes on."""
+        """What was undecided is decided by where the log continues."""
         if self._spoilt_from is not None:
             first, self._spoilt_from = self._spoilt_from, None
             # Nothing but what follows tells how far it went. Garbage between two batches takes no offset.

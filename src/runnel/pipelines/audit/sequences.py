@@ -3,7 +3,7 @@
 same epoch, next sequence      as it should be; sequences wrap from 2³¹-1 to 0
 same epoch, one written before a duplicate: the broker should have answered, not written
 same epoch, further on         a gap: compaction removes batches, and a producer long unseen is forgotten
-newer epoch                    begins anew
+newer epoch                    starts over
 older epoch                    a fenced producer came through
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from runnel.batch.header import SEQUENCE_MAX
 
 BATCHES_REMEMBERED = 1024
-"""Of one producer, to tell at which offset a duplicate was written first."""
+"""Of one producer, to report at which offset a duplicate was written first."""
 PRODUCERS_REMEMBERED = 100_000
 """The one unseen for longest is forgotten first: a broker forgets it, too."""
 _SPAN_MAX = 2**30
@@ -63,7 +63,7 @@ class Sequences:
     def saw(
         self, producer_id: int, epoch: int, sequence: int, count: int, offset: int
     ) -> Repeat | Jump | Fenced | None:
-        """A batch with `count` sequences from this one on stands at this offset."""
+        """A batch with `count` sequences from this one on is stored at this offset."""
         producer = self._producers.get(producer_id)
         if producer is None or epoch > producer.epoch:
             producer = self._producers[producer_id] = _Producer(epoch, None)
@@ -84,7 +84,7 @@ class Sequences:
         return Jump(-back if is_back else ahead) if back else None
 
     def ended(self, producer_id: int, epoch: int) -> None:
-        """A transaction of this producer ended; with a newer epoch, its sequences begin anew."""
+        """A transaction of this producer ended; with a newer epoch, its sequences start over."""
         producer = self._producers.get(producer_id)
         if producer is not None and epoch > producer.epoch:
             self._producers[producer_id] = _Producer(epoch, None)

@@ -88,7 +88,7 @@ def _redrive(
         with_marks = _with_marks(broker, (topic,))
         return _would_redrive(_chosen(session, options, own, with_marks), broker, topic, limit)
     ensure_marks(broker, topic)
-    # Only behind the taking over do the marks tell everything: until then, another run may be at work.
+    # Marks are complete only once the id is taken over: until then, another run may be active.
     with Redriver(broker, topic) as redriver, progress.tasks(session, f"sending {topic} back"):
         return redriver.redrive(_chosen(session, options, own, {topic: redriver.topic_id}), limit)
 

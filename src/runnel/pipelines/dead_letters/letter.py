@@ -1,4 +1,4 @@
-"""What a dead letter's headers tell, and the headers with which it goes back."""
+"""What the headers of a dead letter mean, and the headers with which it is sent back."""
 
 import re
 from collections.abc import Sequence
@@ -57,7 +57,7 @@ class Letter:
 def mark_of(topic_id: bytes, partition: int, offset: int) -> str:
     """What a letter is called among those that were sent back.
 
-    With its topic's id, where the broker tells one: a topic that is made anew begins at offset 0 again.
+    With its topic's id, where the broker has one: a recreated topic starts at offset 0 again.
     """
     place = f"{partition}:{offset}"
     return place if topic_id == NO_ID else f"{id_text(topic_id)}:{place}"
@@ -73,7 +73,7 @@ def read_letter(
     headers: Headers,
 ) -> Letter:
     """A record of a dead-letter topic as a letter."""
-    # The last of a name counts: a letter that died again carries what it was told the first time, too.
+    # The last of a name counts: a letter that failed again has the headers of the first time as well.
     told = {name: header.decode("utf-8", "replace") for name, header in headers if header is not None}
 
     def text(name: str) -> str | None:

@@ -59,7 +59,7 @@ def letters_frame(session: "SparkSession", bootstrap: str, topics: Sequence[str]
 def marked_frame(session: "SparkSession", bootstrap: str, topics: Mapping[str, bytes]) -> "DataFrame":
     """Where the letters stood that were sent back; `topics` are those that have marks, with their ids.
 
-    Marks of a topic of the same name that is gone are passed over. One without an id counts: it was made when
+    Marks of a deleted topic of the same name are skipped. One without an id counts: it was made when
     the broker told none.
     """
     if not topics:
@@ -164,7 +164,7 @@ def _fact(letter: Letter) -> tuple[object, ...]:
 
 
 def _samples(letters: "DataFrame", counted: "Sequence[Row]") -> dict[tuple[str, int, int], Letter]:
-    """The letters that are shown, found by where they stand."""
+    """The letters that are shown, found by their offsets."""
     places = [
         (row["topic"], sample["partition"], sample["offset"]) for row in counted for sample in row["samples"]
     ]

@@ -1,7 +1,7 @@
 """Sending letters back to where they came from, each once.
 
 A letter goes back in one transaction with its mark, a record in a compacted topic beside the dead letters.
-Who begins anew takes over the transactional id first, which settles what was open, and then reads the marks:
+Who starts over takes over the transactional id first, which settles what was open, and then reads the marks:
 a letter is either back and marked, or neither.
 """
 
@@ -49,7 +49,7 @@ def going(
 ) -> Iterator[tuple[Letter, str, int | None]]:
     """The letters that can go back, each with its topic and partition; `outcome` counts the others.
 
-    `count_of` tells how many partitions a topic has, or None if there is no such topic.
+    `count_of` returns the number of partitions of a topic, or None if it does not exist.
     """
     for letter in letters:
         target = letter.source_topic
@@ -58,7 +58,7 @@ def going(
             outcome.stayed(NO_ORIGIN if target is None else f"there is no topic {target} any more")
             continue
         number = letter.source_partition
-        # Into its own partition, so that it is where its key is; by its key if that partition is gone.
+        # Into its own partition, so that it is where its key is; by its key if that partition does not exist.
         yield letter, target, number if number is not None and number < count else None
 
 
@@ -84,7 +84,7 @@ class Redriver:
         producer = TransactionalProducer(
             cluster, f"runnel-redrive-{self._topic}", timeout_ms=TRANSACTION_TIMEOUT_MS
         )
-        # Takes the id over: whoever held it is fenced, and what it had open is decided before marks are read.
+        # Fences the previous holder of the id, and ends its open transaction, before marks are read.
         await producer.begin()
         await producer.abort()
         return producer
@@ -105,7 +105,7 @@ class Redriver:
         """An id that is still the same was so all the while: these letters are its own."""
         if self._broker.topic(self._topic).topic_id != self.topic_id:
             raise PipelineError(
-                f"topic {self._topic} was deleted and made anew while its letters were read: run this again"
+                f"topic {self._topic} was deleted and recreated while its letters were read: run this again"
             )
 
     def _count(self, topic: str) -> int | None:

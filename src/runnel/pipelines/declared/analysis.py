@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OPTION = re.compile(r"^valueSchema=.*?': ", re.DOTALL)
-"""How the format begins when it speaks of the schema, which stands at the place already."""
+"""How the format begins when it reports the schema, which is at the place already."""
 _PHRASES = {
     "Stream-stream": "a join that keeps rows without a partner gives them out when none can come any more: "
     "that takes a watermark on both sides, and a condition as p.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR",

@@ -37,7 +37,7 @@ def lost_patience(error: BaseException) -> bool:
 
 
 def await_end(query: "StreamingQuery") -> None:
-    """Wait until a query that has failed is gone, its name with it; why it failed has been seen."""
+    """Wait until a query that has failed has ended and its name is free; why it failed has been seen."""
     # Whatever it failed with is raised once more here; all kinds have this one in common.
     with suppress(PySparkException):
         query.awaitTermination(ENDED_MAX_S)
@@ -50,5 +50,5 @@ def _failed_at_once(query: "StreamingQuery") -> bool:
             return False
         time.sleep(_LOOK_S)
     error = None if query.isActive else query.exception()
-    # Any other failure is told by whoever waits for the query.
+    # Any other failure is reported by the waiter for the query.
     return error is not None and lost_patience(error)

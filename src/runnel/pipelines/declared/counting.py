@@ -31,7 +31,7 @@ class Outcome:
 
 
 class Counting(Progress):
-    """Passes progress on, and keeps count of what the outcome tells."""
+    """Passes progress on, and counts what the outcome reports."""
 
     def __init__(self, progress: Progress, declaration: Declaration) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Counting(Progress):
         self._progress.batch(batch)
 
     def _count_malformed(self, source: Source, query: str, count: int) -> None:
-        """Each query that reads a source sees the same values: whoever is furthest has seen the most."""
+        """All queries of a source see the same values: the most advanced one has seen the most."""
         seen = self._malformed.setdefault(source.name, Counter())
         seen[query] += count
         total = max(seen.values())
@@ -74,5 +74,5 @@ class Counting(Progress):
             self._progress.say(f"{total} {what}")
 
     def say(self, text: str) -> None:
-        """A sentence that whoever watches should read."""
+        """A message for the user."""
         self._progress.say(text)

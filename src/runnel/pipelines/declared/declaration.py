@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The fields of a value, and the text that tells Spark of them."""
+    """The fields of a value, and their declaration for Spark."""
 
     text: str
     columns: tuple[Column, ...]
@@ -186,6 +186,6 @@ class Declaration:
     steps: Mapping[str, Step]
     sinks: Mapping[str, Sink]
     broken: frozenset[str] = field(default=frozenset())
-    """Names of sources and steps that stand in the file but could not be read."""
+    """Names of sources and steps that are in the file but could not be read."""
     sink_inputs: Mapping[str, Reference] = field(default_factory=dict)
     """What every sink reads, also those that could not be read otherwise."""

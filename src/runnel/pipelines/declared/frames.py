@@ -15,7 +15,7 @@ Frames = dict[str, "DataFrame"]
 
 
 def own_session(session: "SparkSession", settings: Mapping[str, str]) -> "SparkSession":
-    """A session whose tables nobody else names; it shares with the given one all that is costly."""
+    """A session with a catalog of its own; it shares with the given one all that is costly."""
     own = session.newSession()
     # Variables were replaced when the file was read; what still looks like one is meant to.
     for name, value in {"spark.sql.variable.substitute": "false", **settings}.items():
@@ -60,7 +60,7 @@ def built(
 ) -> Frames:
     """The frames of all sources and steps, each a table for the steps after it.
 
-    What cannot be built is told to `failed`, and so is nothing that needs it.
+    What cannot be built is reported to `failed`; what depends on it is omitted.
     """
     frames: Frames = {}
     known = known_names(declaration)

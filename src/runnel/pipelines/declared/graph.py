@@ -46,7 +46,8 @@ def _check_reference(reference: Reference, known: Mapping[str, str], what: str, 
     close = did_you_mean(reference.name, known.values())
     names = f"; there are {', '.join(known.values())}" if known else ""
     findings.error(
-        reference.place, f"{what} reads {reference.name!r}, which is no source or step{close or names}"
+        reference.place,
+        f"{what} reads {reference.name!r}, which is neither a source nor a step{close or names}",
     )
 
 
@@ -72,7 +73,7 @@ def in_order(steps: Mapping[str, Step]) -> list[Step]:
 
 
 def cycles(steps: Mapping[str, Step]) -> Iterator[list[str]]:
-    """Each ring of steps once, beginning with the one that stands first in the file."""
+    """Each ring of steps once, beginning with the first in the file."""
     order = {step.name for step in in_order(steps)}
     rest = {name: step for name, step in steps.items() if name not in order}
     told: set[str] = set()

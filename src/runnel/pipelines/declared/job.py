@@ -51,7 +51,7 @@ class DeclaredOptions:
     checkpoint: str | None = None
     broker: str | None = None
     in_doubt: str = "fail"
-    """What to do with a batch of which nobody knows whether it was written: `fail`, `write` or `skip`."""
+    """What to do with a batch whose outcome is unknown: `fail`, `write` or `skip`."""
 
 
 def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -> Outcome:
@@ -76,11 +76,11 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
         try:
             counting.outcome.was_stopped = _run_to_the_end(starting, counting)
         except PipelineError as error:
-            # The sink speaks of its options; whoever runs a file has those of the command.
-            told = _IN_DOUBT.sub(r"--in-doubt \1", str(error))
-            if told == str(error):
+            # The sink names its options; users of a file have those of the command.
+            text = _IN_DOUBT.sub(r"--in-doubt \1", str(error))
+            if text == str(error):
                 raise
-            raise PipelineError(told) from error
+            raise PipelineError(text) from error
     return counting.outcome
 
 

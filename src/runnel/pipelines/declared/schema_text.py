@@ -51,12 +51,12 @@ def read_schema(node: Node, findings: Findings) -> Schema | None:
 
 
 def quoted(name: str) -> str:
-    """A column's name so that any character may stand in it."""
+    """A column's name, quoted so that it may contain any character."""
     return f"`{name.replace('`', '``')}`"
 
 
 def top_level_parts(text: str) -> Iterator[tuple[int, str]]:
-    """What stands between the commas that are in no brackets or quotes, with its index in the text."""
+    """The parts between commas outside of brackets and quotes, with its index in the text."""
     depth, start, quote = 0, 0, ""
     for index, character in enumerate(text):
         if quote:

@@ -1,4 +1,4 @@
-"""The sections of a pipeline's file, one by one: which keys they have, and what stands under them."""
+"""The sections of a pipeline's file, one by one: which keys they have, and the values of these."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from runnel.pipelines.declared.tree import Mapping as MappingNode
 from runnel.pipelines.declared.tree import Node, Scalar
 from runnel.pipelines.declared.values import Key, Section
 from runnel.pipelines.errors import BadOption
-from runnel.pipelines.source.options import READ_OPTIONS, STRANGERS_OPTIONS, read_options
+from runnel.pipelines.source.options import FOREIGN_OPTIONS, READ_OPTIONS, read_options
 
 TOPIC_NAME = values.matching(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", "a topic's name (letters, digits, . _ -)")
 
@@ -69,7 +69,7 @@ def _options(node: Node, findings: Findings) -> dict[str, str] | None:
     if found is None or not isinstance(node, MappingNode):
         return None
     is_whole = True
-    known = {option.lower() for option in READ_OPTIONS} | STRANGERS_OPTIONS
+    known = {option.lower() for option in READ_OPTIONS} | FOREIGN_OPTIONS
     for name, value in found.items():
         try:
             if name.lower() not in known and not name.lower().startswith("kafka."):
@@ -99,7 +99,7 @@ SOURCE_KEYS = {
     "tombstones": Key(values.choice("skip", "keep")),
     "metadata": Key(values.texts("names of what a record has beside its value")),
     "records-per-batch": Key(values.count("how many records a batch takes at most")),
-    "fail-on-data-loss": Key(values.flag("end if records are gone before they were read")),
+    "fail-on-data-loss": Key(values.flag("fail if records are deleted before they were read")),
     "options": Key(_options),
 }
 

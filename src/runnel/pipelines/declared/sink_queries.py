@@ -1,4 +1,4 @@
-"""Sinks as streaming queries, each with a checkpoint of its own, exactly once unless told otherwise."""
+"""Sinks as streaming queries, each with a checkpoint of its own, exactly once by default."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, assert_never
@@ -122,7 +122,7 @@ def _value(frame: "DataFrame", target: TopicTarget) -> "Column":
     if isinstance(target.value, str):
         return _column(target.value)
     names = target.value or tuple(frame.columns)
-    # A field that is absent and one that is null are different things to whoever reads it.
+    # Consumers distinguish a field that is absent from one that is null.
     return F.to_json(F.struct(*(_column(name) for name in names)), {"ignoreNullFields": "false"})
 
 

@@ -1,4 +1,4 @@
-"""The section of sinks: four kinds, each told by the one key that only it has."""
+"""The section of sinks: four kinds, each recognised by the one key that only it has."""
 
 from pathlib import Path
 from typing import Any

@@ -52,7 +52,7 @@ def _suggestion(parameters: dict[str, str]) -> str:
 
 
 def place_in(sql: Scalar, error: Any) -> Place:
-    """Where in the file the part of a query stands that an error is about."""
+    """The place in the file of the part of a query that an error is about."""
     for context in _contexts(error):
         return sql.place_of(context.startIndex())
     position = _POSITION.search(str(error))

@@ -48,7 +48,7 @@ def in_plain_words(error: Any, text: str) -> tuple[Place, str]:
 def _bad_character(error: Any) -> str:
     character = getattr(error, "character", None)
     if isinstance(character, int):
-        return f"the character U+{character:04X} may not stand in a text file"
+        return f"the character U+{character:04X} is not allowed in a text file"
     return f"this is no YAML: {error}"
 
 

@@ -30,7 +30,7 @@ class Scalar:
     """Where each line of the text begins, if that can be said."""
 
     def place_of(self, index: int) -> Place:
-        """Where the character at this index of the text stands in the file."""
+        """The place in the file of the character at this index."""
         before = self.text[: max(0, index)]
         line = before.count("\n")
         if line >= len(self.line_places):
@@ -67,7 +67,7 @@ Node: TypeAlias = Scalar | Mapping | Sequence
 
 
 def described(node: Node) -> str:
-    """What stands there, for a message that expected something else."""
+    """The value, for a message that expected something else."""
     match node:
         case Mapping():
             return "keys and values"
@@ -185,7 +185,7 @@ class _Planting:
         return ()
 
     def _replaced(self, text: str, place: Place) -> tuple[str | None, bool]:
-        """The text with ${NAME} and ${NAME:-default} replaced; $${ stands for ${ itself."""
+        """The text with ${NAME} and ${NAME:-default} replaced; $${ is a literal ${."""
         is_whole = True
 
         def value(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ Read: TypeAlias = Callable[[Node, Findings], Any | None]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key that may stand in a section."""
+    """A key of a section."""
 
     read: Read
     is_required: bool = False
@@ -38,7 +38,7 @@ class Section:
         return self.values.get(key, default)
 
     def place_of(self, key: str) -> Place:
-        """Where the key stands; the section's own place if it does not."""
+        """The place of the key; the section's own if it is missing."""
         return self.places.get(key, self.place)
 
 

@@ -106,7 +106,7 @@ def _is_on(folder: Folder, volume: list[Folder]) -> bool:
 
 
 def lags_of(broker: BrokerView, topics: Iterable[str]) -> list[GroupLag]:
-    """Where every group stands in these topics."""
+    """The offsets of every group in these topics."""
     wanted = set(topics)
     positions = {
         group: {

@@ -1,4 +1,4 @@
-"""What groups committed, as the broker's own topic of offsets tells it: (key, value) of its records."""
+"""What groups committed, from the broker's internal topic of offsets: (key, value) of its records."""
 
 from dataclasses import dataclass
 from struct import Struct

@@ -181,7 +181,7 @@ def growth_of(facts: TopicFacts, traffic: TopicTraffic, now_ms: int, since_ms: i
         return Growth(facts.topic, facts.size_bytes, 0.0, None, facts.is_compacted)
     seconds = max(now_ms - began_ms, _MINUTE_MS) / 1000
     if facts.is_compacted:
-        # At most one record for each key remains. Offsets do not tell how many there are now, and so neither
+        # At most one record for each key remains. Offsets do not show how many there are now, and so neither
         # how large they are on the disks: they are taken as large as they were written.
         mean_bytes = traffic.size_bytes / traffic.records * facts.replicas
         bytes_per_s = traffic.keys / seconds * mean_bytes
@@ -205,7 +205,7 @@ def log_times(
     traffic: Mapping[str, TopicTraffic], lags: Sequence[GroupLag], step_ms: int, now_ms: int
 ) -> dict[tuple[str, int], LogTimes]:
     """How far each log had come at the end of each step."""
-    # A log of which nothing was read stands where it stood.
+    # A log of which nothing was read is unchanged.
     logs = {(each.topic, each.partition): LogTimes([0], [each.end]) for each in lags}
     over_ms = now_ms - now_ms % step_ms + step_ms
     for topic, found in traffic.items():

@@ -13,7 +13,7 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def bucket_percentile(buckets: Mapping[int, int], share: float, low: Callable[[int], float]) -> float:
-    """About the same for counts by bucket: the middle of the bucket in which that value lies."""
+    """About the same for counts by bucket: the middle of the bucket of that value."""
     total = sum(buckets.values())
     seen = 0
     for bucket in sorted(buckets):

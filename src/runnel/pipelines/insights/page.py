@@ -204,7 +204,7 @@ def _sizes_and_keys(outcome: "InsightsOutcome") -> Section:
         )
         for each, hot in keys[:8]
     ]
-    caption = "Those with more than a fifth of their topic stand out."
+    caption = "Those with more than a fifth of their topic are highlighted."
     blocks: list[Block] = [
         Half(histogram, "Key and value together."),
         Half(BarChart("Hot keys, by records", bars, Unit.COUNT), caption if bars else "No record has a key."),
@@ -256,7 +256,7 @@ def _spread(outcome: "InsightsOutcome") -> Section:
     if strips:
         chart = HeatStrips("Bytes by partition", strips[:20], Unit.BYTES)
         caption = (
-            "Beside each topic stands how many times the average its fullest partition has; "
+            "Beside each topic: how many times the average its fullest partition has; "
             f"{SKEW_NOTABLE:.0f}× and more is uneven, unless that is chance with a few records."
         )
         blocks.append(Wide(chart, caption))
@@ -347,7 +347,7 @@ def _disk(outcome: "InsightsOutcome") -> Section:
         chart = LineChart(
             "Space on the disks", series, Unit.BYTES, marks=marks, ceiling=(ahead.total_bytes, "all there is")
         )
-        caption = "Each topic goes on at its rate until its retention holds it back."
+        caption = "Each topic grows at its current rate until retention limits it."
         if others := others_of(outcome):
             more = "One more topic is" if others == 1 else f"{others:,} more topics are"
             caption += f" {more} on these disks and may grow as well: only some were looked at."

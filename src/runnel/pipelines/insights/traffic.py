@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 BUCKETS_PER_OCTAVE = 4
-"""Sizes are told to a fifth of themselves."""
+"""Sizes are accurate to a fifth."""
 KEYS_TOLD = 10
 EARLIEST_MS = 1_293_840_000_000
 """2011 begins: no topic is older, so that an earlier stamp is none, or seconds taken for milliseconds."""
@@ -56,7 +56,7 @@ class TopicTraffic:
     size_bytes: int = 0
     largest_bytes: int = 0
     unplaced: int = 0
-    """Records whose timestamps do not lie in the time looked at: they count, but nobody knows when."""
+    """Records with timestamps outside of the interval: they count, but are in no curve."""
     first_ms: int = 2**62
     """Of those that are placed"""
     last_ms: int = -1
@@ -211,7 +211,7 @@ class Delay:
 
 
 def commits_of(session: "SparkSession", window: Stretch, step_ms: int) -> tuple[list[Committed], list[Delay]]:
-    """What groups committed, the last of each step; and how late the records were to which they came anew."""
+    """What groups committed, the last of each step; and how late the newly reached records were."""
     raw = _records(session, window, (OFFSETS_TOPIC,)).select(
         "key", "value", F.unix_millis("timestamp").alias("ms")
     )
@@ -226,7 +226,7 @@ def commits_of(session: "SparkSession", window: Stretch, step_ms: int) -> tuple[
     )
     try:
         last = _last_of_steps(spans.select(*place, "offset", F.col("last_ms").alias("ms")), step_ms)
-        # Who has nothing to read goes on committing where it stands: only the first time is news.
+        # An idle group repeats its commits: only the first one counts.
         reached = spans.groupBy(*place, "offset").agg(F.min("first_ms").alias("ms"))
         return last, _delays(session, window, _last_of_steps(reached, step_ms))
     finally:

@@ -83,7 +83,7 @@ def disk_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
     """(when the disks are full, how they grow, how bad)"""
     ahead = outcome.forecast
     if ahead is None:
-        return "–", "sizes are not told", "plain"
+        return "–", "sizes are not reported", "plain"
     growth = f"{Unit.BYTES.text(ahead.bytes_per_day)} a day"
     if others_of(outcome):
         growth += " from these topics"
@@ -123,6 +123,6 @@ def key_text(key: bytes | None) -> str:
         text = key.decode("utf-8")
     except UnicodeDecodeError:
         text = ""
-    # The bytes of a number are often those of a text as well, of one that nobody can see.
+    # The bytes of a number are often those of a text as well, of one that is not printable.
     text = text if text.isprintable() and text else key.hex()
     return text if len(text) <= _KEY_SHOWN else text[:_KEY_SHOWN] + "…"

@@ -17,7 +17,7 @@ from runnel.pipelines.report.svg import drawing, element, hint, label, path
 from runnel.pipelines.report.units import Tick, Unit, moment_text, thinned, ticks, time_ticks
 
 SERIES_MAX = 8
-"""So many colours can be told apart; what a report shows beyond goes into one series of the rest."""
+"""So many colours can be distinguished; what a report shows beyond goes into one series of the rest."""
 _POINTS_MAX = 400
 _HINTS_MAX = 120
 _HEIGHT = 220.0
@@ -81,7 +81,7 @@ class LineChart:
             return _nothing(self.title, width)
         y_ticks = ticks(min(0.0, *values, 0.0), max(*values, 0.0), self.unit, 4)
         low, high = min(times), max(times)
-        # A single moment stands in the middle of a minute.
+        # A single moment is in the middle of a minute.
         span = (low, high) if high > low else (low - 30_000, high + 30_000)
         frame = frame_for(width, _HEIGHT, span, y_ticks)
         x_ticks = time_ticks(frame.x_low, frame.x_high, max(2, int(width / 90)))
@@ -200,7 +200,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often which size occurs; bins stand side by side, however wide they are."""
+    """How often which size occurs; bins are side by side, however wide they are."""
 
     title: str
     bins: Sequence[Bin]

@@ -25,12 +25,12 @@ class Frame:
     y_high: float
 
     def x(self, value: float) -> float:
-        """Where a value stands from left to right."""
+        """The horizontal position of a value."""
         span = (self.x_high - self.x_low) or 1.0
         return self.left + (value - self.x_low) / span * (self.right - self.left)
 
     def y(self, value: float) -> float:
-        """Where a value stands from bottom to top."""
+        """The vertical position of a value."""
         span = (self.y_high - self.y_low) or 1.0
         return self.bottom - (value - self.y_low) / span * (self.bottom - self.top)
 

@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under names. Names that begin with `#` are numbers and stand to the right."""
+    """Rows under names. Names that begin with `#` are numbers and right-aligned."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -85,7 +85,7 @@ Block = Table | Note | Wide | Half
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A heading and what stands below it."""
+    """A heading and the content below it."""
 
     title: str
     blocks: Sequence[Block]

@@ -75,7 +75,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Ribbon:
-    """One row: what lies from `start` up to `end`."""
+    """One row: the interval from `start` up to `end`."""
 
     name: str
     start: int

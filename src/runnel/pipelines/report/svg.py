@@ -10,7 +10,7 @@ _UNSHOWN = re.compile(
 
 
 def text_of(value: object) -> str:
-    """Data as it may stand in HTML or SVG, inside a tag or between two."""
+    """Data escaped for HTML or SVG, inside a tag or between two."""
     return escape(_UNSHOWN.sub("\ufffd", str(value)), quote=True)
 
 

@@ -1,4 +1,4 @@
-"""How quantities are said, and where the ticks of an axis stand."""
+"""How quantities are formatted, and where the ticks of an axis are."""
 
 import math
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def _digits(number: float, *, is_whole: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A place on an axis and what stands beside it."""
+    """A position on an axis and its label."""
 
     at: float
     text: str
@@ -89,7 +89,7 @@ def _round_step(rough: float) -> float:
 
 
 def time_ticks(low_ms: float, high_ms: float, count: int = 6) -> list[Tick]:
-    """Round moments within a stretch of time, in UTC; the day is told where it begins."""
+    """Round moments within a stretch of time, in UTC; with the day where it begins."""
     span_ms = max(1.0, high_ms - low_ms)
     step_ms = next((step for step in _TIME_STEPS_MS if span_ms / step <= count), _TIME_STEPS_MS[-1])
     while span_ms / step_ms > count:
@@ -100,7 +100,7 @@ def time_ticks(low_ms: float, high_ms: float, count: int = 6) -> list[Tick]:
 
 
 def moment_tick(at_ms: float, step_ms: float) -> str:
-    """What stands beside a moment on an axis with such steps."""
+    """The label of a moment on an axis with such steps."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     if step_ms >= 365 * _DAY_MS:
         return f"{moment:%Y}"

@@ -15,7 +15,7 @@ DATA = "report.json"
 
 
 def report_folder(job: str, now_ms: int, root: Path = Path(".runnel/reports")) -> Path:
-    """Where a report goes unless somebody says otherwise."""
+    """Where a report is written by default."""
     return root / f"{job}-{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%d-%H%M%S}"
 
 

@@ -1,1 +1,1 @@
-"""From an archive, or from the files of a broker that is gone, back to a topic."""
+"""From an archive, or from the files of a lost broker, back to a topic."""

@@ -53,7 +53,7 @@ class FoundGroups:
 
 
 class DataFolder:
-    """A folder of logs that nobody else uses while it is open: see `held_data_folder`."""
+    """A folder of logs that is locked while it is open: see `held_data_folder`."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -78,7 +78,7 @@ class DataFolder:
         return list(found.values())
 
     def scan(self, session: SparkSession, topic: str) -> list[Scan]:
-        """What stands in each partition of a topic, checked batch by batch, by Spark's tasks."""
+        """The contents of each partition of a topic, checked batch by batch, by Spark's tasks."""
         chosen = self._of(topic)
         # Plain values only: tasks may run in processes that know nothing of this object.
         places = [(str(self.path), *partition, self._expected.log_start(partition)) for partition in chosen]
@@ -117,7 +117,7 @@ class DataFolder:
         )
 
     def _own_topic(self, topic: str) -> list[Scan]:
-        """What stands in one of the broker's own topics: small, and read here."""
+        """The contents of an internal topic: small, and read here."""
         present = [partition for partition in self._partitions if partition.topic == topic]
         return [
             *(_scan_place((str(self.path), *name, self._expected.log_start(name))) for name in present),
@@ -125,7 +125,7 @@ class DataFolder:
         ]
 
     def _decide(self, undecided: Sequence[Scan]) -> None:
-        """Open transactions end as their coordinator has noted, though it had not told the partition yet."""
+        """Open transactions end as their coordinator decided, even if the marker is not in the partition."""
         if not undecided:
             return
         own = self._own_topic(TRANSACTION_STATES)
@@ -152,7 +152,7 @@ def held_data_folder(path: str) -> Iterator[DataFolder]:
     folder = DataFolder(path)
     lock_path = folder.path / LOCK
     with ExitStack() as at_end:
-        # A copy may lack the file: then there is nobody to ask.
+        # A copy may lack the file: then nothing is known.
         if lock_path.exists():
             _take(at_end.enter_context(lock_path.open("rb")), path)
         yield folder

@@ -56,20 +56,20 @@ class Expected:
             lost = list(_lost_since_shutdown(found, entry, files))
         else:
             lost = list(self._lost_although_durable(found, files))
-            self._tell_gaps(found, folder)
+            self._report_gaps(found, folder)
         if lost:
             found.damages += lost
             # No write that a crash cut off.
             found.torn_bytes = 0
 
     def _lost_although_durable(self, found: Scan, files: Collection[int]) -> Iterator[str]:
-        # The name of an empty last file tells where the log ends, also if what was before is compacted away.
+        # The name of an empty last file is the end of the log, even if what was before is compacted away.
         reach = max(found.next_offset, found.log_start_offset, *files, 0)
         durable = self._durable.get(found.place, 0)
         if reach < durable:
             yield f"{found.place}: offsets {reach} to {durable - 1} are lost, which were safe on the disk"
 
-    def _tell_gaps(self, found: Scan, folder: Path) -> None:
+    def _report_gaps(self, found: Scan, folder: Path) -> None:
         if found.place in self._cleaned or (folder / CLEAN_UP_TO).exists():
             return
         found.notes += [

@@ -58,7 +58,7 @@ def _translated_from(commit: Commit, topic: str) -> int | None:
 def move_group(
     broker: BrokerView, group: str, places: Mapping[int, int], source_topic: str, target_topic: str
 ) -> list[GroupMove]:
-    """Commit where the group goes on in the restored topic. The group must have no members."""
+    """Commit where the group resumes in the restored topic. The group must have no members."""
 
     async def move(cluster: Cluster) -> list[GroupMove]:
         moves = []

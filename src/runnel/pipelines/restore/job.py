@@ -40,7 +40,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 # Old timestamps are kept, and the usual retention would delete such records within minutes.
 _KEEP = {"retention.ms": "-1"}
-# As much as a broker takes in one request, unless told otherwise: a record was never larger, and its trail
+# As much as a broker takes in one request, by default: a record was never larger, and its trail
 # makes it a little longer than the limit that it once passed.
 _TAKE_LARGE = {"max.message.bytes": str(100 * 1024 * 1024)}
 # Other clocks may have been wrong. Kafka knows these since version 3.6.
@@ -67,7 +67,7 @@ class RestoreOptions:
     namespace: str = NAMESPACE
     catalog: Mapping[str, str] = field(default_factory=dict)
     until_ms: int | None = None
-    """Records with a timestamp up to this one, and itself; others are left out wherever they stand."""
+    """Records with a timestamp up to this one, and itself; others are omitted, whatever their offset."""
     until_offsets: Mapping[int, int] = field(default_factory=dict)
     """Per partition, the first offset that is left out, and all after it."""
     groups: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class _Source:
 
 
 def run(session: "SparkSession", options: RestoreOptions, progress: Progress) -> RestoreOutcome:
-    """Restore a topic. After a crash, run it again with the same options: it goes on where it was."""
+    """Restore a topic. After a crash, run it again with the same options: it resumes where it stopped."""
     target = _target(options)
     with BrokerView(options.bootstrap) as broker, _source(session, options, progress) as source:
         outcome = RestoreOutcome(
@@ -196,7 +196,7 @@ def _from_folder(
         _wanted(folder.read(session, scans), options),
         max(scan.partition for scan in scans) + 1,
         _by_number(groups.committed, options.topic),
-        # What is lost of the coordinator's notes may be told by topic and by groups.
+        # What is lost of the coordinator's log may be known from the topic and from groups.
         list(dict.fromkeys(damages)),
         [*torn, *(note for scan in scans for note in scan.notes), *groups.notes],
     )
@@ -293,8 +293,8 @@ def make_topic(broker: BrokerView, topic: str, partitions: int) -> str:
                 raise
         else:
             break
-    told = ", ".join(f"{name}={value}" for name, value in settings.items())
-    return f"topic {topic} was made with {partitions} partitions and {told}: set what you want"
+    listed = ", ".join(f"{name}={value}" for name, value in settings.items())
+    return f"topic {topic} was created with {partitions} partitions and {listed}: set what you want"
 
 
 def _warnings(settings: Mapping[str, str | None], target: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Segment files of one partition: which stretches of them are sound, and which transactions in them count.
 
 The files are read as they are and never changed. What is damaged is passed over to the next batch whose
-checksum is right; that there was something is told, never hidden.
+checksum is right; damage is reported, never hidden.
 """
 
 import os
@@ -55,14 +55,14 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Scan:
-    """What stands in the files of one partition."""
+    """The contents of the files of one partition."""
 
     topic: str
     partition: int
     log_start_offset: int
     next_offset: int = 0
     records: int = 0
-    """As many as a reader of committed records would see, unless a batch lies across the log's start."""
+    """As many as a reader of committed records would see, unless a batch contains the log start offset."""
     stretches: list[Stretch] = field(default_factory=list)
     voided: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
     """Per producer id, from which to which offset its transactional records do not count."""
@@ -139,7 +139,7 @@ def scan(folder: Path, topic: str, partition: int, log_start_offset: int) -> Sca
         if base_offset > expected:
             found.gaps.append((expected, base_offset))
         _scan_file(path, path == files[-1], found, transactions)
-        # Behind damage, nobody can tell where the next file should begin.
+        # Behind damage, the expected start of the next file is unknown.
         is_sound = len(found.damages) == told
         expected = max(found.next_offset, base_offset) if is_sound else 2**63
     transactions.end()
@@ -167,7 +167,7 @@ class _Transactions:
             self.found.records += records
 
     def end(self) -> None:
-        """What is still open does not count, unless somebody knows that it was committed."""
+        """What is still open does not count, unless it is known to be committed."""
         for transaction in list(self.open.values()):
             self._ended(transaction.producer_id, self.found.next_offset, False)
             self.found.open.append(transaction)
@@ -254,7 +254,7 @@ def _read(descriptor: int, position: int, end: int, size_bytes: int) -> memoryvi
 
 
 def _next_sound(descriptor: int, position: int, end: int, offset_min: int) -> tuple[int, BatchHeader] | None:
-    """Where the next batch begins whose checksum is right and whose offsets go on."""
+    """Where the next batch begins whose checksum is valid and whose offsets continue."""
     while position + HEADER_BYTES <= end:
         window = bytes(_read(descriptor, position, end, CHUNK_BYTES))
         # Only magic bytes are looked at: all else of a header may be anything.

@@ -1,6 +1,6 @@
 """The trail that a restore leaves in a topic: headers that say where each record stood before.
 
-Both how far a restore has come and where an old offset is now can be told from them: the records of a
+Both how far a restore has come and where an old offset is now follow from them: the records of a
 partition keep their order, so that old offsets ascend with new ones.
 """
 
@@ -106,7 +106,7 @@ async def find_trail(cluster: Cluster, partition: TopicPartition, topic: str, en
         async for message in _messages(cluster, partition, begin, end):
             has_records = True
             found = origin(message.headers, topic)
-            # The highest, not the last: whoever copies a restored record may copy its headers as well.
+            # The highest, not the last: a copy of a restored record may have its headers as well.
             if found is not None and (last is None or found.offset > last.offset):
                 last = found
         if last is not None:

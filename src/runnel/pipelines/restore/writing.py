@@ -1,7 +1,7 @@
 """Records back into a topic: in order, in the partition they came from, each once.
 
 Every partition has a transactional id of its own. Whoever takes it over fences a writer from before, whose
-open transaction is aborted; the last committed record then says where to go on.
+open transaction is aborted; the last committed record then determines where to resume.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +27,7 @@ from runnel.pipelines.sink.options import BATCH_BYTES
 from runnel.pipelines.sink.packing import Packer
 from runnel.pipelines.sink.partitioning import Group
 from runnel.pipelines.sink.rows import pieces
-from runnel.pipelines.sink.sending import Courier
+from runnel.pipelines.sink.sending import BatchSender
 
 TRANSACTION_TIMEOUT_MS = 300_000
 DELIVERY_TIMEOUT_S = 120.0
@@ -70,7 +70,7 @@ class Target:
             return
         until = self.until(number)
         if trail.until != until:
-            # What the first run left out stands between records that it wrote: it cannot be put there later.
+            # What the first run omitted belongs between records that it wrote: it cannot be inserted later.
             raise BadOption(
                 f"{partition} was restored up to {trail.until or 'its end'}, and not up to "
                 f"{until or 'its end'}: say the same again, or restore to another topic with --to NAME"
@@ -134,7 +134,7 @@ class _PartitionWriter:
         self._transactional_id = f"runnel-restore-{self._partition}"
         self._identity: ProducerIdentity | None = None
         self._packer: Packer | None = None
-        self._courier: Courier | None = None
+        self._sender: BatchSender | None = None
         """There is one while a transaction is open."""
         self._last = -1
         self._records = 0
@@ -181,9 +181,9 @@ class _PartitionWriter:
     async def close(self) -> None:
         """Let go; a transaction that is open is aborted."""
         try:
-            if self._courier is not None and self._identity is not None:
+            if self._sender is not None and self._identity is not None:
                 # A batch that arrived behind the end would open the transaction again.
-                await self._courier.close()
+                await self._sender.close()
                 await self._transactions.abort(
                     self._transactional_id, self._identity.producer_id, self._identity.producer_epoch
                 )
@@ -198,8 +198,8 @@ class _PartitionWriter:
 
     async def _send(self, rows: pa.RecordBatch) -> None:
         assert self._identity is not None and self._packer is not None
-        if self._courier is None:
-            self._courier = Courier(
+        if self._sender is None:
+            self._sender = BatchSender(
                 self._cluster,
                 self._identity,
                 timeout_s=DELIVERY_TIMEOUT_S,
@@ -208,7 +208,7 @@ class _PartitionWriter:
         until = self._target.until(self.number)
         records = restored_rows(rows, self._target.source_topic, self.number, until)
         group = Group(self._partition, 0, rows.num_rows)
-        await self._courier.put(list(self._packer.add(records, [group])))
+        await self._sender.put(list(self._packer.add(records, [group])))
         self._open_records += rows.num_rows
         self._open_bytes += rows.nbytes
 
@@ -220,16 +220,16 @@ class _PartitionWriter:
             await self._commit()
 
     async def _commit(self) -> None:
-        if self._courier is None:
+        if self._sender is None:
             return
         assert self._identity is not None and self._packer is not None
-        await self._courier.put(list(self._packer.finish()))
-        await self._courier.flush()
-        await self._courier.close()
+        await self._sender.put(list(self._packer.finish()))
+        await self._sender.flush()
+        await self._sender.close()
         identity = await self._transactions.commit(
             self._transactional_id, self._identity.producer_id, self._identity.producer_epoch
         )
-        self._courier = None
+        self._sender = None
         self._become(identity)
         self._records += self._open_records
         self._open_records = self._open_bytes = 0

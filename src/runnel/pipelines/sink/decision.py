@@ -1,10 +1,10 @@
-"""Deciding about a batch: all of it becomes visible, once, whoever dies in between. No I/O, no clock.
+"""Deciding about a batch: all of it becomes visible, once, whatever fails in between. No I/O, no clock.
 
 Every task has written its rows in a transaction of its own and left it open: a *part*. One note per query,
 on the broker, says which batch was decided last and which parts it consists of. Writing the note is the
-decision; ending the parts only carries it out, and whoever finds the note can do it. The note is written by
-the holder of the query's own transactional id, in a transaction, so of two drivers that decide at the same
-time one is refused. docs/spark/exactly-once.md has the proof and a table of failures.
+decision; ending the parts only carries it out, and any process that finds the note can do it. The note is
+written in a transaction by the holder of the query's own transactional id, so of two drivers that decide at
+the same time one is refused. docs/spark/exactly-once.md has the proof and a table of failures.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ T = TypeVar("T")
 
 
 class InDoubt(PipelineError):
-    """Nobody can know any more whether a batch was written; a person has to say what to do."""
+    """Whether a batch was written is no longer known; an operator has to decide."""
 
 
 class NotDecided(PipelineError):
-    """A batch cannot be committed; nothing of it is visible, and its replay writes it anew."""
+    """A batch cannot be committed; nothing of it is visible, and its replay writes it again."""
 
 
 class Verdict(Enum):
@@ -62,19 +62,19 @@ class Note:
     rows: int
     parts: tuple[Part, ...]
     is_revoked: bool = False
-    """All parts were lost before they could be ended: the batch is to be written anew."""
+    """All parts were lost before they could be ended: the batch is to be written again."""
     is_ended: bool = False
     """All parts are known to have ended: there is nothing left to carry out."""
 
     @property
     def decided(self) -> tuple[Part, ...]:
-        """The parts that nobody may undo."""
+        """The parts that must not be aborted."""
         return () if self.is_revoked else self.parts
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the tasks of a batch tell the driver."""
+    """What the tasks of a batch report to the driver."""
 
     batch: int
     rows: int
@@ -82,7 +82,7 @@ class Written:
     parts: tuple[Part, ...]
     has_skipped: bool
     may_begin: bool
-    """May this be the first batch that the note ever tells of?"""
+    """May this be the first batch that is ever recorded?"""
     is_in_step: bool = True
     """Did it begin only when the batch before was carried out? Spark sees to that, a program may not."""
 
@@ -91,29 +91,29 @@ class Ledger(Protocol[Claim]):
     """What the broker knows of one query. Each verb may fail, before or after it took effect."""
 
     async def claim(self) -> Claim:
-        """Become the one who decides; whoever was it before can write no note any more."""
+        """Become the decider; the one before is fenced and can write no note any more."""
 
     async def read(self) -> Note | None:
         """The note that holds now; waits for one that is just being written."""
 
     async def write(self, claim: Claim, note: Note) -> Claim:
-        """Replace the note; refused if somebody else has claimed meanwhile. The claim for the next one."""
+        """Replace the note; refused if another process has claimed meanwhile. The claim for the next one."""
 
     async def is_open(self, part: Part) -> bool:
         """Is the transaction open, with time enough to be ended?"""
 
     async def commit(self, part: Part) -> Fate:
-        """End a transaction, or tell how it has ended."""
+        """Commit a transaction, or report how it has ended."""
 
     async def abort(self, part: Part) -> None:
         """Undo exactly this transaction, if it is open; a later one of the same id is left alone."""
 
     async def others(self, parts: Collection[Part]) -> list[Part]:
-        """The query's open transactions but for these, as far as brokers tell in a short while."""
+        """The query's open transactions but for these, as far as brokers report them in a short while."""
 
 
 def judge(note: Note | None, batch: int, *, may_begin: bool, in_doubt: str) -> Verdict:
-    """Is a batch still to be written? InDoubt if that cannot be told, and nobody has said what to do then."""
+    """Is a batch still to be written? InDoubt if that is unknown and no option decides."""
     if note is not None and note.batch == batch:
         return Verdict.WRITE if note.is_revoked else Verdict.SKIP
     if note is not None and note.batch < batch:
@@ -147,10 +147,10 @@ async def commit_batch(ledger: Ledger[Claim], written: Written, in_doubt: str) -
         return
     if written.has_skipped:
         raise NotDecided(
-            f"some tasks found batch {written.batch} written, but it is not; it will be written anew"
+            f"some tasks found batch {written.batch} written, but it is not; it will be written again"
         )
     if note is not None and not written.is_in_step:
-        # The new note will hide this one: whoever went on after a commit that failed, would leave it undone.
+        # The new note replaces this one: after a failed commit, its parts would stay open.
         await _finish(ledger, claim, note, in_doubt)
     decided = () if note is None else note.decided
     # Looked up before the decision: what begins later may belong to a later batch.
@@ -187,7 +187,7 @@ async def _check_open(ledger: Ledger[Claim], written: Written) -> None:
     if lost:
         raise NotDecided(
             f"the transactions {_names(lost)} of batch {written.batch} are not open any more, or not for "
-            "long enough: writing took longer than transactionTimeoutMs, or somebody ended them"
+            "long enough: writing took longer than transactionTimeoutMs, or another process ended them"
         )
 
 
@@ -202,7 +202,7 @@ async def _finish(ledger: Ledger[Claim], claim: Claim, note: Note, in_doubt: str
         await ledger.write(claim, replace(note, is_revoked=True))
         raise NotDecided(
             f"batch {note.batch} was decided, but timed out before it could be made visible. It is to be "
-            "written anew: a streaming query does so at its next start"
+            "written again: a streaming query does so at its next start"
         )
     if in_doubt == FAIL:
         raise InDoubt(
@@ -213,16 +213,18 @@ async def _finish(ledger: Ledger[Claim], claim: Claim, note: Note, in_doubt: str
 
 
 def _loss(lost: Sequence[Part], unknown: Sequence[Part], whole: str) -> str:
-    told = []
+    reasons = []
     if lost:
-        told.append(f"{len(lost)} of {whole} timed out before they could be made visible ({_names(lost)})")
+        reasons.append(f"{len(lost)} of {whole} timed out before they could be made visible ({_names(lost)})")
     if unknown:
-        told.append(f"{len(unknown)} of {whole} ended, but nobody can tell how any more ({_names(unknown)})")
-    return ", and ".join(told)
+        reasons.append(
+            f"{len(unknown)} of {whole} ended, but their outcome is no longer known ({_names(unknown)})"
+        )
+    return ", and ".join(reasons)
 
 
 async def _missing(ledger: Ledger[Claim], parts: Sequence[Part]) -> tuple[list[Part], list[Part]]:
-    """End transactions: those that are lost, and those of which nobody knows."""
+    """Commit transactions: those that are lost, and those whose outcome is unknown."""
     fates = list(zip(parts, await _each(ledger.commit, parts), strict=True))
     return (
         [part for part, fate in fates if fate is Fate.LOST],
@@ -231,7 +233,7 @@ async def _missing(ledger: Ledger[Claim], parts: Sequence[Part]) -> tuple[list[P
 
 
 async def _mark_ended(ledger: Ledger[Claim], claim: Claim, note: Note, written: Written) -> None:
-    """Note that nothing is left to do, for those who cannot take that from the next batch's beginning.
+    """Record that nothing is left to do, where the start of the next batch does not imply it.
 
     A broker remembers only for a while how transactions ended, and the next batch may be a long time off.
     """
@@ -248,7 +250,7 @@ async def abort_batch(ledger: Ledger[Claim], batch: int, parts: Sequence[Part]) 
 
 
 async def commit_parts(ledger: Ledger[Claim], written: Written) -> None:
-    """Make a write visible that is told of nowhere, and that nobody will therefore repeat."""
+    """Make a write visible that has no note, and is therefore never repeated."""
     await _check_open(ledger, written)
     lost, unknown = await _missing(ledger, written.parts)
     await _attempt(ledger.abort(part) for part in await ledger.others(written.parts))
@@ -257,7 +259,7 @@ async def commit_parts(ledger: Ledger[Claim], written: Written) -> None:
 
 
 async def abort_parts(ledger: Ledger[Claim], parts: Sequence[Part]) -> None:
-    """Undo transactions of which it is certain that nobody decided to commit them."""
+    """Abort transactions that were certainly not decided to be committed."""
     await _each(ledger.abort, parts)
 
 

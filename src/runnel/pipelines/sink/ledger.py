@@ -64,7 +64,7 @@ class BrokerLedger:
             async with asyncio.timeout(STABLE_TIMEOUT_S):
                 return await self._read()
         except TimeoutError:
-            # Whoever was about to decide has died over it, or takes far too long.
+            # The decider has died, or takes far too long.
             await self.claim()
             return await self._read()
 
@@ -142,7 +142,7 @@ class BrokerLedger:
     async def _fate(self, part: Part) -> Fate:
         """How a transaction ended that cannot be ended any more.
 
-        Its end, or a timeout, may have raised the epoch by one. What stands further on tells of a later
+        Its end, or a timeout, may have raised the epoch by one. A higher epoch belongs to a later
         transaction. An id that a note names is not used again, so the next epoch can be of this one only.
         """
         view = await self._describe(part)

@@ -48,7 +48,7 @@ class SinkOptions:
     topic: str | None
     is_exactly_once: bool
     in_doubt: str
-    """What to do with a batch of which nobody knows whether it was written: `fail`, `write` or `skip`."""
+    """What to do with a batch whose outcome is unknown: `fail`, `write` or `skip`."""
     transaction_timeout_ms: int | None
     """How long a batch may take; None is TRANSACTION_TIMEOUT_MS, or less if the broker allows less."""
     prefix: str

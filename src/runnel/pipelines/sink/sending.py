@@ -23,7 +23,7 @@ ACKS_ALL = -1
 
 
 @dataclass(slots=True)
-class Parcel:
+class OutgoingBatch:
     """One sealed batch on its way. It is never changed: a broker knows a repeat by its sequence numbers."""
 
     partition: TopicPartition
@@ -33,7 +33,7 @@ class Parcel:
     attempts: int = 0
 
 
-class Courier:
+class BatchSender:
     """Sends batches under one producer's identity, one request per leader at a time.
 
     The batches of a partition go one after the other, so that a retry cannot change their order. The first
@@ -54,7 +54,7 @@ class Courier:
         self._transactional_id = transactional_id
         self._transactions = Transactions(cluster)
         self._announced: set[TopicPartition] = set()
-        self._queues: dict[TopicPartition, deque[Parcel]] = {}
+        self._queues: dict[TopicPartition, deque[OutgoingBatch]] = {}
         self._waiting_bytes = 0
         self._in_flight: set[TopicPartition] = set()
         self._trips: dict[int, asyncio.Task[None]] = {}
@@ -67,7 +67,7 @@ class Courier:
         """Line batches up, waiting while too much waits already; raises what keeps a batch from its place."""
         deadline_s = asyncio.get_running_loop().time() + self._timeout_s
         for partition, data in batches:
-            self._queues.setdefault(partition, deque()).append(Parcel(partition, data, deadline_s))
+            self._queues.setdefault(partition, deque()).append(OutgoingBatch(partition, data, deadline_s))
             self._waiting_bytes += len(data)
         self._wake.set()
         await self._wait_until(WAITING_BYTES_MAX)
@@ -105,11 +105,11 @@ class Courier:
                 except TimeoutError:
                     pass
         except Exception as error:
-            # A bug: whoever waits for a batch must not wait for ever.
+            # A bug: waiters for a batch must not wait for ever.
             self._fail(error)
             raise
 
-    def _heads(self) -> list[Parcel]:
+    def _heads(self) -> list[OutgoingBatch]:
         return [
             queue[0]
             for partition, queue in self._queues.items()
@@ -118,43 +118,43 @@ class Courier:
 
     def _next_retry_s(self, now_s: float) -> float | None:
         """When the next pause ends. Those whose pause is over wait for a trip, whose end wakes us."""
-        moments = [parcel.not_before_s for parcel in self._heads() if parcel.not_before_s > now_s]
+        moments = [batch.not_before_s for batch in self._heads() if batch.not_before_s > now_s]
         return min(moments, default=None)
 
     async def _dispatch(self, now_s: float) -> None:
         """Start a trip to each leader that has none and something to get."""
-        by_leader: dict[int, list[Parcel]] = {}
-        for parcel in self._heads():
-            if parcel.not_before_s > now_s:
+        by_leader: dict[int, list[OutgoingBatch]] = {}
+        for batch in self._heads():
+            if batch.not_before_s > now_s:
                 continue
             try:
-                leader = await self._cluster.leader(parcel.partition)
+                leader = await self._cluster.leader(batch.partition)
             except ClientError as error:
-                self._retry_or_fail(parcel, error)
+                self._retry_or_fail(batch, error)
                 continue
-            by_leader.setdefault(leader, []).append(parcel)
-        for leader, parcels in by_leader.items():
+            by_leader.setdefault(leader, []).append(batch)
+        for leader, batches in by_leader.items():
             if leader not in self._trips:
-                load = _load(parcels)
-                self._in_flight.update(parcel.partition for parcel in load)
+                load = _load(batches)
+                self._in_flight.update(batch.partition for batch in load)
                 self._trips[leader] = asyncio.create_task(self._travel(leader, load))
 
-    async def _travel(self, leader: int, parcels: list[Parcel]) -> None:
+    async def _travel(self, leader: int, batches: list[OutgoingBatch]) -> None:
         try:
             connection = await self._cluster.connection(leader)
-            await self._announce(connection, [parcel.partition for parcel in parcels])
-            request = _request(parcels, self._transactional_id, int(self._cluster.timeout_s * 1000))
+            await self._announce(connection, [batch.partition for batch in batches])
+            request = _request(batches, self._transactional_id, int(self._cluster.timeout_s * 1000))
             answer = await connection.send(request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5)
-            self._answered(parcels, answer)
+            self._answered(batches, answer)
         except ClientError as error:
-            for parcel in parcels:
-                self._retry_or_fail(parcel, error)
+            for batch in batches:
+                self._retry_or_fail(batch, error)
         except Exception as error:
             self._fail(error)
             raise
         finally:
             del self._trips[leader]
-            self._in_flight.difference_update(parcel.partition for parcel in parcels)
+            self._in_flight.difference_update(batch.partition for batch in batches)
             self._wake.set()
             self._progress.set()
 
@@ -164,28 +164,28 @@ class Courier:
             await self._transactions.add_partitions(self._transactional_id, self._identity, new)
         self._announced.update(new)
 
-    def _answered(self, parcels: Sequence[Parcel], answer: ProduceResponse) -> None:
+    def _answered(self, batches: Sequence[OutgoingBatch], answer: ProduceResponse) -> None:
         results = {
             (topic.name, view.index): view for topic in answer.responses for view in topic.partition_responses
         }
-        for parcel in parcels:
-            result = results.get((parcel.partition.topic, parcel.partition.partition))
+        for batch in batches:
+            result = results.get((batch.partition.topic, batch.partition.partition))
             if result is None:
-                self._retry_or_fail(parcel, TimedOut(f"the broker's answer leaves {parcel.partition} out"))
+                self._retry_or_fail(batch, TimedOut(f"the broker's answer leaves {batch.partition} out"))
                 continue
             error = ErrorCode.from_code(result.error_code)
             if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._queues[parcel.partition].popleft()
-                self._waiting_bytes -= len(parcel.data)
+                self._queues[batch.partition].popleft()
+                self._waiting_bytes -= len(batch.data)
             else:
-                self._retry_or_fail(parcel, _refusal(parcel, error, result.error_message))
+                self._retry_or_fail(batch, _refusal(batch, error, result.error_message))
 
-    def _retry_or_fail(self, parcel: Parcel, error: ClientError) -> None:
+    def _retry_or_fail(self, batch: OutgoingBatch, error: ClientError) -> None:
         now_s = asyncio.get_running_loop().time()
-        self._cluster.invalidate_topic(parcel.partition.topic)
-        if error.retriable and now_s < parcel.deadline_s:
-            parcel.attempts += 1
-            parcel.not_before_s = now_s + min(BACKOFF_MIN_S * 2 ** min(parcel.attempts, 10), BACKOFF_MAX_S)
+        self._cluster.invalidate_topic(batch.partition.topic)
+        if error.retriable and now_s < batch.deadline_s:
+            batch.attempts += 1
+            batch.not_before_s = now_s + min(BACKOFF_MIN_S * 2 ** min(batch.attempts, 10), BACKOFF_MAX_S)
         elif error.retriable:
             self._fail(TimedOut(f"not delivered in {self._timeout_s:g} s: {error}"))
         else:
@@ -197,33 +197,35 @@ class Courier:
         self._progress.set()
 
 
-def _refusal(parcel: Parcel, error: ErrorCode, message: str | None) -> BrokerError:
+def _refusal(batch: OutgoingBatch, error: ErrorCode, message: str | None) -> BrokerError:
     if error is ErrorCode.MESSAGE_TOO_LARGE:
         message = (
-            f"a batch of {len(parcel.data)} bytes is larger than the topic's max.message.bytes: "
+            f"a batch of {len(batch.data)} bytes is larger than the topic's max.message.bytes: "
             "give the option kafka.batch.size a smaller number; a single row must fit by itself"
         )
-    return BrokerError(error, f"writing to {parcel.partition}", message)
+    return BrokerError(error, f"writing to {batch.partition}", message)
 
 
-def _load(parcels: Sequence[Parcel]) -> list[Parcel]:
+def _load(batches: Sequence[OutgoingBatch]) -> list[OutgoingBatch]:
     """As many as one request takes, and one at least."""
-    load: list[Parcel] = []
+    load: list[OutgoingBatch] = []
     size_bytes = 0
-    for parcel in parcels:
-        size_bytes += len(parcel.data)
+    for batch in batches:
+        size_bytes += len(batch.data)
         if load and size_bytes > REQUEST_BYTES:
             break
-        load.append(parcel)
+        load.append(batch)
     return load
 
 
-def _request(parcels: Sequence[Parcel], transactional_id: str | None, timeout_ms: int) -> ProduceRequest:
+def _request(
+    batches: Sequence[OutgoingBatch], transactional_id: str | None, timeout_ms: int
+) -> ProduceRequest:
     topics: dict[str, TopicProduceData] = {}
-    for parcel in parcels:
-        topic = topics.setdefault(parcel.partition.topic, TopicProduceData(name=parcel.partition.topic))
+    for batch in batches:
+        topic = topics.setdefault(batch.partition.topic, TopicProduceData(name=batch.partition.topic))
         topic.partition_data.append(
-            PartitionProduceData(index=parcel.partition.partition, records=memoryview(parcel.data))
+            PartitionProduceData(index=batch.partition.partition, records=memoryview(batch.data))
         )
     return ProduceRequest(
         transactional_id=transactional_id,

@@ -21,7 +21,7 @@ from runnel.pipelines.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
 from runnel.pipelines.sink.packing import Packer
 from runnel.pipelines.sink.partitioning import Turns, choose_partitions, grouped, topics_of
 from runnel.pipelines.sink.rows import pieces, rows_of
-from runnel.pipelines.sink.sending import Courier
+from runnel.pipelines.sink.sending import BatchSender
 from runnel.pipelines.sink.timeouts import init_producer_id, init_producer_id_at_most
 
 ABORT_TIMEOUT_S = 5.0
@@ -35,15 +35,15 @@ class Target:
     """Of the query, or of the program that numbers its writes, or of this one write."""
     batch: int
     may_begin: bool
-    is_noted: bool
-    """Does a note tell of it, so that a replay is known?"""
+    is_recorded: bool
+    """Is it recorded in a note, so that a replay is recognised?"""
     is_in_step: bool = True
     """Does the next batch begin only when this one was carried out?"""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     target: Target | None
     rows: int
@@ -74,7 +74,7 @@ class TaskWriter:
         self._part: Part | None = None
         self._verdict: Verdict | None = None
         self._packer: Packer | None = None
-        self._courier: Courier | None = None
+        self._sender: BatchSender | None = None
 
     def write(self, batches: Iterable[Any]) -> TaskMessage:
         """Write all rows. When this returns they are in the brokers' logs, in a transaction still open."""
@@ -103,22 +103,22 @@ class TaskWriter:
             self._take_piece(piece, view)
 
     def _take_piece(self, piece: Any, view: BrokerView) -> None:
-        assert self._packer is not None and self._courier is not None
+        assert self._packer is not None and self._sender is not None
         rows = rows_of(piece, self._columns, time.time_ns() // 1_000_000)
         topics, topic_of = topics_of(rows, self._options.topic)
         if not self._counts.keys() >= set(topics):
             view.run(lambda cluster: self._count_partitions(cluster, topics))
         partitions = choose_partitions(rows, topics, topic_of, self._counts, self._turns)
         order, groups = grouped(topics, topic_of, partitions)
-        courier, full = self._courier, list(self._packer.add(rows.in_order(order), groups))
+        sender, full = self._sender, list(self._packer.add(rows.in_order(order), groups))
         if full:
-            view.run(lambda _: courier.put(full))
+            view.run(lambda _: sender.put(full))
 
     # On the client's event loop.
 
     async def _count_partitions(self, cluster: Cluster, topics: Iterable[str]) -> None:
         for topic in topics:
-            # Whether a topic may come into being by this is for the broker to say, as with any producer.
+            # Whether this may create the topic is up to the broker, as with any producer.
             self._counts[topic] = len((await cluster.topic(topic, allow_auto_create=True)).partitions)
 
     async def _open(self, cluster: Cluster) -> None:
@@ -127,7 +127,7 @@ class TaskWriter:
             return
         options = self._options
         self._packer = Packer(identity, options.compression, options.batch_bytes)
-        self._courier = Courier(
+        self._sender = BatchSender(
             cluster, identity, timeout_s=options.delivery_timeout_s, transactional_id=transactional_id
         )
 
@@ -136,7 +136,7 @@ class TaskWriter:
         target = self._target
         if target is None:
             return await cluster.retry(lambda: _new_identity(cluster)), None
-        if target.is_noted:
+        if target.is_recorded:
             note = await BrokerLedger(cluster, target.name).read()
             in_doubt = self._options.in_doubt
             self._verdict = judge(note, target.batch, may_begin=target.may_begin, in_doubt=in_doubt)
@@ -155,15 +155,15 @@ class TaskWriter:
         return identity, name
 
     async def _finish(self, cluster: Cluster) -> None:
-        if self._packer is not None and self._courier is not None:
-            await self._courier.put(list(self._packer.finish()))
-            await self._courier.flush()
-            await self._courier.close()
+        if self._packer is not None and self._sender is not None:
+            await self._sender.put(list(self._packer.finish()))
+            await self._sender.flush()
+            await self._sender.close()
 
     async def _give_up(self, cluster: Cluster) -> None:
         """Leave nothing open that readers would wait for; if that fails, the broker ends it in time."""
-        if self._courier is not None:
-            await self._courier.close()
+        if self._sender is not None:
+            await self._sender.close()
         if self._part is not None and self._target is not None:
             try:
                 async with asyncio.timeout(ABORT_TIMEOUT_S):
@@ -180,7 +180,7 @@ async def _new_identity(cluster: Cluster) -> ProducerIdentity:
 
 
 def summed_up(messages: Iterable[TaskMessage]) -> Written | None:
-    """What all tasks of a write tell together; None if there is nothing to decide."""
+    """What all tasks of a write report together; None if there is nothing to decide."""
     found = [message for message in messages if message.target is not None]
     if not found or found[0].target is None:
         return None

@@ -85,13 +85,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 def _batch_target(options: SinkOptions) -> Target:
     if options.application is None:
         name = f"{options.prefix}job-{secrets.token_hex(8)}"
-        return Target(name, 0, may_begin=True, is_noted=False)
+        return Target(name, 0, may_begin=True, is_recorded=False)
     name = options.prefix + options.application
     if options.topic is not None:
         # A program may write one version to several topics: each has a note of its own.
         name += f"@{options.topic}"
     may_begin = options.first_version is None or options.version == options.first_version
-    return Target(name, options.version, may_begin=may_begin, is_noted=True, is_in_step=False)
+    return Target(name, options.version, may_begin=may_begin, is_recorded=True, is_in_step=False)
 
 
 def _streaming_target(options: SinkOptions) -> Target:
@@ -100,10 +100,10 @@ def _streaming_target(options: SinkOptions) -> Target:
     batch = context.getLocalProperty(BATCH_ID) if context is not None else None
     if query is None or batch is None:
         raise PipelineError(
-            f"Spark does not tell its tasks {QUERY_ID} and {BATCH_ID}, which exactly-once needs: "
+            f"Spark does not pass its tasks {QUERY_ID} and {BATCH_ID}, which exactly-once needs: "
             "use Spark 4.2, or the option delivery=at-least-once"
         )
-    return Target(options.prefix + query, int(batch), may_begin=int(batch) == 0, is_noted=True)
+    return Target(options.prefix + query, int(batch), may_begin=int(batch) == 0, is_recorded=True)
 
 
 def _task_number() -> int:
@@ -112,8 +112,8 @@ def _task_number() -> int:
 
 
 def _commit(options: SinkOptions, messages: Messages) -> None:
-    async def commit(ledger: Ledger[ProducerIdentity], written: Written, is_noted: bool) -> None:
-        if is_noted:
+    async def commit(ledger: Ledger[ProducerIdentity], written: Written, is_recorded: bool) -> None:
+        if is_recorded:
             await commit_batch(ledger, written, options.in_doubt)
         else:
             await commit_parts(ledger, written)
@@ -122,8 +122,8 @@ def _commit(options: SinkOptions, messages: Messages) -> None:
 
 
 def _abort(options: SinkOptions, messages: Messages) -> None:
-    async def abort(ledger: Ledger[ProducerIdentity], written: Written, is_noted: bool) -> None:
-        if is_noted:
+    async def abort(ledger: Ledger[ProducerIdentity], written: Written, is_recorded: bool) -> None:
+        if is_recorded:
             await abort_batch(ledger, written.batch, written.parts)
         else:
             await _abort_stragglers(ledger)
@@ -144,14 +144,14 @@ async def _abort_stragglers(ledger: Ledger[ProducerIdentity]) -> None:
 
 def _on_ledger(options: SinkOptions, messages: Messages, action: Action, outage_max_s: float) -> None:
     """Do what the tasks' messages ask for; those of tasks that failed are None."""
-    told = [message for message in messages if isinstance(message, TaskMessage)]
-    written = summed_up(told)
+    received = [message for message in messages if isinstance(message, TaskMessage)]
+    written = summed_up(received)
     if written is None:
         return
-    target = next(message.target for message in told if message.target is not None)
+    target = next(message.target for message in received if message.target is not None)
 
     async def act(cluster: Cluster) -> None:
-        await action(BrokerLedger(cluster, target.name), written, target.is_noted)
+        await action(BrokerLedger(cluster, target.name), written, target.is_recorded)
 
     with connected(options, outage_max_s) as view:
         view.run(act)

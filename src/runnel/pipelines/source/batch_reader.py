@@ -17,7 +17,7 @@ class BatchReader(DataSourceReader):
     """Reads the offsets that there are when the query is planned. Commits nothing to any group."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        # A schema that no task can fill is told now, not by all of them.
+        # A schema that no task can fill is reported here, not by every task.
         RowBuilder(options, schema)
         self._options = options
         self._schema = schema

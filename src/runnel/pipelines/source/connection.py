@@ -15,7 +15,7 @@ from runnel.wire import Request, Response
 
 CONNECT_TIMEOUT_S = 5.0
 AGREE_TIMEOUT_S = 10.0
-"""Versions are told at once; whoever does not is better left for another broker."""
+"""Brokers answer ApiVersions at once; one that does not is given up for another."""
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 """Room for the next answer to arrive in while the one before is being decoded."""
 FETCH_VERSION_MAX = 17

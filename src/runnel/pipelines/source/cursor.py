@@ -2,8 +2,8 @@
 
     answered(view) -> Chunk · Wait · Finished · Gone · LargerFetch
 
-A range ends when the offset behind the last batch reaches its end, whatever stands in that batch: a record,
-a transaction's marker, something aborted. Where nothing stands any more, as compaction leaves it, an empty
+A range ends when the offset behind the last batch reaches its end, whatever that batch contains: a record,
+a transaction's marker, something aborted. Where compaction has removed everything, an empty
 answer says so.
 """
 
@@ -42,7 +42,7 @@ class Wait:
 
 @dataclass(slots=True)
 class Finished:
-    """Nothing stands in the rest of the range."""
+    """The rest of the range is empty."""
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def visible_batches(
     next_offset = from_offset
     for position, header in walk_headers(records):
         if header.base_offset >= to_offset:
-            # Nobody asked for what stands from here on, be it sound or not.
+            # What follows was not requested, whether it is valid or not.
             return visible, max(next_offset, to_offset)
         if not crc_is_valid(records, position, header):
             raise CorruptBatch(f"the checksum of the batch at offset {header.base_offset} does not match")

@@ -80,9 +80,9 @@ class _Reader:
 
     def unexpected(self, wanted: str) -> BadType:
         if not self.peek():
-            return BadType(f"the text ends where {wanted} should stand")
+            return BadType(f"the text ends where {wanted} is expected")
         token, position = self._tokens[self._next]
-        return BadType(f"{token!r} stands at character {position + 1}, where {wanted} should")
+        return BadType(f"{token!r} at character {position + 1}, where {wanted} is expected")
 
     def take(self, token: str) -> None:
         if self.peek().upper() != token:

@@ -1,7 +1,7 @@
 """Fetched batches as Arrow columns, a whole fetch at a time.
 
 All is done for all records of a fetch at once: numpy finds where they begin and reads their numbers, and
-Arrow gathers keys, values and headers out of the one run of bytes in which they stand.
+Arrow gathers keys, values and headers out of the one buffer that holds them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ from runnel.pipelines.source.varints import Bytes, Positions, read_varints
 from runnel.pipelines.source.walking import record_starts
 
 MICROSECONDS_MAX = (2**63 - 1) // 1000
-"""Timestamps are milliseconds on the wire; beyond this one, they cannot be told in microseconds."""
+"""Timestamps are milliseconds on the wire; beyond this one, they cannot be represented in microseconds."""
 
 SPANS_BYTES = 64 * 1024 * 1024
 """So many unpacked bytes are decoded at once; Arrow's columns end at 2 GiB."""
@@ -36,7 +36,7 @@ class Packed:
 
 @dataclass(slots=True)
 class Spans:
-    """Where the fields of all records stand in `data`; one entry per record, lengths of -1 are null."""
+    """The positions of the fields of all records in `data`; one entry per record, lengths of -1 are null."""
 
     data: bytes
     offsets: Positions
@@ -47,7 +47,7 @@ class Spans:
     value_starts: Positions
     value_lengths: Positions
     header_starts: Positions
-    """Where the number of headers stands, right behind the value."""
+    """The position of the number of headers, right behind the value."""
     ends: Positions
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Spans:
 
 
 def packed(batch: memoryview, header: BatchHeader) -> Packed:
-    """A batch that stands in a buffer."""
+    """A batch in a buffer."""
     return Packed(header, batch[HEADER_BYTES : header.size_bytes])
 
 
@@ -136,7 +136,7 @@ def _spans(data: bytes, starts: Positions, headers: Sequence[BatchHeader]) -> Sp
 
 
 def _ends_of_field(starts: Positions, lengths: Positions, ends: Positions) -> Positions:
-    """Where keys or values end. Checked here: what Arrow is told to gather, it gathers unseen."""
+    """Where keys or values end. Checked here: Arrow does not check what it gathers."""
     if ((lengths < -1) | (lengths > ends - starts)).any():
         raise CorruptBatch("a key or a value is longer than its record")
     return starts + np.maximum(lengths, 0)
@@ -164,11 +164,11 @@ def _placed(
 
 
 def binary_column(data: bytes, starts: Positions, lengths: Positions) -> pa.BinaryArray:
-    """The fields at these places, which stand in this order, as one Arrow column; a length of -1 is null."""
+    """The fields at these positions, in this order, as one Arrow column; a length of -1 is null."""
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())
-    # Arrow sees all bytes as one column in which fields and what lies between them take turns …
+    # Arrow sees all bytes as one column in which fields and the gaps between them alternate …
     bounds = np.empty((count, 2), dtype=np.int32)
     bounds[:, 0] = starts
     np.add(starts, np.maximum(lengths, 0), out=bounds[:, 1], casting="same_kind")

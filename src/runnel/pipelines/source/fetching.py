@@ -1,4 +1,4 @@
-"""Fetching a range of one partition from whoever leads it, with patience for brokers that come and go."""
+"""Fetching a range of one partition from its leader, with retries while brokers are unavailable."""
 
 import logging
 import time
@@ -39,7 +39,7 @@ MISSING_TOPIC_TIMEOUT_S = 5.0
 logger = logging.getLogger(__name__)
 
 
-class _TopicRemade(ClientError):
+class _TopicRecreated(ClientError):
     """The topic of this name is not the one that was to be read."""
 
 
@@ -67,7 +67,7 @@ class RangeFetcher:
         end: int,
         topic_id: bytes = NO_ID,
     ) -> None:
-        """A `topic_id` that is known lets a topic be told from another of the same name, made later."""
+        """A known `topic_id` distinguishes the topic from a later one of the same name."""
         self._settings = settings
         self._partition = partition
         self._topic_id = topic_id
@@ -141,7 +141,7 @@ class RangeFetcher:
         self._asked = True
 
     def _ask_ahead(self) -> None:
-        """Ask for the next batches. Failing, it is done anew later: what came by now is not lost by it."""
+        """Request the next batches. A failure is retried later: what was received is not lost by it."""
         try:
             self._ask()
         except ClientError:
@@ -169,7 +169,7 @@ class RangeFetcher:
         found = f"the log now holds offsets {first} to {end - 1}" if end > first else "the log is empty"
         if self._settings.fail_on_data_loss:
             raise DataLost(f"{missing} were to be read, but {found}. {WHAT_TO_DO}")
-        logger.warning("%s are gone, at least in part, and passed over: %s", missing, found)
+        logger.warning("%s are missing, at least in part, and skipped: %s", missing, found)
         cursor.resumed(first if first > cursor.position else cursor.end)
 
     def _bounds(self) -> tuple[int, int]:
@@ -195,7 +195,7 @@ class RangeFetcher:
     def _failed(self, error: ClientError) -> None:
         """A broker went away, or does not lead any more: another try, until patience ends."""
         self._disconnect()
-        if isinstance(error, _TopicRemade):
+        if isinstance(error, _TopicRecreated):
             self._give_up(str(error))
             return
         if not error.retriable:
@@ -218,7 +218,7 @@ class RangeFetcher:
         rest = f"{self._partition}: offsets {cursor.position} to {cursor.end - 1} {reason}"
         if self._settings.fail_on_data_loss:
             raise DataLost(f"{rest}. {WHAT_TO_DO}")
-        logger.warning("%s; they are passed over", rest)
+        logger.warning("%s; they are skipped", rest)
         cursor.resumed(cursor.end)
 
     def _be_patient(self) -> None:
@@ -268,7 +268,7 @@ class RangeFetcher:
         topic = answer.topics[0]
         check(topic.error_code, f"topic {self._partition.topic}")
         if NO_ID not in (self._topic_id, topic.topic_id) and topic.topic_id != self._topic_id:
-            raise _TopicRemade("are gone: the topic was deleted and made anew")
+            raise _TopicRecreated("are missing: the topic was deleted and recreated")
         self._topic_id = topic.topic_id
         for view in topic.partitions:
             if view.partition_index == self._partition.partition:
@@ -281,7 +281,7 @@ class RangeFetcher:
             try:
                 return self._connect(host, port)
             except ClientError:
-                # Nobody there, or somebody who accepts and then says nothing, or nothing sensible.
+                # No broker there, or one that accepts connections and does not answer.
                 continue
         return self._connect(*addresses[-1])
 
@@ -295,4 +295,4 @@ class RangeFetcher:
         )
 
 
-WHAT_TO_DO = "To go on without what is gone, set the option failOnDataLoss to false."
+WHAT_TO_DO = "To skip the missing records, set the option failOnDataLoss to false."

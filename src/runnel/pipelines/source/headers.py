@@ -31,7 +31,7 @@ def header_column(spans: Spans) -> pa.ListArray:
 def _fields(
     view: Bytes, counts: Positions, positions: Positions, ends: Positions
 ) -> tuple[tuple[Positions, Positions], tuple[Positions, Positions]]:
-    """(starts, lengths) of all names and of all values, in the order in which they stand."""
+    """(starts, lengths) of all names and of all values, in their order."""
     first = np.cumsum(counts) - counts
     total = int(counts.sum())
     name_starts, name_lengths, value_starts, value_lengths = (

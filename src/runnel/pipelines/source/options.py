@@ -50,7 +50,7 @@ READ_OPTIONS = (
     "kafka.security.protocol",
     "kafka.max.partition.fetch.bytes",
 )
-STRANGERS_OPTIONS = frozenset(
+FOREIGN_OPTIONS = frozenset(
     (
         "kafkaconsumer.polltimeoutms",
         "fetchoffset.numretries",
@@ -171,7 +171,7 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
     names = {name.lower(): name for name in known}
     for name in given:
         lowered = name.lower()
-        if lowered in names or lowered in STRANGERS_OPTIONS:
+        if lowered in names or lowered in FOREIGN_OPTIONS:
             continue
         close = difflib.get_close_matches(lowered, names, n=1, cutoff=CLOSE)
         if close:
@@ -197,8 +197,8 @@ def _bootstrap_servers(options: Mapping[str, str]) -> str:
 def _subscription(options: Mapping[str, str]) -> Subscription:
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if options.get(name.lower())]
     if len(chosen) != 1:
-        told = " and ".join(chosen) if chosen else "none of them"
-        raise BadOption(f"give one of the options subscribe, subscribePattern and assign, not {told}")
+        given = " and ".join(chosen) if chosen else "none of them"
+        raise BadOption(f"give one of the options subscribe, subscribePattern and assign, not {given}")
     text = options[chosen[0].lower()]
     match chosen[0]:
         case "subscribe":

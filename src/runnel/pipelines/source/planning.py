@@ -87,8 +87,8 @@ def from_json(table: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, in
     }
 
 
-def told(partitions: Iterable[TopicPartition], most: int = 5) -> str:
-    """Some partitions, for a person to read."""
+def partition_names(partitions: Iterable[TopicPartition], most: int = 5) -> str:
+    """The names of some partitions, for messages."""
     names = [str(partition) for partition in sorted(partitions)]
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -2,8 +2,8 @@
 
     {"orders": {"0": 5, "1": 7}, "orders id 3JxXhc7rTfWq0gL1mJ0m5w": {}}
 
-The offsets stand as Spark's Kafka connector has them. The id of each topic stands beside them, in a name that
-no topic can have and that has no partitions: whoever looks for offsets finds none there, an older version of
+Offsets are in the form of Spark's Kafka connector. The id of each topic is beside them, in a name that
+no topic can have and that has no partitions: readers of offsets find none there, an older version of
 this source included. Checkpoints of such versions have no ids, and neither have topics of very old brokers.
 """
 
@@ -52,13 +52,13 @@ class Changes:
     """How the partitions of a stream differ from those it knew."""
 
     new: list[TopicPartition]
-    gone: list[TopicPartition]
-    remade: list[TopicPartition]
+    deleted: list[TopicPartition]
+    recreated: list[TopicPartition]
     """Their topics have other ids: they are other logs than before, whatever offsets they have."""
-    went_back: list[TopicPartition]
+    truncated: list[TopicPartition]
     """Their logs end before what was read: they lost their tail, or, without an id, may be other logs."""
     from_earliest: list[TopicPartition]
-    """Those that are read from their beginning: what is new, was made anew, or may have been."""
+    """Those that are read from their beginning: new ones, and those that were or may have been recreated."""
 
 
 def stream_changes(starts: Reached, ends: Reached) -> Changes:
@@ -69,19 +69,21 @@ def stream_changes(starts: Reached, ends: Reached) -> Changes:
         partition: (starts.topic_ids.get(partition.topic), ends.topic_ids.get(partition.topic))
         for partition in both
     }
-    remade = [partition for partition in both if None not in ids[partition] and len({*ids[partition]}) == 2]
-    others = set(remade)
-    went_back = [
+    recreated = [
+        partition for partition in both if None not in ids[partition] and len({*ids[partition]}) == 2
+    ]
+    others = set(recreated)
+    truncated = [
         partition
         for partition in both
         if partition not in others and ends.offsets[partition] < starts.offsets[partition]
     ]
-    # A log that is known to be the same goes on at its new end: all before was read.
-    unknown = [partition for partition in went_back if None in ids[partition]]
+    # A log that is known to be the same resumes at its new end: all before was read.
+    unknown = [partition for partition in truncated if None in ids[partition]]
     return Changes(
         new,
         [partition for partition in starts.offsets if partition not in ends.offsets],
-        remade,
-        went_back,
-        [*new, *remade, *unknown],
+        recreated,
+        truncated,
+        [*new, *recreated, *unknown],
     )

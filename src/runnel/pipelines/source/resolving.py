@@ -10,7 +10,7 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, DataLost, UnknownTopic
 from runnel.pipelines.source.options import Bound, SourceOptions, Subscription
-from runnel.pipelines.source.planning import Range, told
+from runnel.pipelines.source.planning import Range, partition_names
 
 Offsets = dict[TopicPartition, int]
 Topics = dict[TopicPartition, bytes]
@@ -36,7 +36,7 @@ def connected(options: SourceOptions) -> BrokerView:
 def subscribed(broker: BrokerView, subscription: Subscription, seen_before: Container[str] = ()) -> Topics:
     """The partitions that are there now.
 
-    UnknownTopic for one that was named and is not, unless its topic was `seen_before`: then it has gone.
+    UnknownTopic for one that was named and is not, unless its topic was `seen_before`: then it was deleted.
     """
     if subscription.pattern is not None:
         matches = _pattern(subscription.pattern)
@@ -51,7 +51,7 @@ def subscribed(broker: BrokerView, subscription: Subscription, seen_before: Cont
         if partition not in known and partition.topic not in seen_before
     ]
     if missing:
-        raise UnknownTopic(f"there is no partition {told(missing)}")
+        raise UnknownTopic(f"there is no partition {partition_names(missing)}")
     return {partition: known[partition] for partition in subscription.assigned if partition in known}
 
 
@@ -82,7 +82,7 @@ def starting_offsets(
     missing = [partition for partition, offset in found.items() if offset is None]
     if missing and options.without_match == "error":
         raise BadOption(
-            f"no record of {told(missing)} is as late as the starting timestamp; "
+            f"no record of {partition_names(missing)} is as late as the starting timestamp; "
             "to begin at the end there, set startingOffsetsByTimestampStrategy to latest"
         )
     return {partition: last[partition] if offset is None else offset for partition, offset in found.items()}
@@ -122,10 +122,10 @@ def _check_named(bound: Bound, partitions: set[TopicPartition], side: str) -> No
     missing, unknown = partitions - bound.partitions, bound.partitions - partitions
     if missing:
         raise BadOption(
-            f"the {side} offsets name no offset for {told(missing)}; they must name every partition"
+            f"the {side} offsets name no offset for {partition_names(missing)}; every partition is needed"
         )
     if unknown:
-        raise BadOption(f"the {side} offsets name {told(unknown)}, which is not read")
+        raise BadOption(f"the {side} offsets name {partition_names(unknown)}, which is not read")
 
 
 def _within(whole: Range, first: Offsets, last: Offsets, options: SourceOptions) -> Range:

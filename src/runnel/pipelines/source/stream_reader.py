@@ -1,8 +1,8 @@
 """A topic as a table that grows: what Spark asks of a streaming source.
 
 Spark keeps the offsets of each batch in its checkpoint, and asks for the same ranges again after a failure.
-All that is decided here is how far the next batch goes. Progress is told to the broker as a consumer group,
-for tools that watch lag; nothing is ever read back from there.
+All that is decided here is how far the next batch goes. Progress is committed as a consumer group, for tools
+that watch lag; nothing is ever read back from there.
 """
 
 import logging
@@ -22,7 +22,7 @@ from runnel.pipelines.errors import BadOption, DataLost, PipelineError
 from runnel.pipelines.source.admission import available, mean_bytes
 from runnel.pipelines.source.columns import RowBuilder
 from runnel.pipelines.source.options import Bound, SourceOptions
-from runnel.pipelines.source.planning import Range, split_ranges, told
+from runnel.pipelines.source.planning import Range, partition_names, split_ranges
 from runnel.pipelines.source.reached import Changes, Reached, Table, stream_changes
 from runnel.pipelines.source.reading import RangePartition, read_range
 from runnel.pipelines.source.resolving import Topics, connected, starting_offsets, subscribed
@@ -31,13 +31,13 @@ Offsets = dict[TopicPartition, int]
 
 LOOKS_AGAIN = 5
 LOOK_AGAIN_S = 0.2
-"""A leader that was elected a moment ago may tell an end that lies before what was already read."""
+"""A newly elected leader may report an end offset below what was already read."""
 SIZES_S = 60.0
 """How long the mean sizes of records count as known."""
 SIZES_TIMEOUT_S = 10.0
 COMMIT_TIMEOUT_S = 5.0
-TELL_AGAIN_S = 30.0
-"""Progress that could not be told is told again, but nobody waits for that all the time."""
+REPORT_RETRY_S = 30.0
+"""A failed commit of the progress is retried after this time, so that batches are not delayed by it."""
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what is new, batch by batch."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        # A schema that no task can fill is told now, not by all of them.
+        # A schema that no task can fill is reported here, not by every task.
         RowBuilder(options, schema)
         if options.ending is not None:
             raise BadOption("a stream has no end: leave out the options that begin with ending")
@@ -56,9 +56,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._topic_ids: dict[str, bytes] = {}
         self._target: Reached | None = None
         self._seen: Reached | None = None
-        self._told: Offsets = {}
-        self._not_told: Offsets = {}
-        self._tell_again_s = 0.0
+        self._reported: Offsets = {}
+        self._unreported: Offsets = {}
+        self._retry_report_s = 0.0
         self._admitted_s: float | None = None
         self._sizes: dict[TopicPartition, float] = {}
         self._sized_s = 0.0
@@ -86,8 +86,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Table, limit: ReadLimit) -> Table:
         starts = Reached.from_json(start)
-        # Spark asks when the batch that ended here is done; `commit` tells of it only with the next one.
-        self._tell_progress(starts.offsets)
+        # Spark calls this when the batch that ended here is done, and `commit` only with the next one.
+        self._report_progress(starts.offsets)
         ends = self._latest(starts) if self._target is None else self._up_to_target(starts, self._target)
         # Trigger.Once alone comes without a limit.
         if isinstance(limit, ReadMaxRows):
@@ -127,22 +127,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _up_to_target(self, starts: Reached, target: Reached) -> Reached:
         """The target, unless the logs that it was taken from are not those that were read before."""
         changes = stream_changes(starts, target)
-        if changes.went_back or changes.gone or changes.remade:
+        if changes.truncated or changes.deleted or changes.recreated:
             now = self._latest(starts).offsets
-            for partition in changes.went_back:
+            for partition in changes.truncated:
                 behind = now.get(partition, target.offsets[partition])
                 target.offsets[partition] = min(starts.offsets[partition], behind)
         return target
 
     def _latest(self, starts: Reached) -> Reached:
-        """Where the partitions end now, for readers. Nothing that was read may have gone."""
+        """Where the partitions end now, for readers. Nothing that was read may be missing."""
         broker = self._connected()
         topics = self._topics(broker)
         for _ in range(LOOKS_AGAIN):
             offsets = broker.latest_offsets(topics, isolation=self._options.isolation)
             ends = Reached.of(offsets, self._topic_ids)
             changes = stream_changes(starts, ends)
-            if not changes.went_back:
+            if not changes.truncated:
                 break
             time.sleep(LOOK_AGAIN_S)
         self._check(changes)
@@ -150,15 +150,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     def _check(self, changes: Changes) -> None:
-        if changes.gone:
-            self._data_lost(f"{told(changes.gone)} of this stream do not exist any more")
-        if changes.remade:
-            names = sorted({partition.topic for partition in changes.remade})
-            self._data_lost(f"topic {', '.join(names)} was deleted and made anew")
-        if changes.went_back:
+        if changes.deleted:
+            self._data_lost(f"{partition_names(changes.deleted)} of this stream do not exist any more")
+        if changes.recreated:
+            names = sorted({partition.topic for partition in changes.recreated})
+            self._data_lost(f"topic {', '.join(names)} was deleted and recreated")
+        if changes.truncated:
             self._data_lost(
-                f"{told(changes.went_back)} end before the offset that this stream has reached: "
-                "was the tail of the log lost, or the topic deleted and made anew?"
+                f"{partition_names(changes.truncated)} end before the offset that this stream has reached: "
+                "was the tail of the log lost, or the topic deleted and recreated?"
             )
 
     def _begins(self, starts: Reached, changes: Changes) -> Offsets:
@@ -175,7 +175,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = self._begins(starts, changes)
         missed = [partition for partition in changes.new if begins[partition] > 0]
         if missed:
-            self._data_lost(f"the first records of {told(missed)}, which are new, are gone already")
+            self._data_lost(
+                f"the first records of {partition_names(missed)}, which are new, are already deleted"
+            )
         topic_ids = self._topic_ids | ends.topic_ids
         ranges = [
             Range(partition, begins[partition], offset, topic_ids.get(partition.topic, NO_ID))
@@ -189,23 +191,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, RangePartition)
         return read_range(self._options, self._schema, partition.range)
 
-    # Telling the progress.
+    # Committing the progress.
 
     def commit(self, end: Table) -> None:
-        self._tell_progress(Reached.from_json(end).offsets)
+        self._report_progress(Reached.from_json(end).offsets)
 
-    def _tell_progress(self, offsets: Offsets) -> None:
-        is_too_soon = offsets == self._not_told and time.monotonic() < self._tell_again_s
-        if offsets == self._told or is_too_soon:
+    def _report_progress(self, offsets: Offsets) -> None:
+        is_too_soon = offsets == self._unreported and time.monotonic() < self._retry_report_s
+        if offsets == self._reported or is_too_soon:
             return
         group_id = self._options.group_id
         try:
             self._connected().commit_group_offsets(group_id, offsets, timeout_s=COMMIT_TIMEOUT_S)
-            self._told = offsets
+            self._reported = offsets
         except PipelineError as error:
-            # The checkpoint is what counts: a query does not fail because nobody can watch it.
-            logger.warning("the progress could not be told as group %s: %s", group_id, error)
-            self._not_told, self._tell_again_s = offsets, time.monotonic() + TELL_AGAIN_S
+            # The checkpoint is authoritative: a query does not fail because its lag cannot be observed.
+            logger.warning("the progress could not be committed as group %s: %s", group_id, error)
+            self._unreported, self._retry_report_s = offsets, time.monotonic() + REPORT_RETRY_S
 
     def stop(self) -> None:
         if self._broker is not None:
@@ -225,5 +227,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _data_lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:
-            raise DataLost(f"{what}. To go on without what is gone, set the option failOnDataLoss to false.")
-        logger.warning("%s; what is gone is passed over", what)
+            raise DataLost(f"{what}. To skip the missing records, set the option failOnDataLoss to false.")
+        logger.warning("%s; missing records are skipped", what)

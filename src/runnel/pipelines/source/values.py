@@ -75,7 +75,7 @@ def _converted(values: list[Any], errors: list[str | None], kind: pa.DataType) -
 
 
 def _reason(error: Exception, prefix: str = "") -> str:
-    """What is wrong with a value, as text that a column can hold: parts of the value may stand in it."""
+    """What is wrong with a value, as text that a column can hold; it may quote parts of the value."""
     text = f"{prefix}{error}"[:ERROR_CHARACTERS_MAX]
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -13,7 +13,7 @@ Positions = NDArray[np.int64]
 
 
 def read_varints(data: Bytes, positions: Positions) -> tuple[Positions, Positions]:
-    """(values, positions behind them) of the zigzag numbers that stand here; CorruptBatch if one does not."""
+    """(values, positions behind them) of the zigzag numbers at these positions; CorruptBatch if invalid."""
     try:
         raw = np.take(data, positions)
     except IndexError:

@@ -1,6 +1,6 @@
 """Where records begin.
 
-Only a record itself tells its length, so a batch is a walk from one record to the next: slow in Python, step
+Only a record itself has its length, so a batch is a walk from one record to the next: slow in Python, step
 by step. Here many walks go side by side, and a step is one for all of them.
 
 Each batch is a walk of its own. A long one is cut into several, at places that look like the beginning of a
@@ -41,7 +41,7 @@ class Walk:
 
 
 def record_starts(data: bytes, sizes: Sequence[int], headers: Sequence[BatchHeader]) -> Positions:
-    """Where each record begins, its length first; the batches stand in `data` one behind the other."""
+    """Where each record begins, its length first; the batches follow one another in `data`."""
     walks: list[Walk] = []
     position = total = 0
     for size, header in zip(sizes, headers, strict=True):
@@ -126,7 +126,7 @@ def _walk_side_by_side(data: bytes, walks: list[Walk], starts: Positions) -> boo
 
 
 def _sizes() -> NDArray[np.int64]:
-    """The size of a record by its first two bytes; 0, and a walk stands still, if its length takes more."""
+    """The size of a record by its first two bytes; 0, which stops a walk, if its length takes more."""
     low = np.arange(1 << 16) & 0xFF
     high = np.arange(1 << 16) >> 8
     two_bytes = np.where(high < 0x80, 2 + ((low & 0x7F | high << 7) >> 1), 0)
@@ -140,7 +140,7 @@ _SIZES = _sizes()
 
 
 def _cut(data: bytes, whole: Walk, header: BatchHeader) -> list[Walk]:
-    """The walk in pieces, where records tell their number: in batches of which compaction took nothing."""
+    """The walk in pieces, for batches that compaction has left as they were."""
     if header.last_offset_delta != header.record_count - 1:
         return [whole]
     pieces = whole.count // CUT_RECORDS

@@ -56,7 +56,7 @@ def _sqlite(address: str) -> dict[str, str]:
     if scheme != "file":
         raise TableError(
             f"a warehouse at {address} needs a catalog of its own: give the properties type and uri, as a "
-            "SQLite file cannot stand there"
+            "SQLite file cannot be stored there"
         )
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)

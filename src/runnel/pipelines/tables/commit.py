@@ -106,11 +106,11 @@ def commit(
         except CommitFailedException as failure:
             error = failure
         except (OperationalError, CommitStateUnknownException) as failure:
-            # A database that is locked or gone: the change may have been made all the same.
+            # A database that is locked or unreachable: the change may have been made all the same.
             error, is_unsure = failure, True
     if is_unsure:
         raise CatalogBusy(f"table {name} could not be written to: {error}") from error
-    raise CommitConflict(f"table {name} is written to by too many others: {error}") from error
+    raise CommitConflict(f"table {name} has too many concurrent writers: {error}") from error
 
 
 def has_attempt(table: Table, attempt: str) -> bool:

@@ -12,7 +12,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 SCHEME = "file"
 LEVELS_ABOVE = 2
-"""A table's folder stands in that of its namespace, and that in the warehouse: each is named one above."""
+"""A table's folder is in that of its namespace, which is in the warehouse: each names the one below."""
 
 
 def local_path(location: str) -> str | None:
@@ -20,7 +20,7 @@ def local_path(location: str) -> str | None:
     scheme, separator, path = location.partition(":")
     if not separator:
         return location
-    # Hadoop writes file:/path, everybody else file:///path.
+    # Hadoop writes file:/path, others file:///path.
     return "/" + path.lstrip("/") if scheme == SCHEME else None
 
 

@@ -116,7 +116,7 @@ def _expire(table: SparkTable, now_ms: int) -> _Expired:
             # If it was committed all the same, the files are removed later, as orphans.
             continue
         return _Expired(numbers, keys)
-    raise CommitConflict(f"table {table.name} is written to by too many others: its snapshots are kept")
+    raise CommitConflict(f"table {table.name} has too many concurrent writers: its snapshots are kept")
 
 
 def _expirable(table: Table, now_ms: int) -> list[Snapshot]:

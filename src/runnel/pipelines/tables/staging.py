@@ -37,7 +37,7 @@ class Staged:
 
 @dataclass(slots=True)
 class Listed:
-    """A file that is there, whoever put it."""
+    """A file in a folder, of any writer."""
 
     location: str
     modified_ms: int
@@ -87,13 +87,13 @@ def list_files(files: FileIO, folder: str) -> Iterable[Listed]:
 def is_data_file(path: str) -> bool:
     """Is this path within an attempt's folder a file of rows, rather than a checksum or a sign of Spark's?"""
     name = path.rpartition("/")[2]
-    # What a task left unfinished there is another's by now, or nobody's.
+    # What a task left unfinished there was written again by another attempt, or is orphaned.
     is_of_task = "/_temporary/" in path
     return name.endswith(".parquet") and not name.startswith((".", "_")) and not is_of_task
 
 
 def _file_system(files: FileIO, location: str) -> tuple[Any, str, str]:
-    """The file system of a location, its path there, and what stands before paths in addresses."""
+    """The file system of a location, its path there, and the prefix of paths in addresses."""
     if not isinstance(files, PyArrowFileIO):
         raise TableError(f"the catalog reads files by {type(files).__name__}: set py-io-impl to Arrow's")
     scheme, host, path = files.parse_location(location, files.properties)

@@ -37,7 +37,7 @@ EVERYTHING = AlwaysTrue()
 _NAME_MAPPING = "schema.name-mapping.default"
 _PROPERTIES = {
     "format-version": "2",
-    # A commit writes all snapshots and reads all manifests anew: keep both few.
+    # A commit writes all snapshots and reads all manifests: keep both few.
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -150,7 +150,7 @@ class SparkTable:
                 # Said again, it changes nothing: whether a try that failed took effect does not matter.
                 error = failure
         if isinstance(error, CommitFailedException):
-            raise CommitConflict(f"table {self.name} is written to by too many others: {error}") from error
+            raise CommitConflict(f"table {self.name} has too many concurrent writers: {error}") from error
         raise CatalogBusy(f"table {self.name} could not be written to: {error}") from error
 
     def ensure_properties(self, wanted: Mapping[str, str]) -> None:
@@ -271,7 +271,7 @@ def read_files(session: SparkSession, columns: StructType, files: Sequence[DataF
 
 
 def data_files(table: Table, transaction: Transaction, paths: Sequence[str]) -> list[DataFile]:
-    """Files as manifests describe them, from what stands in the files."""
+    """Files as manifests describe them, from their footers."""
     metadata = transaction.table_metadata
     files = []
     for path in paths:
@@ -361,7 +361,7 @@ def _create(
     chosen = {**_PROPERTIES, **properties}
     if sort_by:
         chosen[SORT_BY] = ",".join(sort_by)
-    # One commit, so that nobody sees the table without its partitioning.
+    # One commit, so that the table is never visible without its partitioning.
     with catalog.create_table_transaction(name, arrow_schema(columns), properties=chosen) as transaction:
         transaction.set_properties(
             {_NAME_MAPPING: transaction.table_metadata.schema().name_mapping.model_dump_json()}
