@@ -185,6 +185,31 @@ def test_incremental_fetches_of_one_partition(tell, version: int, isolation: int
     tell(scenario)
 
 
+def test_a_fetch_session_that_another_connection_changes(tell) -> None:
+    """A request that repeats the last one means something else once its session has other partitions."""
+
+    async def scenario(world: BrokerWorld) -> None:
+        await world.create("events", 3)
+        client = await world.connect()
+        for index in (1, 2):
+            for number in range(5):
+                await client.ask(produce_to("events", (index, batch(b"%d" % number))), 9)
+        pipeline = Pipeline(world.broker)
+        consumer = Consumer(pipeline, "events", 12, 0, uses_templates=True)
+        for epoch in (0, 1):
+            await consumer.fetch(epoch, epoch)
+        # Partition 2 takes the place of partition 1.
+        change = fetch_from("events", (2, 3), session_id=consumer.session_id, session_epoch=2, forget=[1])
+        Connection(pipeline, uses_templates=True).receive(wire(change, 12, 2))
+        response = await consumer.fetch(2, 3)
+        assert [part.partition_index for part in response.responses[0].partitions] == [2, 1]
+        (first, second) = world.broker.fetch_sessions._sessions[consumer.session_id].partitions.values()
+        asked = [(each.asked.partition, each.asked.fetch_offset) for each in (first, second)]
+        assert sorted(asked) == [(1, 2), (2, 3)]
+
+    tell(scenario)
+
+
 @pytest.mark.parametrize("version", [7, 12, 13])
 @pytest.mark.parametrize("end", ["records", "timeout", "deleted", "stopping", "large"])
 def test_fetches_that_wait(tell, version: int, end: str) -> None:

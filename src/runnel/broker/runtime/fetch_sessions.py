@@ -162,18 +162,25 @@ class FetchSessions:
         session = self._sessions.get(request.session_id)
         return None if session is None else list(session.partitions.values())
 
-    def is_current(self, session_id: int, epoch: int) -> bool:
-        """True if this epoch is the next of a session with one partition."""
+    def is_current(self, session_id: int, epoch: int, key: Key) -> bool:
+        """True if this epoch is the next of a session that has this partition and no other."""
         session = self._sessions.get(session_id)
-        return session is not None and session.epoch == epoch and len(session.partitions) == 1
+        return (
+            session is not None
+            and session.epoch == epoch
+            and len(session.partitions) == 1
+            and key in session.partitions
+        )
 
-    def fetched(self, session_id: int, offset: int, high_watermark: int, log_start_offset: int) -> None:
-        """The only partition of a session returned records from `offset`."""
+    def fetched(
+        self, session_id: int, asked: FetchPartition, high_watermark: int, log_start_offset: int
+    ) -> None:
+        """The only partition of a session was requested in this way and returned records."""
         session = self._sessions.pop(session_id)
         self._sessions[session_id] = session
         session.advance(self._clock.monotonic_ms())
         (wanted,) = session.partitions.values()
-        wanted.asked.fetch_offset = offset
+        wanted.asked = asked
         wanted.high_watermark = high_watermark
         wanted.log_start_offset = log_start_offset
         wanted.is_unsaid = False

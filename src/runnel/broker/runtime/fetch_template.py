@@ -9,6 +9,7 @@ with a quota, and everything that is answered with an error, with aborted transa
 not in the page cache.
 """
 
+from copy import copy
 from functools import partial
 from struct import Struct as Layout
 
@@ -78,10 +79,12 @@ class FetchTemplate:
         "_pack",
         "_route",
         "_session_id",
+        "_session_key",
         "_size",
         "_topic",
         "_topic_id",
         "_unpack",
+        "_wanted",
         "version",
     )
 
@@ -99,6 +102,9 @@ class FetchTemplate:
         self._size = asked.size
         self._unpack = asked.layout.unpack_from
         self._session_id = request.session_id
+        self._session_key = (topic.topic, topic.topic_id, wanted.partition)
+        self._wanted = copy(wanted)
+        """What the session is to remember of a request; nothing in it varies but the offset."""
         self._topic = partition.name.topic
         self._topic_id = partition.topic_id
         self._index = wanted.partition
@@ -200,12 +206,13 @@ class FetchTemplate:
             return None
         if self._session_id == NO_SESSION:
             return (correlation_id, offset) if epoch == NO_SESSION_EPOCH else None
-        is_current = self._broker.fetch_sessions.is_current(self._session_id, epoch)
+        is_current = self._broker.fetch_sessions.is_current(self._session_id, epoch, self._session_key)
         return (correlation_id, offset) if is_current else None
 
     def _advance_session(self, partition: ReplicatedLog, offset: int) -> None:
+        self._wanted.fetch_offset = offset
         self._broker.fetch_sessions.fetched(
-            self._session_id, offset, partition.high_watermark, partition.log.log_start_offset
+            self._session_id, self._wanted, partition.high_watermark, partition.log.log_start_offset
         )
 
     def account(self, session: Session, count: int, response_bytes: int) -> None:
