@@ -33,7 +33,7 @@ def touch_aborted(segments: Segments, first_offset: int, end_offset: int) -> Non
 
 
 def aborted_of(segments: Segments, segment: Segment) -> list[AbortedTransaction]:
-    """The transactions whose abort marker stands in this segment, in the order of the markers."""
+    """The transactions whose abort marker is in this segment, in the order of the markers."""
     if segment.aborted is None:
         if segment.size_bytes == 0:
             segment.aborted = []
@@ -44,7 +44,7 @@ def aborted_of(segments: Segments, segment: Segment) -> list[AbortedTransaction]
 
 
 def _find_marked(segments: Segments) -> list[Segment]:
-    """The segments with abort markers; most logs have none, which one look into the folder tells."""
+    """The segments with abort markers; most logs have none, as one listing of the folder shows."""
     if any(segment.aborted is None for segment in segments.segments):
         names = set(segments.files.names(segments.folder))
         for segment in segments.segments:

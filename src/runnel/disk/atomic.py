@@ -17,7 +17,7 @@ def replace_file(files: Files, folder: str, name: str, data: bytes, *, sync: boo
 
 
 def keep_file(files: Files, folder: str, name: str, data: bytes) -> None:
-    """Have `data` durable under this name; where it stands already, that takes a sync and no room."""
+    """Have `data` durable under this name; if it is stored already, that takes a sync and no space."""
     path = f"{folder}/{name}"
     if files.exists(path) and files.read(path) == data:
         files.open(path).datasync()

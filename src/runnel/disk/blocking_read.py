@@ -35,7 +35,7 @@ class Plan(Generic[Result]):
 
 
 class SegmentsRead(Generic[Result]):
-    """One read of some segments of a log; its plan is made anew for every attempt."""
+    """One read of some segments of a log; it is planned again for every attempt."""
 
     __slots__ = (
         "_failure",

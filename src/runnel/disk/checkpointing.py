@@ -28,9 +28,9 @@ class OffsetFile:
         self._newest = 0
         self._version = 0
         self._gone: dict[TopicPartition, int] = {}
-        """Names that the file may still tell of, and the version after which it does not."""
+        """Deleted names that the file may still contain, and the version after which it does not."""
         self.stored = self._load()
-        """What the file says or is about to say. A name that is gone stays until it is next written."""
+        """What the file contains or is about to contain. A deleted name stays until the next write."""
 
     def _load(self) -> Offsets:
         try:
@@ -66,13 +66,13 @@ class OffsetFile:
         return work
 
     def forget(self, name: TopicPartition) -> None:
-        """Tell of this one no more, from the next writing on: to write now would cost as much as all logs."""
-        # What could not be stored the last time may still stand in the file.
+        """Omit this one from the next write on: to write now would cost as much as all logs."""
+        # What could not be stored the last time may still be in the file.
         if name in self.stored or not self.is_stored(self.stored):
             self._gone[name] = self._version
 
     def free(self, name: TopicPartition) -> None:
-        """A new log takes this name: the file tells of no older one, durably, on return."""
+        """A new log takes this name: the file contains no older one, durably, on return."""
         if self._gone.get(name, -1) >= self._newest:
             self.store(self.stored)
 
@@ -94,7 +94,7 @@ class Checkpoints:
         return points
 
     def log_starts_of(self, logs: Iterable[DiskLog]) -> Offsets:
-        """The log starts that their files do not already tell."""
+        """The log starts that do not follow from file names."""
         starts = dict(self.log_starts.stored)
         for log in logs:
             if log.durability.start_is_in_file_names:
@@ -104,7 +104,7 @@ class Checkpoints:
         return starts | self.advancing.requested
 
     def forget(self, name: TopicPartition) -> None:
-        """A log is gone."""
+        """A log was removed."""
         for file in (self.recovery_points, self.log_starts):
             file.forget(name)
 
@@ -116,12 +116,12 @@ class Checkpoints:
                     file.forget(name)
 
     def free(self, name: TopicPartition) -> None:
-        """No log that is made from now on inherits from an older one of this name. Durable on return."""
+        """No log that is created from now on inherits from an older one of this name. Durable on return."""
         for file in (self.recovery_points, self.log_starts):
             file.free(name)
 
     def store(self, logs: Iterable[DiskLog]) -> None:
-        """Write both files as things stand; durable on return."""
+        """Write both files with the current offsets; durable on return."""
         logs = list(logs)
         self.recovery_points.store(self.recovery_points_of(logs))
         self.log_starts.store(self.log_starts_of(logs))

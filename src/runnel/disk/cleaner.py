@@ -1,10 +1,10 @@
 """Compaction carried out: one log at a time, in a thread that rests as much as it works.
 
-    consider ─► note the keys, segment by segment ─► write a group anew ─► swap it in ─┐
+    consider ─► note the keys, segment by segment ─► rewrite a group   ─► swap it in ─┐
        ▲                                               ▲──────── next group ───────────┤
        └────── store up to where the log is clean ◄────────────────────── no more ─────┘
 
-Reading and writing happen on a worker thread and touch only closed segments, which nobody changes; what
+Reading and writing happen on a worker thread and touch only closed segments, which do not change; what
 touches the log itself (planning, swapping) happens on its own thread. A crash at any point leaves either the
 old segments or the new ones, see `segment_swap`. Up to where the log is clean is stored last,
 after the swaps are durable; if that is lost, the next pass does more work, and nothing else.
@@ -170,7 +170,7 @@ class Cleaner:
         self._backoff_ms = backoff_ms
 
     def stop(self) -> None:
-        """Let go at the next step; the log that is being cleaned stays as it is."""
+        """Stop at the next step; the log that is being cleaned stays as it is."""
         self._is_stopping = True
 
     def close(self) -> None:
@@ -197,7 +197,7 @@ class Cleaner:
         except CleaningStopped:
             self._log = None
         except CorruptBatch as error:
-            # Reading on would lose what stands behind the damage; the log stays as it is, uncompacted.
+            # Reading on would lose what is stored behind the damage; the log stays as it is, uncompacted.
             self._leave_alone(log, FOREVER, f"{log.name} is damaged and can't be compacted: {error}")
         except (OSError, StorageFailed) as error:
             self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {error}")
@@ -284,7 +284,7 @@ def _are_there(log: DiskLog, segments: list[Segment]) -> bool:
 def _tidy(files: Files, folder: str) -> Steps[WrittenSegment | None]:
     """Remove what a pass left behind that was stopped just before its swap.
 
-    The swap of the last pass is gone for good then: brought back by a power cut, it would take what this pass
+    The swap of the last pass is durably removed then: restored by a power cut, it would take what this pass
     has half written for complete.
     """
     for name in files.names(folder):
@@ -338,7 +338,7 @@ def _write_group(
                 if kept is not None:
                     writer.append(kept)
                 yield
-        # Who no longer meets any of their records need not be told of them.
+        # Transactions without records left need not be listed.
         kept_aborted = [entry for entry in aborted if entry.last_offset not in batch_filter.needless]
         written = writer.finish(kept_aborted, had_aborted=bool(aborted))
         written.replaced = list(_loaded(log.segments, segments, files))

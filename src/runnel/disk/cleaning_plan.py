@@ -65,7 +65,7 @@ def read_clean_up_to(log: DiskLog) -> int:
 
 
 def store_clean_up_to(log: DiskLog, offset: int) -> None:
-    """Note up to where the log is clean; whoever cuts the log's end removes the note.
+    """Note up to where the log is clean; truncation removes the note.
 
     It need not be durable: an older note that comes back after a power cut is as true.
     """

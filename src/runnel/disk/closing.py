@@ -97,7 +97,7 @@ def _publish(log: DiskLog, *, sync: bool) -> None:
 
 
 def _finish(log: DiskLog) -> None:
-    """Note that all of it is durable, and let go of the snapshot of the last time."""
+    """Note that all of it is durable, and remove the snapshot of the last clean stop."""
     segments = log.segments
     former = log.producer_state.snapshot_offset
     log.closed_durably()
@@ -107,7 +107,7 @@ def _finish(log: DiskLog) -> None:
 
 
 def entry_of(log: DiskLog) -> LogEntry:
-    """What a manifest says of a log that is durable as it stands."""
+    """The manifest entry of a log that is durable."""
     return LogEntry(
         log.topic_id,
         log.log_start_offset,

@@ -70,7 +70,7 @@ class DataDirectory:
         self._id = self._load_id(entropy)
         self._is_clean_start = files.exists(f"{self._path}/{MANIFEST}")
         self._closed_logs = self._take_manifest()
-        """Logs of the last clean run that nobody has opened since."""
+        """Logs of the last clean run that have not been opened since."""
         self._checkpoints = Checkpoints(files, self._path, sync_workers)
         self._commit = GroupCommit(sync_workers, upkeep_workers)
         self._removal = Removal(files, self._path, upkeep_workers)
@@ -89,7 +89,7 @@ class DataDirectory:
         )
 
     def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
-        """The log of a partition, made if it is not there. A folder left by another topic id is replaced."""
+        """The log of a partition, created if missing. A folder left by another topic id is replaced."""
         log = self._logs.get(partition)
         if log is not None and log.topic_id == topic_id:
             log.configure(config)
@@ -119,7 +119,7 @@ class DataDirectory:
                     recovery_point=self._checkpoints.recovery_points.stored.get(partition, 0),
                     log_start_offset=self._checkpoints.log_starts.stored.get(partition, 0),
                 )
-            logger.warning("%s belongs to a topic that is gone: it is replaced", segments.folder)
+            logger.warning("%s belongs to a deleted topic: it is replaced", segments.folder)
         self.remove_log(partition)
         self._checkpoints.free(partition)
         self._folders.add(partition)
@@ -138,7 +138,7 @@ class DataDirectory:
                 log.segments.forget(segment)
         try:
             if partition in self._folders:
-                # It needs no room: on a full disk this is how room is made.
+                # It needs no room: on a full disk this is how space is freed.
                 self._removal.remove_folder(str(partition), log.config.file_delete_delay_ms if log else 0)
                 self._folders.discard(partition)
             self._checkpoints.forget(partition)
@@ -272,7 +272,7 @@ class DataDirectory:
         return id_from_text(properties["directory.id"])
 
     def _take_manifest(self) -> dict[TopicPartition, LogEntry]:
-        """The logs of the last run if it ended cleanly. The manifest is gone, durably, when this returns."""
+        """The logs of the last run if it ended cleanly. The manifest is removed, durably, on return."""
         path = f"{self._path}/{MANIFEST}"
         try:
             logs = decode_manifest(self._files.read(path))

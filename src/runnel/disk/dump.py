@@ -1,4 +1,4 @@
-"""Looking into segment files, as rows: what stands in them, and what is wrong with them.
+"""Segment files as rows: what they contain, and what is wrong with them.
 
 Nothing is changed, so the files may belong to a running broker; the tail of its newest segment may then be
 cut off, and its newest index entries may not be on disk yet.
@@ -66,7 +66,7 @@ class IndexRow:
 
 @dataclass(slots=True)
 class AbortedRow:
-    """One aborted transaction whose end stands in the segment before it."""
+    """One aborted transaction whose end marker is in the segment before it."""
 
     path: str
     producer_id: int
@@ -225,7 +225,7 @@ class _AbortedCheck:
         for entry in self._entries:
             yield AbortedRow(self._path, *entry)
         for offset, producer_id in self._unmet.items():
-            # A file that is older than the end of its segment may tell of what was cut off there.
+            # A file that is older than the end of its segment may list what was truncated there.
             if offset < self._end_offset:
                 yield ProblemRow(self._path, 0, f"no end of producer {producer_id} stands at offset {offset}")
 

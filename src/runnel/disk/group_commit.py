@@ -37,13 +37,13 @@ class GroupCommit:
         return future
 
     def flush(self, log: DiskLog) -> None:
-        """Make the log durable; nobody waits for it."""
+        """Make the log durable in the background."""
         if log.failure is None and log.durability.needs_sync:
             self._next.setdefault(log, [])
             self._start_if_idle(log)
 
     def seal(self, log: DiskLog) -> None:
-        """Make the closed segments durable, not the active one; nobody waits for it."""
+        """Make the closed segments durable in the background, not the active one."""
         if (
             log.failure is None
             and log.durability.unsealed

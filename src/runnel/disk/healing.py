@@ -1,7 +1,7 @@
 """Bringing a log back after its disk refused to cut or to sync.
 
 After a failed fdatasync the kernel may take pages for clean that never reached the disk, so another fdatasync
-that succeeds proves nothing about them. What stands behind the durable offset is therefore read, checked,
+that succeeds proves nothing about them. What is stored behind the durable offset is therefore read, checked,
 written again in place and synced; where a batch is no longer sound, the log ends.
 """
 
@@ -30,7 +30,7 @@ class Stretch:
 
 
 def start_healing(log: DiskLog, workers: Workers) -> None:
-    """Try to bring the log back, in a thread; it goes on refusing writes until that has worked."""
+    """Try to bring the log back, in a thread; it refuses writes until that has succeeded."""
     log.health.can_heal = False
     log.settle()
     try:
@@ -68,7 +68,7 @@ def _write_again(files: Files, folder: str, stretches: list[Stretch]) -> int | N
             return next_offset
         stretch.file.truncate(stretch.size_bytes)
         stretch.file.datasync()
-    # A segment whose removal was not durable could come back and follow on what is written from now on.
+    # A segment whose removal was not durable could reappear and follow what is written from now on.
     files.sync_folder(folder)
     return None
 

@@ -37,7 +37,7 @@ class OpenFiles:
         return file
 
     def forget(self, segment: Segment) -> None:
-        """The segment needs its file no more, or will open it anew."""
+        """The segment needs its file no more, or will reopen it."""
         self._open.pop(segment, None)
         segment.file = None
 

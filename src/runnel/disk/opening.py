@@ -33,7 +33,7 @@ def topic_id_of(files: Files, folder: str) -> bytes | None:
 def create_log(
     name: TopicPartition, topic_id: bytes, config: LogConfig, home: Home, segments: Segments
 ) -> DiskLog:
-    """A log with nothing in it. Its first file is made when its first batch comes."""
+    """An empty log. Its first file is created with its first batch."""
     segments.files.make_folder(segments.folder)
     data = encode_partition_metadata(topic_id)
     segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=False)
@@ -81,7 +81,7 @@ def recover_log(
     recovery_point: int,
     log_start_offset: int,
 ) -> DiskLog:
-    """A log as its files tell, which may have been left in the middle of anything."""
+    """A log recovered from its files, which a crash may have left in any state."""
     if topic_id_of(segments.files, segments.folder) is None:
         data = encode_partition_metadata(topic_id)
         segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)

@@ -1,4 +1,4 @@
-"""Who produced into a log, as its snapshots and its batches tell."""
+"""The producers of a log, restored from its snapshots and batches."""
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.header import BatchHeader, read_header
@@ -107,7 +107,7 @@ def load_producers(
 
 
 def _aborted_before(segments: Segments, segment: Segment, offset: int) -> list[AbortedTransaction]:
-    """What its file tells of the segment up to the snapshot at `offset`; later entries may be outdated."""
+    """The entries of the segment's file up to the snapshot at `offset`; later ones may be stale."""
     if offset <= segment.base_offset:
         return []
     try:
@@ -121,7 +121,7 @@ def _aborted_before(segments: Segments, segment: Segment, offset: int) -> list[A
 def replay_producer(
     producers: Producers, header: BatchHeader, batch: memoryview, now_ms: int, committed_offset: int
 ) -> None:
-    """A batch found in the log tells what its producer has done."""
+    """Replay a batch of the log into the state of its producer."""
     if header.producer_id >= 0:
         producers.replay(header, read_end_marker(batch) if header.is_control else None, now_ms)
         if header.is_control:

@@ -144,7 +144,7 @@ class Recovery:
     def _find_unsealed(self, names: list[str]) -> int:
         """The first segment that was not sealed: the snapshot at its end is what sealing writes last.
 
-        It may lie below the recovery point: synced while it was active, then closed just before the crash.
+        It may be below the recovery point: synced while it was active, then closed just before the crash.
         """
         segments = self._segments.segments
         snapshots = set(snapshot_offsets(names))
@@ -164,7 +164,7 @@ class Recovery:
             data = self._files.read(f"{self._segments.folder}/{EPOCHS}")
             self._epochs = Epochs(decode_epochs(data))
         except (FileNotFoundError, DamagedCheckpoint):
-            # Only the batches themselves can tell: all of them are looked at.
+            # Only the batches themselves have them: all of them are read.
             self._epochs_are_lost = True
 
     def _check(self) -> None:
@@ -218,12 +218,12 @@ class Recovery:
         return True
 
     def _forget_what_was_beside(self, segment: Segment) -> None:
-        """Files that may tell of batches which are gone."""
+        """Remove files that may refer to truncated batches."""
         self._remove_indexes(segment)
         remove_if_there(self._files, f"{self._segments.folder}/{CLEAN_UP_TO}")
 
     def _remove_indexes(self, segment: Segment) -> None:
-        """Index files that tell of more than is durable may tell of batches which are gone."""
+        """Remove index files: beyond the durable offset they may refer to truncated batches."""
         for suffix in (INDEX, TIME_INDEX):
             path = self._segments.path(segment, suffix)
             if self._damage is None and self._files.exists(path):
@@ -231,7 +231,7 @@ class Recovery:
                 self._has_removed = True
 
     def _walk_durable(self, segment: Segment, file: File, size_bytes: int) -> int | None:
-        """Find the recovery point in the segment without checking sums; None if damage stands before it."""
+        """Find the recovery point in the segment without checking sums; None if there is damage before it."""
         durable_end = self._recovery_point
         if segment is not self._segments.active:
             # Until it is walked, a closed segment is taken to end where the next one begins.

@@ -6,7 +6,7 @@ from runnel.log.index import OffsetIndex, TimeIndex
 from runnel.ports.files import File
 
 UNKNOWN_TIMESTAMP = -2
-"""The segment's largest timestamp stands in its time index, which nobody has read yet."""
+"""The segment's largest timestamp is in its time index, which has not been read yet."""
 
 
 class Segment:
@@ -46,7 +46,7 @@ class Segment:
         self.offsets: OffsetIndex | None = None
         self.times: TimeIndex | None = None
         self.aborted: list[AbortedTransaction] | None = None
-        """The transactions whose abort marker stands in it, if that is known."""
+        """The transactions whose abort marker is in it, if that is known."""
         self.aborted_saved = -1
         """How many of them the file beside it holds, if that is known and it holds no others."""
         self.has_index_files = False
@@ -71,7 +71,7 @@ class Segment:
         self.aborted_saved = -1
 
     def appended(self, header: BatchHeader, interval_bytes: int) -> bool:
-        """The batch of this header stands at the end of the file now; did the indexes grow?
+        """The batch of this header was appended to the file; did the indexes grow?
 
         They must be in memory.
         """

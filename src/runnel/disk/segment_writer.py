@@ -1,4 +1,4 @@
-"""Writing a segment anew beside the log, for compaction to put in the place of older ones."""
+"""Writing a compacted segment beside the log, to replace older ones."""
 
 from dataclasses import dataclass, field
 

@@ -72,7 +72,7 @@ class Segments:
         return self._open_files.open(segment, self.path(segment, LOG), create=create)
 
     def forget(self, segment: Segment) -> None:
-        """Let go of the segment's file and indexes."""
+        """Close the segment's file and drop its indexes."""
         self._open_files.forget(segment)
         segment.offsets = segment.times = None
 
@@ -91,7 +91,7 @@ class Segments:
         return segment, position
 
     def position_in(self, segment: Segment, offset: int) -> int:
-        """Where the first batch that does not end before `offset` stands; the segment's size if all do."""
+        """The position of the first batch that does not end before `offset`; the segment's size if all do."""
         if offset <= segment.base_offset or segment.size_bytes == 0:
             return 0
         if offset >= segment.next_offset:
@@ -186,7 +186,7 @@ class Segments:
         segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
 
     def rebuild_indexes(self, segment: Segment, interval_bytes: int = 4096) -> None:
-        """Make the indexes anew by walking the segment's batches."""
+        """Rebuild the indexes by walking the segment's batches."""
         scratch = Segment(segment.base_offset)
         scratch.start_indexes()
         for _, header in walk_headers_of_file(self.open(segment), 0, segment.size_bytes):
@@ -213,7 +213,7 @@ class Segments:
             self._open_files.indexes_loaded(segment)
 
     def save_aborted(self, segment: Segment) -> None:
-        """Let the file beside the segment tell its aborted transactions; durable on return.
+        """Store the aborted transactions in the file beside the segment; durable on return.
 
         It has no checksum, and none is as good as an empty one. So it is in its place before the snapshot is
         written that makes recovery believe in it.
@@ -232,7 +232,7 @@ class Segments:
         segment.aborted_saved = len(aborted)
 
     def correct_aborted(self, segment: Segment) -> None:
-        """Let the file tell nothing of what was cut off: it is not believed, but people read it."""
+        """Remove truncated entries from the file: recovery ignores them, but people read it."""
         path = self.path(segment, ABORTED)
         if segment.aborted is None or not self.files.exists(path):
             return

@@ -72,7 +72,7 @@ def split_runs(segments: Segments, staged: list[StagedBatch], rolls: list[tuple[
     for (start, snapshot), end in zip(rolls, bounds[1:], strict=True):
         batches = staged[start:end]
         first = batches[0]
-        # A copied batch may lie too far behind the end for the index of a segment that begins there.
+        # A copied batch may be too far behind the end for the index of a segment that begins there.
         is_far = first.last_offset - next_offset > RELATIVE_OFFSET_MAX
         segment = Segment(first.base_offset if is_far else next_offset)
         segment.start_indexes()

@@ -41,7 +41,7 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
     if count == 0:
         return 0
     gone = log.segments.segments[:count]
-    # A power cut may bring back segments that were let go since the last sync, and never without what was
+    # A power cut may bring back segments that were dropped since the last sync, and never without what was
     # aborted in them: that goes later.
     forgotten_offset = gone[0].base_offset if log.durability.drops == log.durability.drops_durable else 0
     del log.segments.segments[:count]
@@ -55,14 +55,14 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
         # Oldest first: whatever a crash leaves is still one run of offsets.
         retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
         log.segments.forget(segment)
-    _drop_what_stood_beside(log, forgotten_offset)
+    _drop_stale_files(log, forgotten_offset)
     return count
 
 
-def _drop_what_stood_beside(log: "DiskLog", forgotten_offset: int) -> None:
-    """Let go of producer snapshots from before the first segment; compaction may have left some, too.
+def _drop_stale_files(log: "DiskLog", forgotten_offset: int) -> None:
+    """Drop producer snapshots from before the first segment; compaction may have left some, too.
 
-    Also of what was aborted in segments that are gone for good.
+    Also the aborted transactions of segments that a power cut cannot restore.
     """
     first_offset = log.segments.segments[0].base_offset
     names = log.segments.files.names(log.segments.folder)
@@ -91,7 +91,7 @@ def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
 
 
 def truncate_to(log: "DiskLog", offset: int) -> None:
-    """Take out every batch that does not end below `offset`, durably: what is cut must never come back.
+    """Truncate every batch that does not end below `offset`, durably: it must not reappear after a crash.
 
     May raise OSError; doing it again is safe.
     """
@@ -108,7 +108,7 @@ def truncate_to(log: "DiskLog", offset: int) -> None:
     log.segments.open(segment).datasync()
     log.segments.files.sync_folder(log.segments.folder)
     log.truncated(end_offset)
-    # They cannot come back any more, and neither need be known what was aborted in them.
+    # They cannot reappear any more, and their aborted transactions are not needed.
     with suppress(OSError):
         _forget_aborted_behind(log, segment)
 

@@ -26,7 +26,7 @@ class SyncJob:
     is_new: bool
     drops: int
     outcome: bool | OSError | None = None
-    """What `run` came to, for those who cannot wait to be told."""
+    """The outcome of `run`, for callers that cannot wait for the callback."""
     has_synced_data: bool = False
     _beside: Lock = field(default_factory=Lock)
     _is_void: bool = False

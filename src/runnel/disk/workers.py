@@ -10,7 +10,7 @@ Done = Callable[[Result | None, BaseException | None], None]
 
 
 class LoopWorkers:
-    """A few threads; what they finish is told on the loop that submitted it."""
+    """A few threads; results are delivered on the loop that submitted the work."""
 
     def __init__(self, thread_count: int, name: str) -> None:
         self._threads = ThreadPoolExecutor(thread_count, thread_name_prefix=name)
@@ -19,20 +19,20 @@ class LoopWorkers:
     def submit(self, work: Callable[[], Result], done: Done[Result]) -> None:
         loop = asyncio.get_running_loop()
 
-        def tell(future: "Future[Result]") -> None:
+        def deliver(future: "Future[Result]") -> None:
             failure = future.exception()
             result = None if failure is not None else future.result()
             try:
                 loop.call_soon_threadsafe(done, result, failure)
             except RuntimeError:
-                # The loop is closed: whoever closed it waits for the threads, not for us.
+                # The loop is closed: its owner waits for the threads, not for their results.
                 if not loop.is_closed():
                     raise
 
         future = self._threads.submit(work)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
-        future.add_done_callback(tell)
+        future.add_done_callback(deliver)
 
     def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
         futures = [self._threads.submit(work) for work in works]

@@ -5,7 +5,7 @@ A file of 34-byte entries, which are Kafka's, in the order in which the transact
     version 2 · producer id 8 · first offset 8 · last offset 8 (the marker) · last stable offset 8
 
 The last stable offset is the one that came with this end: every transaction that began below it has ended.
-So nobody who looks for transactions below it need look at later entries.
+So a search for transactions below it can skip later entries.
 """
 
 from bisect import bisect_left
@@ -30,7 +30,7 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Where its marker stands."""
+    """Offset of its marker."""
     last_stable_offset: int
     """Transactions that begin below ended no later than this one."""
 

@@ -47,7 +47,7 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """Whose partition a folder holds; a topic made again under the same name has another id."""
+    """Whose partition a folder holds; a topic recreated under the same name has another id."""
     return f"version: 0\ntopic_id: {id_text(topic_id)}".encode()
 
 

@@ -4,8 +4,8 @@ A log is a clean stretch (each key at most once, as far as keys were known then)
 
     log start ─── clean ─── first dirty offset ─── dirty ─── uncleanable (young, open, active segment)
 
-A pass notes the last offset of every key in the dirty stretch, as much as fits in memory, and then writes all
-segments below the end of what it noted anew, without the records that a later one replaces. Offsets never
+A pass notes the last offset of every key in the dirty stretch, as much as fits in memory, and then rewrites
+all segments below the end of what it noted, without the records that a later one replaces. Offsets never
 change. A tombstone stays `delete.retention.ms` longer than the pass that first met it (KIP-534).
 """
 
@@ -132,7 +132,7 @@ class KeyMap:
         self._count = 0
         self._entries_max = max(memory_bytes // ENTRY_BYTES, 1)
         self.end_offset = 0
-        """Everything below is noted; nothing is known of what lies beyond."""
+        """Everything below is noted; nothing is known of what is beyond."""
 
     def __len__(self) -> int:
         return self._count
@@ -143,7 +143,7 @@ class KeyMap:
         return self._count >= self._entries_max
 
     def note(self, key: bytes, offset: int) -> None:
-        """The newest record of this key stands at `offset`."""
+        """The newest record of this key is at `offset`."""
         if len(key) > RAW_KEY_BYTES_MAX:
             key = blake2b(key, digest_size=DIGEST_BYTES).digest()
         shard = self._shards[hash(key) % SHARDS]

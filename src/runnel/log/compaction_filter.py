@@ -3,13 +3,13 @@
     records with a later one of the same key ─► go
     tombstones ───────────────────────────────► go after their horizon, set by the first cleaning to meet them
     records of aborted transactions ──────────► go
-    end markers ──────────────────────────────► go after their horizon, set once all their records are gone
+    end markers ──────────────────────────────► go after their horizon, set once all their records are removed
     a batch left without records ─────────────► goes, unless its producer would forget its last sequence
 
 The kept records' bytes are not changed: their offsets and times count from the batch's base, which stays.
-Only where a horizon is set, which takes the base timestamp's place, are times written anew.
+Only where a horizon is set, which takes the base timestamp's place, are timestamps rewritten.
 
-The functions are generators that yield now and then, so that whoever runs them can let others work.
+The functions are generators that yield now and then, so that their caller can yield to others.
 """
 
 from collections.abc import Generator, Iterable

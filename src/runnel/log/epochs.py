@@ -54,14 +54,14 @@ class Epochs:
         return self._entries[found - 1][0] if found else NO_EPOCH
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Offsets from `end_offset` on are gone; did that change anything?"""
+        """Offsets from `end_offset` on were truncated; did that change anything?"""
         count = len(self._entries)
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
         return len(self._entries) != count
 
     def start_at(self, start_offset: int) -> bool:
-        """Offsets below `start_offset` are gone; the epoch that it was written in begins there now."""
+        """Offsets below `start_offset` were deleted; the epoch that it was written in begins there now."""
         found = bisect_right(self._entries, start_offset, key=_start_offset)
         if found == 0 or (found == 1 and self._entries[0][1] == start_offset):
             return False

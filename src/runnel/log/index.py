@@ -21,7 +21,7 @@ class DamagedIndex(Exception):
 
 
 class OffsetIndex:
-    """Where some batches stand: (last offset of the batch, its position), ascending."""
+    """Positions of some batches: (last offset of the batch, its position), ascending."""
 
     __slots__ = ("_offsets", "_positions", "base_offset")
 
@@ -74,7 +74,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, segment_bytes: int) -> "OffsetIndex":
-        """The index in a file's bytes; DamagedIndex unless its entries ascend and lie within the segment."""
+        """The index in a file's bytes; DamagedIndex unless its entries ascend and point into the segment."""
         if len(data) % OFFSET_ENTRY_BYTES:
             raise DamagedIndex(f"{len(data)} bytes are no whole number of entries")
         entries = array("I", data)

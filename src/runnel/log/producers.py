@@ -32,7 +32,7 @@ NO_EPOCH = -1
 
 @dataclass(slots=True)
 class WrittenBatch:
-    """A batch that a producer has written: its sequences, and where it stands."""
+    """A batch that a producer has written: its sequences and offsets."""
 
     base_sequence: int
     last_sequence: int
@@ -74,8 +74,8 @@ class Producer:
 class Guard:
     """A question to the transaction coordinator: may this producer begin a transaction here?
 
-    Its answer counts only while the guard stands. The end of a transaction takes it away, so that an answer
-    about the transaction before cannot begin one that nobody will end.
+    Its answer counts only while the guard is in place. The end of a transaction removes it, so that an answer
+    about the transaction before cannot begin one that will never end.
     """
 
     producer_id: int
@@ -97,7 +97,7 @@ class Producers:
         self._ended: deque[tuple[int, int]] = deque()
         """(marker, first offset) of transactions whose end may not be committed yet."""
         self._aborted: list[AbortedTransaction] = []
-        """Aborted since somebody last took them over."""
+        """Aborted since `take_aborted` was last called."""
         self._guards: dict[int, Guard] = {}
         self._staged: list[tuple[int, Producer | None, int]] = []
         """(id, former state, offset of the last marker) before each staged batch."""
@@ -140,7 +140,7 @@ class Producers:
         return producer is not None and producer.epoch == epoch and producer_id in self._in_transaction
 
     def guard(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Guard:
-        """Stand guard while the coordinator is asked whether this producer may begin a transaction."""
+        """Set a guard while the coordinator is asked whether this producer may begin a transaction."""
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = Guard(producer_id, epoch, sequence, now_ms)
@@ -151,7 +151,7 @@ class Producers:
         return guard
 
     def check_guard(self, guard: Guard, sequence: int, *, needs_start: bool) -> None:
-        """Refuse to begin a transaction unless this guard, passed by the coordinator, still stands.
+        """Refuse to begin a transaction unless this guard, passed by the coordinator, is still in place.
 
         `needs_start`: a producer of transaction version 2 of which nothing is known begins at sequence 0.
         """

@@ -1,4 +1,4 @@
-"""Which old segments a log may let go of."""
+"""Which old segments a log may drop."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

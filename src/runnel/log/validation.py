@@ -47,7 +47,7 @@ class ValidBatch:
     """A batch that may enter the log once base offset and leader epoch are patched in."""
 
     data: memoryview
-    """Exactly this batch, writable; the caller's own memory unless the batch had to be made anew."""
+    """Exactly this batch, writable; the caller's own memory unless the batch had to be rebuilt."""
     header: BatchHeader
     log_append_time_ms: int
     """-1 when the producer's timestamps stay."""

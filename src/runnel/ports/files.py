@@ -88,7 +88,7 @@ class Files(Protocol):
     def sync_volume(self, path: str) -> None:
         """Flush everything written so far to the volume of this path.
 
-        Failures of single files are told by their own `datasync` only.
+        Failures of single files are reported by their own `datasync` only.
         """
         ...
 
