@@ -72,7 +72,7 @@ crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transa
 	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; COST=1: the pauses of the largest requests, writes docs/COSTS.md)
-	$(BIN)/python -m tools.fuzz $(if $(COST),--cost,--frames $(FRAMES)) $(ARGS)
+	$(BIN)/python -m tools.fuzz $(if $(COST),--cost $(if $(QUICK),--quick),--frames $(FRAMES)) $(ARGS)
 
 fresh: $(STAMP) ## does a clean clone work: empty home and caches, make demo and make test (ARGS=--without-java)
 	$(BIN)/python -m tools.fresh $(ARGS)

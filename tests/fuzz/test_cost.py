@@ -53,7 +53,7 @@ def test_frames_stay_within_their_bounds(api_key: int) -> None:
 
 
 def test_a_small_broker_is_measured(tmp_path: Path) -> None:
-    plan = Plan(SMALL, BOUNDS, (METADATA, LIST_OFFSETS))
+    plan = Plan(SMALL, BOUNDS, api_keys=(METADATA, LIST_OFFSETS))
     costs: list[Cost] = []
     measure_costs(tmp_path, plan, costs)
     assert {one.case.api_key for one in costs} == {METADATA, LIST_OFFSETS}

@@ -55,14 +55,14 @@ def test_a_pause_is_seen() -> None:
         pauses = LoopPauses()
         probe = LoopProbe(pauses)
         await asyncio.sleep(0.05)
-        time.sleep(0.2)
+        time.sleep(0.3)
         await asyncio.sleep(0.05)
         probe.close()
         return pauses
 
     pauses = asyncio.run(pause())
-    # The timer was due within ten milliseconds of its beginning.
-    assert pauses.longest_us >= 180_000
+    # The timer was due within twenty milliseconds of its beginning.
+    assert pauses.longest_us >= 250_000
     assert pauses.total >= 2
 
 

@@ -22,15 +22,16 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cost", action="store_true", help="measure pauses of the event loop instead")
+    parser.add_argument("--quick", action="store_true", help="with --cost: fewer requests")
     parser.add_argument("--page", type=Path, default=COSTS_PAGE, help="where --cost writes its table")
     options = parser.parse_args()
     unwind_when_ended()
-    return cost(options.page) if options.cost else fuzz_frames(options)
+    return cost(options.page, options.quick) if options.cost else fuzz_frames(options)
 
 
-def cost(page_path: Path) -> int:
+def cost(page_path: Path, is_quick: bool) -> int:
     """Measure what requests cost, and write the page."""
-    plan = Plan()
+    plan = Plan(is_quick=is_quick)
     costs: list[Cost] = []
     try:
         with tempfile.TemporaryDirectory(prefix="runnel-cost-") as folder:

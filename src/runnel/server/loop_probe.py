@@ -3,7 +3,7 @@
     timer due ──late by what ran meanwhile──▶ fires ──one iteration of the loop──▶ next callback
 
 A pause longer than the interval is always seen, less up to one interval. Its cost does not depend on the
-number of requests: a timer and a callback, a hundred times a second.
+number of requests: a timer and a callback, fifty times a second.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from time import perf_counter
 
 from runnel.model.pauses import LoopPauses
 
-INTERVAL_S = 0.01
+INTERVAL_S = 0.02
 TIMER_RESOLUTION_S = 0.0015
 """Event loops round timers to a millisecond: being late by less proves nothing."""
 

@@ -35,6 +35,8 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
     )
     if len(worst) < len(APIS):
         verdict += f" {len(worst)} of {len(APIS)} APIs were measured: the run was interrupted."
+    if plan.is_quick:
+        verdict += " This was a quick run: only the newest versions, and arrays filled with what exists."
     lines = [
         "# What a request may cost",
         "",
