@@ -1,6 +1,7 @@
 """Which APIs are served in slices, and along which arrays of their requests and responses."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from runnel.broker.runtime.slices import Slicing
@@ -45,7 +46,8 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
         _along("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
         _along("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
     ),
-    27: (_along("markers.topics.partition_indexes", "markers.topics.partitions"),),
+    # A marker is appended to each partition's log.
+    27: (replace(_along("markers.topics.partition_indexes", "markers.topics.partitions"), elements=100),),
     28: (_along("topics.partitions", "topics.partitions"),),
     30: (_along("creations", "results"),),
     31: (_along("filters", "filter_results"),),

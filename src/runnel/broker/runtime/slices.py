@@ -37,6 +37,8 @@ class Slicing:
     response: tuple[str, ...]
     prepare: Callable[[Any], None] = lambda request: None
     """Changes the request before it is cut, or refuses it."""
+    elements: int = SLICE_ELEMENTS
+    """How large a slice is."""
 
 
 def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
@@ -57,7 +59,7 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
 
 async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context") -> Any:
     whole: Any = None
-    for part, joined_levels in cut(request, slicing.request, SLICE_ELEMENTS):
+    for part, joined_levels in cut(request, slicing.request, slicing.elements):
         response: Any = await settled(handler(part, ctx))
         if isinstance(response, Encoded) or getattr(response, "error_code", None):
             return response
