@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from random import Random
@@ -157,5 +158,8 @@ def _discard(loop: VirtualLoop) -> None:
     loop.close()
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
-    gc.collect()
+    with warnings.catch_warnings():
+        # A task that the crash kept from its first step is no mistake of the broker.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        gc.collect()
     logging.disable(level)
