@@ -17,6 +17,11 @@ def _name_topics_once(request: Any) -> None:
     request.topics = list({(topic.topic_id, topic.name): topic for topic in request.topics}.values())
 
 
+def _once(array: str) -> Callable[[Any], None]:
+    """Keep each name of an array once: what is described may be much larger than its name."""
+    return lambda request: setattr(request, array, list(dict.fromkeys(getattr(request, array))))
+
+
 def _keep_records(request: Any) -> None:
     """Copy the records: the memory of the frame is reused after the first slice."""
     if not request.acks:
@@ -38,7 +43,7 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     ),
     10: (_along("coordinator_keys", "coordinators"),),
     13: (_along("members", "members"),),
-    15: (_along("groups", "groups"),),
+    15: (_along("groups", "groups", _once("groups")),),
     20: (_along("topics", "responses"), _along("topic_names", "responses")),
     21: (_along("topics.partitions", "topics.partitions"),),
     23: (_along("topics.partitions", "topics.partitions"),),
@@ -61,6 +66,7 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     47: (_along("topics.partitions", "topics.partitions"),),
     49: (_along("entries", "entries"),),
     50: (_along("users", "results"),),
-    65: (_along("transactional_ids", "transaction_states"),),
-    69: (_along("group_ids", "groups"),),
+    55: (_along("topics.partitions", "topics.partitions"),),
+    65: (_along("transactional_ids", "transaction_states", _once("transactional_ids")),),
+    69: (_along("group_ids", "groups", _once("group_ids")),),
 }
