@@ -9,6 +9,7 @@ import pytest
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.os_files import OsFiles
 from runnel.disk.workers import LoopWorkers
+from runnel.model.errors import ApiError
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import BlockingRead, NotResident, Slice
 from runnel.sim.files import SimFiles
@@ -141,6 +142,19 @@ async def test_a_lookup_whose_segment_is_removed_meanwhile_is_run_again() -> Non
     workers.drain()
     found = lookup.result()
     assert found is not None and found.offset == 30
+
+
+@in_loop
+async def test_a_read_whose_offset_is_deleted_meanwhile_is_out_of_range() -> None:
+    """It was never answered: the exception of the second attempt ended up in the event loop."""
+    workers = HeldWorkers()
+    directory, log = Place(read_workers=workers, open_files_max=1).open_log(SMALL)
+    fill(log)
+    read = directory.run_blocking(log.read_batches(0, 1000, EVERYTHING))
+    log.delete_records_before(30)
+    workers.drain()
+    with pytest.raises(ApiError, match="holds offsets 30 to 60, not 0"):
+        read.result()
 
 
 @in_loop

@@ -1,17 +1,19 @@
 """Compacted segments are swapped in by a thread, while the event loop reads, drops and stops."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from runnel.batch.header import read_header
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.surgery import drop_oldest
 from runnel.log.names import COMPACTION_SWAP
 from runnel.sim.files import SimFiles
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, append, fill, new_files, records, table
-from tests.disk.world import HeldWorkers, Place, commit
+from tests.disk.world import HeldWorkers, Place, commit, in_loop, run_now
 
 
 def opened(files: SimFiles, open_files_max: int = 100) -> DiskLog:
@@ -79,6 +81,25 @@ def test_readers_meet_whole_segments_while_they_are_swapped(seed: int, open_file
     workers.drain()
     assert seen > 5 and table(log) == expected
     assert not any(segment.is_pinned for segment in log.segments.segments)
+
+
+@in_loop
+async def test_a_thread_that_meets_a_swapped_segment_reads_again() -> None:
+    """It took positions from the index of the old segment, and skipped records of the new one."""
+    files, readers, cleaners = new_files(), HeldWorkers(), HeldWorkers()
+    directory = Place(files, read_workers=readers, open_files_max=1).open()
+    log = commit(directory.open_log(NAME, ID, replace(CONFIG, segment_bytes=4000)))
+    for number in range(60):
+        append(log, (b"key-%02d" % (0 if number % 2 else number), bytes(80)))
+    run_now(log.read_batches(3, 100, log.end_offset))
+    first = log.segments.segments[0]
+    assert first.offsets is not None and first.file is None
+    read = directory.run_blocking(log.read_batches(10, 100, log.end_offset))
+    Cleaner(cleaners, rest=lambda: None).consider([log], NOW_MS)
+    cleaners.drain()
+    assert first not in log.segments.segments
+    readers.drain()
+    assert [read_header(batch).base_offset for batch in read.result()] == [10]
 
 
 def test_nothing_drops_a_segment_that_is_being_swapped() -> None:

@@ -3,7 +3,8 @@
     view (copies of segments, loop) ─► run (thread) ─► finish (loop: install indexes, give the result)
 
 The view shares what never changes: open files, and the indexes of closed segments. If segments were removed
-or replaced meanwhile, a file may be missing; the read is then prepared and run once more.
+or replaced meanwhile, a file that is opened by name may be missing or be another one; the read is then
+prepared and run again.
 """
 
 from collections.abc import Callable
@@ -79,14 +80,19 @@ class SegmentsRead(Generic[Result]):
 
     @property
     def is_stale(self) -> bool:
-        """Did it fail on a log that has changed since the view was taken?"""
-        return self._failure is not None and self._segments.generation != self._generation
+        """Were segments removed, replaced or truncated since the view was taken?
+
+        Then a file that the thread opened by its name may be another one, whatever it read there.
+        """
+        return self._segments.generation != self._generation
 
     def finish(self) -> Result:
+        folder = self._segments.folder
         if self._failure is not None:
-            raise StorageFailed(f"{self._segments.folder}: {self._failure}") from self._failure
-        if self._segments.generation == self._generation:
-            self._install()
+            raise StorageFailed(f"{folder}: {self._failure}") from self._failure
+        if self.is_stale:
+            raise StorageFailed(f"{folder}: its segments were replaced while they were read")
+        self._install()
         return self._result[0]
 
     def _install(self) -> None:

@@ -160,13 +160,14 @@ class DataDirectory:
         if future.done():
             # Its caller has given up.
             return
-        if bug is None and isinstance(read, SegmentsRead) and read.is_stale and read.attempts < ATTEMPTS_MAX:
-            read.prepare()
-            self._read_workers.submit(read.run, partial(self._read, read, future))
-            return
         try:
             if bug is not None:
                 raise bug
+            if isinstance(read, SegmentsRead) and read.is_stale and read.attempts < ATTEMPTS_MAX:
+                # Its offset may be out of range by now, which is then its outcome.
+                read.prepare()
+                self._read_workers.submit(read.run, partial(self._read, read, future))
+                return
             result = read.finish()
         except Exception as failure:  # noqa: BLE001 - every failure is the caller's to judge
             future.set_exception(failure)
