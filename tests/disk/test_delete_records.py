@@ -1,6 +1,8 @@
 """DeleteRecords: durable before it is answered, never on the event loop, many partitions with one write."""
 
 import errno
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -99,6 +101,48 @@ def test_a_log_that_is_removed_meanwhile_leaves_nothing_to_its_namesake(is_recre
     scene.workers.drain()
     scene.directory = scene.place.open()
     assert [scene.open(number).log_start_offset for number in range(2)] == [0, 1]
+
+
+class LateWorkers(HeldWorkers):
+    """Work is done at once; its outcome is reported when the test says so."""
+
+    def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        try:
+            result = work()
+        except OSError as error:
+            failure = error
+            self.held.append(lambda: done(None, failure))
+        else:
+            self.held.append(lambda: done(result, None))
+
+
+def test_a_failure_that_is_reported_late_leaves_nothing_to_a_namesake() -> None:
+    """The start of a removed log was stored for the new one: after a crash, its records were gone."""
+    scene = Scene(2)
+    scene.files.fault = None
+    scene.delete(scene.logs[0], 4)
+    scene.workers.drain()
+    scene.directory.close()
+    scene.workers = scene.place.workers = LateWorkers()
+    scene.directory = scene.place.open()
+    scene.logs = [scene.open(number) for number in range(2)]
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "pwritev" and CHECKPOINT in path:
+            raise OSError(errno.ENOSPC, "on purpose", path)
+
+    scene.files.fault = refuse
+    scene.delete(scene.logs[0], 5)
+    scene.files.fault = None
+    scene.directory.remove_log(scene.logs[0].name)
+    append(scene.open(0), batch(b"new"))
+    scene.workers.drain()
+    assert scene.outcomes[1] is not None
+    scene.delete(scene.logs[1], 1)
+    scene.workers.drain()
+    scene.directory = scene.place.open()
+    log = scene.open(0)
+    assert (log.log_start_offset, log.end_offset) == (0, 1)
 
 
 def test_a_log_that_is_truncated_meanwhile_keeps_what_is_written_since() -> None:

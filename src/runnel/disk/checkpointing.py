@@ -105,6 +105,7 @@ class Checkpoints:
 
     def forget(self, name: TopicPartition) -> None:
         """A log was removed."""
+        self.advancing.forget(name)
         for file in (self.recovery_points, self.log_starts):
             file.forget(name)
 

@@ -32,6 +32,8 @@ class Request:
     done: Done
     truncations: int
     """How often the log had been truncated: `offset` means other records after another time."""
+    is_void: bool = False
+    """The log was removed; another one may have its name by now."""
 
 
 class LogStarts:
@@ -57,10 +59,15 @@ class LogStarts:
         offsets: dict[TopicPartition, int] = {}
         for request in self._storing:
             log = request.log
-            # A log that was removed meanwhile may have a namesake by now.
-            if log.failure is None:
+            if not request.is_void:
                 offsets[log.name] = max(request.offset, log.log_start_offset, offsets.get(log.name, 0))
         return offsets
+
+    def forget(self, name: TopicPartition) -> None:
+        """The log of this name was removed: no later write of the file may contain its offsets."""
+        for request in self._storing + self._waiting:
+            if request.log.name == name:
+                request.is_void = True
 
     def _store(self) -> None:
         self._storing, self._waiting = self._waiting, []
@@ -89,7 +96,8 @@ class LogStarts:
         """The next write of the file must not contain what these have asked for."""
         starts = dict(self._file.stored)
         for request in requests:
-            starts[request.log.name] = request.log.log_start_offset
+            if not request.is_void:
+                starts[request.log.name] = request.log.log_start_offset
         self._file.stored = starts
 
 
