@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runnel.batch.build import build_batch
+from runnel.batch.compression import Compression
+from runnel.batch.records import Record
 from runnel.broker.apis.handlers import APIS
 from runnel.broker.apis.sliced import SLICINGS
 from runnel.broker.runtime.slices import cut, merge, weight
@@ -25,10 +28,15 @@ from runnel.messages.offset_fetch import (
 )
 from runnel.messages.registry import api
 from runnel.model.errors import ErrorCode
-from runnel.model.limits import FETCH_PARTITIONS_MAX, MEMBER_METADATA_BYTES_MAX, SLICE_ELEMENTS
+from runnel.model.limits import (
+    FETCH_PARTITIONS_MAX,
+    INSPECTED_RECORDS_MAX,
+    MEMBER_METADATA_BYTES_MAX,
+    SLICE_ELEMENTS,
+)
 from runnel.wire import fields_of
 from runnel.wire.primitives import ArrayOf, StructOf
-from tests.broker.requests import batch, produce_to
+from tests.broker.requests import NOW_MS, batch, produce_to
 
 REQUEST_ARRAYS = ("groups", "topics", "partition_indexes")
 RESPONSE_ARRAYS = ("groups", "topics", "partitions")
@@ -165,6 +173,32 @@ def test_a_large_produce_without_acks_is_refused(tell) -> None:
         request.acks = 0
         client.send(request, 9)
         assert await client.is_closed()
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [9, 13])
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_batches_whose_records_are_looked_at_are_served_one_by_one(tell, version, compression) -> None:
+    """Each is within the limit; together they would keep other connections waiting."""
+
+    async def story(world) -> None:
+        await world.create("table", 6, **{"cleanup.policy": "compact"})
+        client = await world.connect()
+        records = [Record(i, NOW_MS, b"key", b"") for i in range(INSPECTED_RECORDS_MAX // 5)]
+        data = bytes(build_batch(records, compression=compression))
+        topic = world.topic_id("table") if version == 13 else "table"
+        client.send(produce_to(topic, *((index, data) for index in range(6))), version)
+        received = asyncio.create_task(client.receive())
+        is_sliced = False
+        while not received.done():
+            is_sliced = is_sliced or bool(world.broker._tasks)
+            await asyncio.sleep(0)
+        assert is_sliced
+        results = received.result().responses[0].partition_responses
+        assert [(one.index, one.error_code, one.base_offset) for one in results] == [
+            (index, 0, 0) for index in range(6)
+        ]
 
     tell(story)
 

@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import pytest
 
+from runnel.batch.build import build_batch
+from runnel.batch.records import Record
 from runnel.broker.runtime.pipeline import Pipeline
 from runnel.messages.delete_topics import DeleteTopicsRequest
 from runnel.messages.fetch import FetchResponse
@@ -15,7 +17,7 @@ from runnel.ports.files import File
 from runnel.ports.service import CloseConnection, Reply, Session
 from runnel.wire import Request, decode
 from runnel.wire.frame import read_response_header, request_frame
-from tests.broker.requests import batch, fetch_from, produce_to
+from tests.broker.requests import NOW_MS, batch, fetch_from, produce_to
 from tests.broker.world import BrokerWorld
 
 
@@ -115,6 +117,20 @@ def test_requests_that_arrive_together_are_answered_as_one_by_one(tmp_path: Path
             assert served_in_runs
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("policy", "count"), [("delete", [1, 2]), ("compact", [1, 1, 1])])
+def test_requests_whose_records_are_looked_at_are_served_one_by_one(tell, policy: str, count: list[int]):
+    """A run of them may cost a hundred times as much as its size suggests."""
+
+    async def scenario(world: BrokerWorld) -> None:
+        await world.create("table", 1, **{"cleanup.policy": policy})
+        connection = Connection(Pipeline(world.broker), uses_templates=True)
+        records = bytes(build_batch([Record(0, NOW_MS, b"key", b"")]))
+        frame = wire(produce_to("table", (0, records), acks=1), 9, 0)
+        assert [reply.count for reply in connection.receive(frame * 3)] == count
+
+    tell(scenario)
 
 
 async def filled(*replies: Reply) -> None:

@@ -18,6 +18,7 @@ from runnel.log.validation import (
     validate_copies,
 )
 from runnel.model.errors import ApiError, ErrorCode, RecordValidationError
+from runnel.model.limits import INSPECTED_BATCH_BYTES_MAX, INSPECTED_RECORDS_MAX, NAMED_RECORDS_MAX
 from runnel.model.log_config import HOUR_MS, LogConfig, TimestampType
 from tests.batch.strategies import compressions, record_lists
 
@@ -158,6 +159,42 @@ def test_the_records_to_blame_are_named_by_their_place(compression):
 def test_a_refusal_does_not_grow_with_its_batch():
     sent = [Record(i, NOW_MS, None, b"v") for i in range(2 * RECORD_ERRORS_MAX)]
     assert batch_indexes(build_batch(sent), COMPACTED) == list(range(RECORD_ERRORS_MAX))
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_few_records_are_looked_at_to_name_those_that_are_ahead(compression):
+    """A batch of a few kilobytes may hold millions of records, none as late as its header says."""
+    late = NOW_MS + 2 * HOUR_MS
+    sent = [Record(i, NOW_MS, None, b"") for i in range(NAMED_RECORDS_MAX)]
+    sent += [Record(i, late, None, b"") for i in range(NAMED_RECORDS_MAX)]
+    assert batch_indexes(build_batch(sent, compression=compression)) == []
+    bomb = [Record(0, late, None, bytes(INSPECTED_BATCH_BYTES_MAX))]
+    if compression:
+        assert batch_indexes(build_batch(bomb, compression=compression)) == []
+
+
+BEFORE = LogConfig(message_timestamp_before_max_ms=HOUR_MS)
+
+
+@pytest.mark.parametrize("config", [COMPACTED, BEFORE], ids=["compacted", "timestamps"])
+def test_a_batch_with_more_records_than_can_be_looked_at_is_refused(config):
+    one = build_batch([Record(0, NOW_MS, b"", b"")])
+    header = read_header(one)
+    for count in (INSPECTED_RECORDS_MAX, INSPECTED_RECORDS_MAX + 1):
+        header.record_count, header.last_offset_delta = count, count - 1
+        batch = seal(header, one[61:] * count)
+        if count > INSPECTED_RECORDS_MAX:
+            assert error_of(batch, config) is ErrorCode.MESSAGE_TOO_LARGE
+        else:
+            check(batch, config)
+
+
+@pytest.mark.parametrize("config", [COMPACTED, BEFORE, LogConfig(compression_type="lz4")])
+def test_a_batch_that_decompresses_to_more_than_can_be_looked_at_is_refused(config):
+    value = bytes(INSPECTED_BATCH_BYTES_MAX)
+    batch = build_batch([Record(0, NOW_MS, b"key", value)], compression=Compression.ZSTD)
+    assert error_of(batch, config) is ErrorCode.MESSAGE_TOO_LARGE
+    check(batch)
 
 
 def test_malformed_records_for_a_compacted_topic_are_corrupt():

@@ -11,7 +11,7 @@ from itertools import islice
 
 from runnel.batch.checksum import crc32c
 from runnel.batch.compression import Compression, compress
-from runnel.batch.errors import CorruptBatch
+from runnel.batch.errors import BatchInflatesTooFar, CorruptBatch
 from runnel.batch.header import (
     COMPRESSION_MASK,
     CONTROL,
@@ -32,6 +32,12 @@ from runnel.batch.header import (
 )
 from runnel.batch.records import unpack_records, walk_records
 from runnel.model.errors import ApiError, ErrorCode, RecordValidationError
+from runnel.model.limits import (
+    INSPECTED_BATCH_BYTES_MAX,
+    INSPECTED_RECORDS_MAX,
+    NAMED_RECORDS_BYTES_MAX,
+    NAMED_RECORDS_MAX,
+)
 from runnel.model.log_config import FOREVER, LogConfig, TimestampType
 
 RECORD_ERRORS_MAX = 1_000
@@ -77,12 +83,7 @@ class PlainBatch:
 
 def takes_plain_batches(config: LogConfig) -> bool:
     """Whether the settings of a topic allow `plain_batch`: no setting looks at records or changes them."""
-    return (
-        config.compression_type == "producer"
-        and config.message_timestamp_type is _CREATE_TIME
-        and config.message_timestamp_before_max_ms >= FOREVER
-        and not config.cleanup_compact
-    )
+    return not config.inspects_records and config.message_timestamp_type is _CREATE_TIME
 
 
 def plain_batch(records: memoryview, size_max: int, latest_ms: int) -> tuple[int, int] | None:
@@ -233,7 +234,7 @@ def _refuse_what_clients_may_not_send(header: BatchHeader) -> None:
 
 
 def _refuse_missing_keys(records: memoryview, header: BatchHeader) -> None:
-    raw = unpack_records(records, header)
+    raw = _inspected(records, header)
     spans = enumerate(walk_records(raw, header.record_count))
     keyless = (index for index, (_, _, _, _, _, key_length, _, _) in spans if key_length < 0)
     batch_indexes = list(islice(keyless, RECORD_ERRORS_MAX))
@@ -250,11 +251,10 @@ def _refuse_strange_timestamps(
         why = (
             f"timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms ahead of {now_ms}"
         )
-        ahead = (index for index, moment in _timestamps(records, header) if moment > latest)
-        raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, list(islice(ahead, RECORD_ERRORS_MAX)))
+        raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, _ahead_of(latest, records, header))
     if config.message_timestamp_before_max_ms < FOREVER:
         earliest = now_ms - config.message_timestamp_before_max_ms
-        moments = _timestamps(records, header)
+        moments = _timestamps(_inspected(records, header), header)
         behind = (index for index, moment in moments if moment < earliest and moment != NO_TIMESTAMP)
         batch_indexes = list(islice(behind, RECORD_ERRORS_MAX))
         if batch_indexes:
@@ -262,9 +262,29 @@ def _refuse_strange_timestamps(
             raise RecordValidationError(ErrorCode.INVALID_TIMESTAMP, why, batch_indexes)
 
 
-def _timestamps(records: memoryview, header: BatchHeader) -> Iterator[tuple[int, int]]:
+def _ahead_of(latest: int, records: memoryview, header: BatchHeader) -> list[int]:
+    """Which records have a timestamp that is later, as far as finding them costs little."""
+    try:
+        raw = unpack_records(records, header, NAMED_RECORDS_BYTES_MAX)
+    except BatchInflatesTooFar:
+        return []
+    first = islice(_timestamps(raw, header), NAMED_RECORDS_MAX)
+    return [index for index, moment in first if moment > latest]
+
+
+def _inspected(records: memoryview, header: BatchHeader) -> bytes:
+    """The records of a batch, each of which must be looked at. Raises ApiError if that takes too long."""
+    if header.record_count > INSPECTED_RECORDS_MAX:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {header.record_count} records; {INSPECTED_RECORDS_MAX} is the limit for a topic "
+            "that is compacted or has message.timestamp.before.max.ms",
+        )
+    return unpack_records(records, header, INSPECTED_BATCH_BYTES_MAX)
+
+
+def _timestamps(raw: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
     """(place in the batch, timestamp) of each record; later ones may well be older than the first."""
-    raw = unpack_records(records, header)
     for index, (_, _, delta, _, _, _, _, _) in enumerate(walk_records(raw, header.record_count)):
         yield index, header.base_timestamp + delta
 
@@ -274,7 +294,8 @@ def _repack(records: memoryview, header: BatchHeader, config: LogConfig) -> memo
     wanted = Compression.from_name(config.compression_type)
     if header.compression == wanted:
         return records
-    payload = compress(unpack_records(records, header), wanted, _level(wanted, config))
+    raw = unpack_records(records, header, INSPECTED_BATCH_BYTES_MAX)
+    payload = compress(raw, wanted, _level(wanted, config))
     header.attributes = header.attributes & ~COMPRESSION_MASK | wanted
     batch = seal(header, payload)
     if len(batch) > config.max_message_bytes:

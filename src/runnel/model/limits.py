@@ -68,5 +68,19 @@ ERROR_MESSAGE_CHARACTERS_MAX = 1_000
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too. A larger request is usually a typo, and would block the metadata log."""
 
+INSPECTED_RECORDS_MAX = 25_000
+"""Records of a batch for a topic that requires looking at each of them (compaction, a limit on old
+timestamps): two microseconds each, which nothing interrupts. Larger batches are refused, and those of one
+request that have more together are served one by one."""
+
+INSPECTED_BATCH_BYTES_MAX = 16 * 1024 * 1024
+"""Such a batch, and one that the broker recompresses, once it is decompressed: that takes 20 to 100 ms."""
+
+NAMED_RECORDS_MAX = 100
+"""Records that are looked at to name those with an invalid timestamp, in a batch that is refused anyway."""
+
+NAMED_RECORDS_BYTES_MAX = 64 * 1024
+"""A compressed batch that is larger than this is refused without naming its records."""
+
 DECOMPRESSED_BATCH_BYTES_MAX = 256 * 1024 * 1024
 """A batch that decompresses to more is rejected as a decompression bomb."""

@@ -58,6 +58,15 @@ class LogConfig:
     acks_wait_for_disk: bool = field(init=False, repr=False, compare=False)
     """Whether acknowledgements wait for an fsync. Computed once, because every write asks for it."""
 
+    inspects_records: bool = field(init=False, repr=False, compare=False)
+    """Whether a batch is not accepted by its header alone: its records are walked, or recompressed."""
+
     def __post_init__(self) -> None:
         is_synced = self.flush_policy is FlushPolicy.COMMIT or self.flush_messages == 1
         object.__setattr__(self, "acks_wait_for_disk", is_synced)
+        inspects = (
+            self.cleanup_compact
+            or self.compression_type != "producer"
+            or self.message_timestamp_before_max_ms < FOREVER
+        )
+        object.__setattr__(self, "inspects_records", inspects)

@@ -2,10 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from runnel.batch.header import COMPRESSION_MASK, HEADER_BYTES, unpack_header
 from runnel.broker.runtime.slices import Slicing
+from runnel.model.limits import INSPECTED_RECORDS_MAX
 from runnel.ports.service import CloseConnection
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.context import Context
+
+COMPRESSED_BATCHES_PER_STEP = 4
+"""What a compressed batch holds is not known before it is decompressed."""
 
 
 def _along(request: str, response: str, prepare: Callable[[Any], None] = lambda request: None) -> Slicing:
@@ -32,8 +40,27 @@ def _keep_records(request: Any) -> None:
             data.records = None if data.records is None else memoryview(bytes(data.records))
 
 
+def _inspects_much(request: Any, ctx: "Context") -> bool:
+    """Whether several batches are for topics that look at records, and have too many for one step."""
+    cost = 0
+    for topic in request.topic_data:
+        name = topic.name or ctx.broker.topic_name(topic.topic_id) or ""
+        for data in topic.partition_data:
+            partition = ctx.broker.partition_at.get((name, data.index))
+            if partition is None or not partition.log.config.inspects_records:
+                continue
+            if data.records is not None and len(data.records) >= HEADER_BYTES:
+                header = unpack_header(data.records)
+                cost += max(header[-1], 0)
+                if header[5] & COMPRESSION_MASK:
+                    cost += INSPECTED_RECORDS_MAX // COMPRESSED_BATCHES_PER_STEP
+    return cost > INSPECTED_RECORDS_MAX
+
+
+_PRODUCE = _along("topic_data.partition_data", "responses.partition_responses", _keep_records)
+
 SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
-    0: (_along("topic_data.partition_data", "responses.partition_responses", _keep_records),),
+    0: (replace(_PRODUCE, is_costly=_inspects_much),),
     2: (_along("topics.partitions", "topics.partitions"),),
     3: (_along("topics", "topics", _name_topics_once),),
     8: (_along("topics.partitions", "topics.partitions"),),

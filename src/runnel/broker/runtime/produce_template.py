@@ -152,6 +152,9 @@ class ProduceTemplate:
         partition = self._partition(index)
         if partition is None or self._broker.gates.quotas.limits(session):
             return start
+        if partition.log.config.inspects_records:
+            # Such a batch costs much more than its size tells: others are served before the next one.
+            count_max = 1
         position = start
         correlation_ids: list[int] = []
         batches: list[memoryview] = []

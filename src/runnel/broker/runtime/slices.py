@@ -39,6 +39,8 @@ class Slicing:
     """Changes the request before it is cut, or refuses it."""
     elements: int = SLICE_ELEMENTS
     """How large a slice is."""
+    is_costly: Callable[[Any, "Context"], bool] = lambda request, ctx: False
+    """Whether each innermost element needs a slice of its own."""
 
 
 def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
@@ -47,9 +49,11 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
     def sliced_handler(request: Any, ctx: "Context") -> MaybePromise[Response | Encoded] | None:
         for slicing in slicings:
             if getattr(request, slicing.request[0]):
-                if weight(request, slicing.request) > SLICE_ELEMENTS:
+                is_costly = slicing.is_costly(request, ctx)
+                if is_costly or weight(request, slicing.request) > slicing.elements:
                     slicing.prepare(request)
-                    return ctx.broker.run(_serve(handler, slicing, request, ctx))
+                    weight_max = 1 if is_costly else slicing.elements
+                    return ctx.broker.run(_serve(handler, slicing, request, ctx, weight_max))
                 break
         result: MaybePromise[Response | Encoded] | None = handler(request, ctx)
         return result
@@ -57,9 +61,9 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
     return sliced_handler
 
 
-async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context") -> Any:
+async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context", weight_max: int) -> Any:
     whole: Any = None
-    for part, joined_levels in cut(request, slicing.request, slicing.elements):
+    for part, joined_levels in cut(request, slicing.request, weight_max):
         response: Any = await settled(handler(part, ctx))
         if isinstance(response, Encoded) or getattr(response, "error_code", None):
             return response
