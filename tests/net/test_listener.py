@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from runnel.disk.os_files import OsFile
+from runnel.net import connection
 from runnel.net.file_sender import THREADS_MAX
 from runnel.net.listener import ListenerLimits
 from tests.net.scripted import Client, World, frame
@@ -35,6 +36,22 @@ def test_all_frames_of_one_receive_share_a_turn(run):
             client.send(*[b"t%d" % number for number in range(20)])
             assert [await client.receive() for _ in range(20)] == [b"%d" % number for number in range(20)]
             assert world.service.turns < 20
+
+    run(scenario())
+
+
+def test_requests_that_take_long_are_served_in_several_turns(run, monkeypatch):
+    """A small request may take milliseconds, and hundreds of them arrive together."""
+    monkeypatch.setattr(connection, "SERVE_SECONDS_MAX", 0, raising=False)
+
+    async def scenario() -> None:
+        async with World() as world:
+            client, other = await world.connect(), await world.connect()
+            client.send(*(b"e%d" % number for number in range(50)))
+            assert await other.ask(b"eother") == b"other"
+            for number in range(50):
+                assert await client.receive() == b"%d" % number
+            assert world.service.turns == 51
 
     run(scenario())
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from struct import Struct
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
@@ -33,6 +34,9 @@ JOINED_BYTES_MAX = 64 * 1024
 
 HEAD_BYTES = 16 * 1024
 """Size of one receive after a large frame, so that little of the next frame has to be copied."""
+
+SERVE_SECONDS_MAX = 0.01
+"""How long the requests of one receive are served before other connections are; none is interrupted."""
 
 _SIZE = Struct(">i").unpack_from
 log = logging.getLogger("runnel.net")
@@ -230,6 +234,7 @@ class Connection:
         room = REQUESTS_IN_FLIGHT_MAX - self._in_flight
         unsent_bytes = self._outbox.memory_bytes
         is_full = False
+        deadline = monotonic() + SERVE_SECONDS_MAX
         while end - position >= 4:
             (size_bytes,) = _SIZE(buffer, position)
             after = position + 4 + size_bytes
@@ -242,7 +247,7 @@ class Connection:
                 self._is_stalled = True
                 break
             position = serve(buffer, position + 4, after, end, session, replies, room)
-            is_full = session.throttle_ms > 0
+            is_full = session.throttle_ms > 0 or monotonic() >= deadline
             for reply in replies[seen:]:
                 room -= reply.count
                 unsent_bytes += reply.size_bytes
