@@ -198,7 +198,6 @@ class Appender:
     def _take_staged(self) -> StagedWrite:
         """All that is staged as one write with its files open."""
         is_announced = len(self._staging.batches) <= self._announced
-        end_offset = self._staging.end_offset
         batches, rolls = self._staging.take()
         runs = split_runs(self._segments, batches, rolls) if rolls else []
         runs = runs or [Run(self._segments.active, batches, None)]
@@ -209,7 +208,7 @@ class Appender:
             raise self._undo(runs, error, is_announced=is_announced) from error
         producers = self._producers.loaded
         changes = producers.staged_count if producers is not None else 0
-        write = StagedWrite(runs, end_offset, changes, self._dones, is_announced)
+        write = StagedWrite(runs, changes, self._dones, is_announced)
         self._dones = []
         self._announced = 0
         return write

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import BatchHeader, read_header
+from runnel.batch.header import HEADER_BYTES, BatchHeader, read_header
 from runnel.disk.atomic import remove_if_there
 from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snapshot_path
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
@@ -275,11 +275,11 @@ class Recovery:
         if entry is None:
             raise DamagedIndex("there is no entry to begin at")
         segment.offsets, segment.times = offsets, times
-        segment.first_timestamp = read_header(file.pread(61, 0)).max_timestamp
+        segment.first_timestamp = read_header(file.pread(HEADER_BYTES, 0)).max_timestamp
         segment.max_timestamp, segment.max_timestamp_offset = times.last or (-1, base_offset)
         segment.size_bytes = entry[1]
         segment.next_offset = base_offset
-        if read_header(file.pread(61, entry[1])).last_offset != entry[0]:
+        if read_header(file.pread(HEADER_BYTES, entry[1])).last_offset != entry[0]:
             raise DamagedIndex("an entry points at another batch")
         self._take_durable(segment, file, size_bytes, durable_end)
         return segment.size_bytes

@@ -17,7 +17,6 @@ class Segment:
         "aborted_saved",
         "base_offset",
         "bytes_since_entry",
-        "created_ms",
         "file",
         "first_timestamp",
         "has_index_files",
@@ -36,8 +35,6 @@ class Segment:
         self.next_offset = base_offset
         """The offset after its last batch."""
         self.size_bytes = 0
-        self.created_ms = -1
-        """When its first batch came, by the broker's clock; -1 if that was before this start."""
         self.first_timestamp = NO_TIMESTAMP
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset

@@ -39,8 +39,6 @@ class StagedWrite:
     """Staged batches on their way into their files."""
 
     runs: list[Run]
-    end_offset: int
-    """Where the log ends once they are written."""
     producer_changes: int
     """How many changes of producers came with them; batches staged later have changes of their own."""
     dones: list[Done]

@@ -245,6 +245,4 @@ class Staging:
         elif active.offsets is not None and len(active.offsets) >= index_entries_max(self.config):
             self._limits = FULL
         else:
-            self._limits = limits_of(
-                self.config, active.base_offset, active.first_timestamp, active.created_ms
-            )
+            self._limits = limits_of(self.config, active.base_offset, active.first_timestamp)

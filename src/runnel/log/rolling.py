@@ -23,8 +23,11 @@ def limits_of_empty(base_offset: int) -> RollLimits:
     return RollLimits(FOREVER, FOREVER, base_offset + RELATIVE_OFFSET_MAX)
 
 
-def limits_of(config: LogConfig, base_offset: int, first_timestamp: int, created_ms: int) -> RollLimits:
-    """What a segment that begins so may grow to. Its age counts from its first batch's timestamp."""
+def limits_of(config: LogConfig, base_offset: int, first_timestamp: int, created_ms: int = -1) -> RollLimits:
+    """The limits of a segment, whose age counts from its first batch's timestamp.
+
+    Without a timestamp it counts from `created_ms`, if that is known.
+    """
     begun_ms = first_timestamp if first_timestamp >= 0 else created_ms
     age_max_ms = config.segment_ms - jitter_ms(config, base_offset)
     if config.cleanup_compact:

@@ -335,5 +335,5 @@ class Disk(Protocol):
         ...
 
     def upkeep(self, now_ms: int) -> None:
-        """Start due maintenance: rolling by age, retention, timed flushes, compaction; never blocks."""
+        """Start due maintenance: retention, compaction, timed flushes, checkpoints; never blocks."""
         ...
