@@ -32,7 +32,7 @@ NOW_MS = 50_000
 
 
 class Still:
-    """A clock that stands still, and chance that is none."""
+    """A stopped clock, and constant randomness."""
 
     def now_ms(self) -> int:
         return NOW_MS
@@ -47,7 +47,7 @@ class Still:
 
 
 class QueueWorkers(InlineWorkers):
-    """Work that is done when the test says so."""
+    """Work that is done when the test runs it."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable, Callable]] = []
@@ -123,7 +123,7 @@ def table(log: DiskLog) -> dict[bytes | None, bytes]:
 
 
 def cleaner(**settings) -> Cleaner:
-    return Cleaner(InlineWorkers(), rest=lambda: None, **settings)
+    return Cleaner(InlineWorkers(), throttle=lambda: None, **settings)
 
 
 def compact(log: DiskLog, now_ms: int = NOW_MS, **settings) -> None:

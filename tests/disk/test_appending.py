@@ -93,7 +93,7 @@ def test_batches_that_are_staged_together_fare_as_one_by_one(seed: int) -> None:
 def test_a_failed_log_stages_nothing_of_several() -> None:
     _, log = Place().open_log()
     append(log, batch(b"a"))
-    log.fail("broken", can_heal=False)
+    log.fail("broken", can_repair=False)
     outcomes = log.stage_all([memoryview(batch(b"b")), memoryview(batch(b"c"))], 0, START_MS)
     assert [type(outcome) for outcome in outcomes] == [StorageFailed, StorageFailed]
     assert log.end_offset == 1

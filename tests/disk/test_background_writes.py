@@ -1,4 +1,4 @@
-"""Writes that a thread does: order, failure, and everybody who needs the files at rest."""
+"""Writes that a thread does: order, failure, and operations that need the files at rest."""
 
 import errno
 from collections.abc import Callable
@@ -30,12 +30,12 @@ from tests.disk.world import (
 
 @dataclass
 class Scene:
-    """A log whose background writes happen when the test says so."""
+    """A log whose background writes happen when the test runs them."""
 
     config: LogConfig = field(default_factory=LogConfig)
     files: SimFiles = field(default_factory=SimFiles)
     workers: HeldWorkers = field(default_factory=HeldWorkers)
-    told: list[tuple[str, bool]] = field(default_factory=list)
+    outcomes: list[tuple[str, bool]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         place = Place(self.files, write_workers=self.workers, background_bytes_min=1)
@@ -61,7 +61,7 @@ class Scene:
         return offsets_of(read_all(self.log))
 
     def _done(self, name: str) -> Callable[[ApiError | None], None]:
-        return lambda error: self.told.append((name, error is None))
+        return lambda error: self.outcomes.append((name, error is None))
 
 
 def test_nothing_counts_as_written_before_the_thread_has_written_it() -> None:
@@ -69,11 +69,11 @@ def test_nothing_counts_as_written_before_the_thread_has_written_it() -> None:
     scene.later("a")
     scene.later("b")
     assert (scene.log.end_offset, scene.log.written_offset) == (2, 0)
-    assert scene.told == []
+    assert scene.outcomes == []
     scene.workers.finish_one()
-    assert (scene.log.written_offset, scene.told) == (1, [("a", True)])
+    assert (scene.log.written_offset, scene.outcomes) == (1, [("a", True)])
     scene.workers.finish_one()
-    assert (scene.log.written_offset, scene.told) == (2, [("a", True), ("b", True)])
+    assert (scene.log.written_offset, scene.outcomes) == (2, [("a", True), ("b", True)])
     assert scene.values() == [0, 1]
 
 
@@ -94,7 +94,7 @@ def test_a_write_that_cannot_wait_comes_behind_all_others() -> None:
     scene.later("a")
     scene.later("b")
     assert append(scene.log, batch(b"c")) == 2
-    assert scene.told == [("a", True), ("b", True)]
+    assert scene.outcomes == [("a", True), ("b", True)]
     assert scene.values() == [0, 1, 2]
     scene.workers.drain()
     assert scene.values() == [0, 1, 2]
@@ -103,7 +103,7 @@ def test_a_write_that_cannot_wait_comes_behind_all_others() -> None:
 def test_too_little_is_not_worth_a_thread() -> None:
     _, log = Place(write_workers=HeldWorkers()).open_log()
     log.stage(memoryview(batch(b"small")), 0, START_MS, Origin.CLIENT)
-    assert not log.write_later(lambda error: pytest.fail("nobody asked"))
+    assert not log.write_later(lambda error: pytest.fail("called without a write"))
     log.write_staged()
     assert offsets_of(read_all(log)) == [0]
 
@@ -117,7 +117,7 @@ def test_a_disk_that_refuses_takes_back_what_came_behind_as_well(segment_bytes: 
     scene.refuse()
     scene.workers.finish_one()
     scene.files.fault = None
-    assert scene.told == [("a", False), ("b", False)]
+    assert scene.outcomes == [("a", False), ("b", False)]
     assert (scene.log.end_offset, scene.log.written_offset) == (1, 1)
     # The producer repeats them, and they are no duplicates.
     append(scene.log, batch(b"a", producer_id=7, producer_epoch=0, base_sequence=1))
@@ -133,7 +133,7 @@ def test_what_is_written_is_remembered_when_the_next_write_fails() -> None:
     scene.refuse()
     scene.workers.finish_one()
     scene.files.fault = None
-    assert scene.told == [("a", True), ("b", False)]
+    assert scene.outcomes == [("a", True), ("b", False)]
     again = scene.log.stage(
         memoryview(batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0)), 0, START_MS, Origin.CLIENT
     )
@@ -148,7 +148,7 @@ def test_a_write_in_the_turn_hears_of_the_failure_before_it() -> None:
     with pytest.raises(StorageFailed):
         scene.log.write_staged()
     scene.files.fault = None
-    assert scene.told == [("a", False)]
+    assert scene.outcomes == [("a", False)]
     assert scene.log.end_offset == 0
 
 
@@ -173,7 +173,7 @@ async def test_who_needs_the_files_at_rest_waits_for_the_thread(act: str) -> Non
         case "remove":
             scene.directory.remove_log(PARTITION)
             scene.directory.open_log(PARTITION, TOPIC_ID[::-1], LogConfig())
-    assert scene.told == [("a", True), ("b", True)]
+    assert scene.outcomes == [("a", True), ("b", True)]
     scene.workers.drain()
 
 
@@ -198,7 +198,7 @@ def test_every_history_ends_as_if_each_batch_had_been_written_at_once(
                 scene.later(name)
             case "now":
                 append(scene.log, batch(name.encode()))
-                scene.told.append((name, True))
+                scene.outcomes.append((name, True))
             case "finish" if scene.workers.held:
                 scene.workers.finish_one()
             case "roll":
@@ -212,12 +212,12 @@ def test_every_history_ends_as_if_each_batch_had_been_written_at_once(
             case "configure":
                 scene.log.configure(LogConfig(segment_bytes=segment_bytes, index_interval_bytes=number))
     scene.log.settle()
-    kept = [name for name, is_written in scene.told if is_written]
+    kept = [name for name, is_written in scene.outcomes if is_written]
     found = read_all(scene.log)
     assert [one[-4:-1].decode() for one in found] == kept
     assert offsets_of(found) == list(range(len(kept)))
     assert scene.log.end_offset == len(kept)
-    assert {name for name, _ in scene.told} >= set(names)
+    assert {name for name, _ in scene.outcomes} >= set(names)
 
 
 @pytest.mark.parametrize("interrupt", ["settle", "thread"])
@@ -225,7 +225,7 @@ def test_every_history_ends_as_if_each_batch_had_been_written_at_once(
 def test_a_write_that_fails_before_its_caller_asks_for_it_fails_when_it_does(
     interrupt: str, is_large: bool
 ) -> None:
-    """Fault 8: the batches were undone in silence, and later ones acknowledged in their place."""
+    """A failed second write fails its own batches; later ones are not acknowledged in their place."""
     scene = Scene()
     scene.later("a")
     scene.log.stage(memoryview(batch(b"b")), 0, START_MS, Origin.CLIENT)
@@ -235,14 +235,14 @@ def test_a_write_that_fails_before_its_caller_asks_for_it_fails_when_it_does(
     else:
         scene.workers.finish_one()
     scene.files.fault = None
-    assert scene.told == [("a", False)]
+    assert scene.outcomes == [("a", False)]
     assert scene.log.end_offset == scene.log.written_offset == 0
     with pytest.raises(StorageFailed, match="on purpose"):
         # Its offset is given out again only after that.
         scene.log.stage(memoryview(batch(b"c")), 0, START_MS, Origin.CLIENT)
     if is_large:
-        assert scene.log.write_later(lambda error: scene.told.append(("b", error is None)))
-        assert scene.told == [("a", False), ("b", False)]
+        assert scene.log.write_later(lambda error: scene.outcomes.append(("b", error is None)))
+        assert scene.outcomes == [("a", False), ("b", False)]
     else:
         with pytest.raises(StorageFailed, match="on purpose"):
             scene.log.write_staged()
@@ -264,7 +264,7 @@ def test_a_second_write_that_fails_while_a_log_settles_is_reported() -> None:
 
     scene.files.fault = refuse_second
     scene.log.settle()
-    assert scene.told == [("a", True)]
+    assert scene.outcomes == [("a", True)]
     with pytest.raises(StorageFailed, match="on purpose"):
         scene.log.write_staged()
     assert scene.log.end_offset == scene.log.written_offset == 1

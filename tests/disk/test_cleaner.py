@@ -1,4 +1,4 @@
-"""Compaction on a real log: the same table before and after, whatever the settings."""
+"""Compaction on a real log: the same table before and after, with any settings."""
 
 from copy import deepcopy
 from random import Random
@@ -8,7 +8,7 @@ import pytest
 from runnel.batch.header import read_header
 from runnel.batch.records import Record, iterate_records
 from runnel.disk.cleaner import Cleaner
-from runnel.disk.cleaning_plan import plan_cleaning, read_clean_up_to
+from runnel.disk.cleaning_plan import plan_cleaning, read_cleaner_checkpoint
 from runnel.disk.disk_log import DiskLog
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
@@ -66,7 +66,7 @@ def test_nothing_is_done_twice(files):
     log = open_log(files)
     fill(log, Random(1))
     compact(log)
-    assert read_clean_up_to(log) == log.segments.active.base_offset
+    assert read_cleaner_checkpoint(log) == log.segments.active.base_offset
     assert plan_cleaning(log, NOW_MS) is None
     operations = files.operations
     compact(log)
@@ -75,16 +75,16 @@ def test_nothing_is_done_twice(files):
 
 def test_tombstones_go_after_their_retention_when_the_log_is_cleaned_again(files):
     log = open_log(files)
-    append(log, (b"gone", b"1"))
-    append(log, (b"gone", None))
+    append(log, (b"deleted", b"1"))
+    append(log, (b"deleted", None))
     fill(log, Random(2))
     compact(log)
     tombstones = [record.key for record in records(log) if record.value is None]
-    assert b"gone" in tombstones
+    assert b"deleted" in tombstones
     fill(log, Random(3))
     expected = table(log)
     compact(log, NOW_MS + 1000)
-    assert b"gone" not in [record.key for record in records(log)]
+    assert b"deleted" not in [record.key for record in records(log)]
     assert table(log) == expected
 
 
@@ -161,7 +161,7 @@ def test_the_most_urgent_log_comes_first_and_one_at_a_time(files):
     compact(logs[0])
     fill(logs[0], Random(12), count=12)
     queue = QueueWorkers()
-    busy = Cleaner(queue, rest=lambda: None)
+    busy = Cleaner(queue, throttle=lambda: None)
     busy.consider(logs, NOW_MS)
     busy.consider(logs, NOW_MS)
     assert len(queue.waiting) == 1
@@ -176,9 +176,9 @@ def test_when_nothing_is_due_nothing_is_looked_at_for_a_while(files):
     idle.consider([log], NOW_MS)
     fill(log, Random(13))
     idle.consider([log], NOW_MS + 999)
-    assert read_clean_up_to(log) == 0
+    assert read_cleaner_checkpoint(log) == 0
     idle.consider([log], NOW_MS + 1000)
-    assert read_clean_up_to(log) > 0
+    assert read_cleaner_checkpoint(log) > 0
 
 
 def test_lag_settings_are_obeyed_after_an_unclean_start(files):

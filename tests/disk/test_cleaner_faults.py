@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from runnel.disk.cleaner import Cleaner
-from runnel.disk.cleaning_plan import read_clean_up_to
+from runnel.disk.cleaning_plan import read_cleaner_checkpoint
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.os_files import OsFiles
-from runnel.disk.surgery import drop_oldest
+from runnel.disk.truncation import drop_oldest
 from runnel.disk.workers import LoopWorkers
 from runnel.log.names import CLEANED
 from runnel.sim.files import PowerFailure, SimFiles
@@ -92,9 +92,9 @@ def test_a_full_disk_stops_the_cleaning_and_nothing_else(files):
     append(log, (b"key-0", b"still here"))
     files.fault = None
     hopeful.consider([log], NOW_MS + 59_999)
-    assert read_clean_up_to(log) == 0, "it waits before it tries again"
+    assert read_cleaner_checkpoint(log) == 0, "it waits before it tries again"
     hopeful.consider([log], NOW_MS + 60_000)
-    assert read_clean_up_to(log) > 0 and len(complaints) == 1
+    assert read_cleaner_checkpoint(log) > 0 and len(complaints) == 1
     assert table(log) == {**expected, b"key-0": b"still here"}
 
 
@@ -109,7 +109,7 @@ def test_a_damaged_segment_is_left_as_it_is(files):
     wary.consider([log], NOW_MS)
     wary.consider([log], NOW_MS + 10**9)
     assert len(complaints) == 1 and "damaged" in complaints[0]
-    assert not wary.is_busy and read_clean_up_to(log) == 0 and leftovers(files) == []
+    assert not wary.is_busy and read_cleaner_checkpoint(log) == 0 and leftovers(files) == []
     assert len(files.read(log.segments.path(segment, ".log"))) == len(before)
 
 
@@ -119,7 +119,7 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back(files, work_do
     fill(log, Random(14))
     queue = QueueWorkers()
     complaints: list[str] = []
-    Cleaner(queue, rest=lambda: None, report=complaints.append).consider([log], NOW_MS)
+    Cleaner(queue, throttle=lambda: None, report=complaints.append).consider([log], NOW_MS)
     # None: all keys are noted, and the first group is being written.
     for _ in range(len(log.closed_segments()) + 1 if work_done is None else work_done):
         queue.do_one()
@@ -128,9 +128,9 @@ def test_segments_that_retention_takes_meanwhile_do_not_come_back(files, work_do
     while queue.waiting:
         queue.do_one()
     assert table(log) == expected
-    assert (read_clean_up_to(log), complaints) == (0, []), "the pass was given up"
+    assert (read_cleaner_checkpoint(log), complaints) == (0, []), "the pass was given up"
     compact(log)
-    assert table(log) == expected and read_clean_up_to(log) > 0
+    assert table(log) == expected and read_cleaner_checkpoint(log) > 0
 
 
 def test_what_a_stopped_pass_left_behind_is_removed_by_the_next(files):
@@ -145,7 +145,7 @@ def test_what_a_stopped_pass_left_behind_is_removed_by_the_next(files):
 def test_a_log_that_failed_is_not_touched(files):
     log = open_log(files)
     fill(log, Random(19))
-    log.fail("to be inspected", can_heal=False)
+    log.fail("to be inspected", can_repair=False)
     operations = files.operations
     compact(log)
     assert files.operations == operations
@@ -157,7 +157,7 @@ def test_a_stopped_cleaner_leaves_nothing_behind(files):
     expected = records(log)
     for work_done in range(len(log.closed_segments()) + 1):
         queue = QueueWorkers()
-        stopping = Cleaner(queue, rest=lambda: None)
+        stopping = Cleaner(queue, throttle=lambda: None)
         stopping.consider([log], NOW_MS)
         for _ in range(work_done):
             queue.do_one()
@@ -170,7 +170,7 @@ def test_a_stopped_cleaner_leaves_nothing_behind(files):
 
 
 def test_producers_write_while_a_thread_cleans(tmp_path):
-    """Real files, real threads, a real loop: whatever interleaves, the table is the twin's."""
+    """Real files, real threads, a real loop: with any interleaving, the table is the model's."""
     twin: dict[bytes, bytes] = {}
 
     async def scenario() -> None:

@@ -208,7 +208,7 @@ def test_aborted_transactions_are_loaded_as_they_are_found(seed: int) -> None:
 def place_twin(
     place: Place, config: LogConfig, ask: Callable[[DiskLog], list[tuple[int, int]]]
 ) -> list[tuple[int, int]]:
-    """What a log that was opened on its own would say."""
+    """The state of a log that was opened separately."""
     return ask(place.open_log(config)[1])
 
 

@@ -1,6 +1,6 @@
 """Random histories of appends, syncs, deletions, restarts and power cuts, held against an obvious model.
 
-The model is the list of batches in the order in which they were written. Whatever happens, the log is a
+The model is the list of batches in the order in which they were written. After any fault, the log is a
 prefix of that list, and at least as long as what was promised: by a sync if the power went, by the write if
 only the process did.
 """
@@ -131,7 +131,7 @@ class History:
                 view, self.random.choice([self.log.leader_epoch, 3]), self.place.clock.ms, Origin.CLIENT
             )
             staged.append(data)
-        # The bytes stand in the file from the first write on, whether or not we hear of it.
+        # The bytes are in the file from the first write on, whether or not that is reported.
         before = len(self.model.batches)
         self.model.batches += [bytes(data) for data in staged]
         try:
@@ -212,7 +212,7 @@ class History:
                     self.model.cut(self.log.end_offset)
         finally:
             self.files.fault = None
-        # Room again: the log heals itself.
+        # There is space again: the log is repaired.
         self.workers.drain()
         self.directory.upkeep(self.place.clock.ms)
         self.workers.drain()
@@ -281,7 +281,7 @@ class History:
         assert self.known_sequences() == self.model.sequences
 
     def compare_indexes(self) -> None:
-        """Every index entry tells the truth, from wherever it was loaded."""
+        """Every index entry is correct, no matter how it was loaded."""
         segments = self.log.segments
         for segment in segments.segments:
             file = segments.open(segment, create=True)

@@ -1,4 +1,4 @@
-"""The data directory: clean restarts, topics made anew, removal, retention."""
+"""The data directory: clean restarts, recreated topics, removal, retention."""
 
 import pytest
 
@@ -137,12 +137,12 @@ def test_a_removed_log_leaves_the_files_of_offsets_and_others_stay_in_them() -> 
     files = SimFiles()
     place = Place(files)
     directory = place.open()
-    for topic in ("gone", "kept"):
+    for topic in ("removed", "kept"):
         log = directory.open_log(TopicPartition(topic, 0), TOPIC_ID, LogConfig())
         for _ in range(3):
             append(log, batch(b"a"))
         log.delete_records_before(2)
-    directory.remove_log(TopicPartition("gone", 0))
+    directory.remove_log(TopicPartition("removed", 0))
     directory.close()
     for name in (RECOVERY_POINTS, LOG_STARTS):
         assert list(decode_offsets(files.read(f"/data/{name}"))) == [TopicPartition("kept", 0)]

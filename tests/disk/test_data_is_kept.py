@@ -1,4 +1,4 @@
-"""What nobody may touch: data behind damage, in a namesake's folder, or in a swap that the disk cut short."""
+"""Data that must not be touched: behind damage, in the folder of a recreated log, in an interrupted swap."""
 
 import errno
 from collections.abc import Callable
@@ -87,14 +87,14 @@ async def test_a_late_sync_of_a_deleted_log_leaves_its_namesake_alone() -> None:
 
 
 @in_loop
-async def test_a_deleted_log_is_not_healed_in_the_files_of_its_namesake() -> None:
+async def test_a_deleted_log_is_not_repaired_in_the_files_of_a_recreated_one() -> None:
     files, workers = SimFiles(), compacted.QueueWorkers()
     place = Place(files, workers=workers)
     directory, old = place.open_log(COMMIT)
     append(old, batch(b"old"))
     late = directory.sync(old)
     directory.remove_log(PARTITION)
-    # Its folder is gone, so this sync fails.
+    # Its folder does not exist any more, so this sync fails.
     do_all(workers)
     assert late.exception() is not None
     new = directory.open_log(PARTITION, bytes(15) + b"\x07", LogConfig())

@@ -46,7 +46,7 @@ class Scene:
 
 
 def test_nothing_is_synced_on_the_event_loop() -> None:
-    """Fault 6: every partition rewrote and synced the log starts of all logs while it was asked for."""
+    """The log starts of many partitions are stored by one write, in a thread."""
     scene = Scene()
     for log in scene.logs:
         log.delete_records_before(3)

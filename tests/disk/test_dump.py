@@ -134,13 +134,13 @@ def test_offsets_that_go_back_are_shown(folder):
     ("suffix", "position", "text"),
     [
         (".index", 3, "ends with offset"),
-        (".index", 7, "stands at"),
+        (".index", 7, "no batch at position"),
         (".timeindex", 7, "the latest with"),
-        (".txnindex", 25, "no end of producer 8"),
-        (".txnindex", 9, "no end of producer 9"),
+        (".txnindex", 25, "no end marker of producer 8"),
+        (".txnindex", 9, "no end marker of producer 9"),
     ],
 )
-def test_an_index_entry_that_lies_is_shown(folder, suffix, position, text):
+def test_a_wrong_index_entry_is_shown(folder, suffix, position, text):
     def change(data):
         data[position] ^= 1
 

@@ -1,4 +1,4 @@
-"""Group commit: who waits for which fdatasync, and what a failed one means."""
+"""Group commit: which callers wait for which fdatasync, and what a failed one means."""
 
 import asyncio
 import errno
@@ -181,7 +181,7 @@ async def test_closing_waits_for_what_is_under_way() -> None:
     first, second = directory.sync(log), directory.sync(log)
     directory.close()
     assert await first == 1
-    # The one that had not begun is told something, too.
+    # The one that had not begun is answered as well.
     assert second.done()
     second.exception()
     _, log = place.open_log(COMMIT)
@@ -191,15 +191,15 @@ async def test_closing_waits_for_what_is_under_way() -> None:
 @in_loop
 async def test_threads_tell_the_loop() -> None:
     workers = LoopWorkers(2, "test")
-    told: asyncio.Queue[tuple[object, BaseException | None]] = asyncio.Queue()
-    workers.submit(lambda: 7, lambda result, failure: told.put_nowait((result, failure)))
-    assert await told.get() == (7, None)
+    outcomes: asyncio.Queue[tuple[object, BaseException | None]] = asyncio.Queue()
+    workers.submit(lambda: 7, lambda result, failure: outcomes.put_nowait((result, failure)))
+    assert await outcomes.get() == (7, None)
 
     def fail() -> int:
         raise OSError(errno.EIO, "on purpose")
 
-    workers.submit(fail, lambda result, failure: told.put_nowait((result, failure)))
-    result, failure = await told.get()
+    workers.submit(fail, lambda result, failure: outcomes.put_nowait((result, failure)))
+    result, failure = await outcomes.get()
     assert result is None
     assert isinstance(failure, OSError)
     assert workers.run_all([lambda: 1, lambda: 2]) == [1, 2]

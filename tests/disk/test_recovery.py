@@ -39,7 +39,7 @@ def filled(place: Place, count: int = 20, *, config: LogConfig = CONFIG) -> Disk
 
 
 def state_of(log: DiskLog) -> object:
-    """Everything that a log tells about itself."""
+    """The visible state of a log."""
     return (
         read_all(log),
         log.epochs.entries,
@@ -111,7 +111,7 @@ def test_a_flipped_bit_in_what_is_not_durable_ends_the_log(data) -> None:
     batches = read_all(log)
     number = data.draw(st.integers(0, len(batches) - 1))
     position_in_batch = data.draw(st.integers(16, len(batches[number]) - 1))
-    segment, position = log.segments.place_of(number)
+    segment, position = log.segments.locate(number)
     path = f"{FOLDER}/{offset_name(segment.base_offset, LOG)}"
     files.flip_bit(path, position + position_in_batch, data.draw(st.integers(0, 7)))
     _, log = place.open_log(CONFIG)

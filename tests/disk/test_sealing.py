@@ -9,7 +9,7 @@ LATE_MS = START_MS + 10_000_000
 
 @in_loop
 async def test_retention_leaves_a_segment_alone_until_its_seal_is_done() -> None:
-    """Fault 5: the segment was dropped between the two renames that publish its indexes."""
+    """A segment must not be dropped between the two renames that publish its indexes."""
     workers = HeldWorkers()
     place = Place(workers=workers)
     directory, log = place.open_log(EXPIRED)

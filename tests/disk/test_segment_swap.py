@@ -9,7 +9,7 @@ import pytest
 from runnel.batch.header import read_header
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.surgery import drop_oldest
+from runnel.disk.truncation import drop_oldest
 from runnel.log.names import COMPACTION_SWAP
 from runnel.sim.files import SimFiles
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, append, fill, new_files, records, table
@@ -26,7 +26,7 @@ def is_swapping(log: DiskLog) -> bool:
 
 
 def test_compaction_syncs_nothing_on_the_event_loop() -> None:
-    """Fault 6: the file that decides a swap was written, and its folder synced twice, by the loop."""
+    """The file that decides a swap is written, and its folder synced, in a thread."""
     files, workers = new_files(), HeldWorkers()
     log = opened(files)
     fill(log, Random(3))
@@ -40,7 +40,7 @@ def test_compaction_syncs_nothing_on_the_event_loop() -> None:
 
     files.fault = watch
     before = log.size_bytes
-    Cleaner(workers, rest=lambda: None).consider([log], NOW_MS)
+    Cleaner(workers, throttle=lambda: None).consider([log], NOW_MS)
     workers.drain()
     assert log.size_bytes < before and table(log) == expected and synced
 
@@ -77,7 +77,7 @@ def test_readers_meet_whole_segments_while_they_are_swapped(seed: int, open_file
             seen += 1
 
     during_swaps(files, read)
-    Cleaner(workers, rest=lambda: None).consider([log], NOW_MS)
+    Cleaner(workers, throttle=lambda: None).consider([log], NOW_MS)
     workers.drain()
     assert seen > 5 and table(log) == expected
     assert not any(segment.is_pinned for segment in log.segments.segments)
@@ -95,7 +95,7 @@ async def test_a_thread_that_meets_a_swapped_segment_reads_again() -> None:
     first = log.segments.segments[0]
     assert first.offsets is not None and first.file is None
     read = directory.run_blocking(log.read_batches(10, 100, log.end_offset))
-    Cleaner(cleaners, rest=lambda: None).consider([log], NOW_MS)
+    Cleaner(cleaners, throttle=lambda: None).consider([log], NOW_MS)
     cleaners.drain()
     assert first not in log.segments.segments
     readers.drain()
@@ -113,7 +113,7 @@ def test_nothing_drops_a_segment_that_is_being_swapped() -> None:
             dropped.append(drop_oldest(log, len(log.segments.segments) - 1))
 
     during_swaps(files, drop)
-    Cleaner(workers, rest=lambda: None).consider([log], NOW_MS)
+    Cleaner(workers, throttle=lambda: None).consider([log], NOW_MS)
     while workers.held and not dropped:
         workers.finish_one()
     assert set(dropped) == {0}
@@ -130,7 +130,7 @@ def test_a_swap_that_waits_for_its_thread_is_finished_by_those_who_cannot_wait(e
     fill(log, Random(6))
     append(log, (b"last", b"one"))
     expected = table(log)
-    cleaner = Cleaner(workers, rest=lambda: None)
+    cleaner = Cleaner(workers, throttle=lambda: None)
     cleaner.consider([log], NOW_MS)
     while not is_swapping(log):
         workers.finish_one()
@@ -165,7 +165,7 @@ def test_a_swap_that_the_disk_refuses_after_it_was_decided_is_completed_by_the_n
             raise OSError(5, "on purpose", path)
 
     files.fault = fault
-    Cleaner(workers, rest=lambda: None, report=complaints.append).consider([log], NOW_MS)
+    Cleaner(workers, throttle=lambda: None, report=complaints.append).consider([log], NOW_MS)
     workers.drain()
     assert log.failure is not None and "half way" in log.failure
     assert len(complaints) == 1

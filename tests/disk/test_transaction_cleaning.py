@@ -184,7 +184,7 @@ class CleaningHistory:
         assert problems(self.files) == []
 
     def check_entries(self, walk: Walk) -> None:
-        """Whoever is told of an aborted transaction meets its end: else it would skip what follows."""
+        """A reader that gets an aborted transaction finds its end marker: else it would skip what follows."""
         segments = self.log.segments
         markers = {
             read_header(batch).base_offset: read_end_marker(batch)

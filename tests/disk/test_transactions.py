@@ -35,7 +35,7 @@ PRODUCERS = (7, 8, 9)
 
 @dataclass
 class Walk:
-    """What one walk over all batches tells."""
+    """The state according to one walk over all batches."""
 
     sequences: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class TransactionHistory(History):
             self.log.stage(memoryview(data), 3, self.place.clock.ms, origin)
             walk.meet(bytes(data))
             staged.append(data)
-        # The bytes stand in the file from the first write on, whether or not we hear of it.
+        # The bytes are in the file from the first write on, whether or not that is reported.
         self.model.batches += [bytes(data) for data in staged]
         self.model.sequences = walk.sequences
         try:
@@ -155,7 +155,7 @@ class TransactionHistory(History):
         self.remember_what_was_before()
 
     def remember_what_was_before(self) -> None:
-        """All batches are gone for good: only the log itself can tell what their producers had done."""
+        """All batches are deleted: only the log itself knows the state of their producers."""
         if self.model.batches:
             return
         known = list(self.log.producers())
@@ -178,7 +178,7 @@ class TransactionHistory(History):
         high_watermark = log.high_watermark
         stable_offset = walk.last_stable_offset(high_watermark, log.log_start_offset)
         if self.is_recovered:
-            # Snapshots do not tell of ends that were just about to be committed.
+            # Snapshots do not contain ends that were about to be committed.
             assert stable_offset <= log.last_stable_offset
             self.is_recovered = False
             high_watermark = log.written_offset
@@ -239,13 +239,13 @@ def abort_one(log: DiskLog, sequence: int, value: bytes = b"void") -> None:
 
 
 def markers_of(log: DiskLog) -> list[int]:
-    """Where the markers of all aborted transactions stand that the log knows of."""
+    """The offsets of the abort markers according to the log."""
     segments = log.segments
     return [entry.last_offset for one in segments.segments for entry in aborted_of(segments, one)]
 
 
 def abort_markers_in(log: DiskLog) -> list[int]:
-    """Where they really stand."""
+    """The offsets of the abort markers according to the batches."""
     headers = map(read_header, walk_batches(log.segments, 0, log.written_offset))
     return [header.base_offset for header in headers if header.is_control]
 

@@ -1,4 +1,4 @@
-"""Upkeep keeps to its rhythm, whatever the clock does."""
+"""Upkeep keeps to its intervals, also when the clock is set."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.upkeep import Interval, Rhythm
+from runnel.disk.upkeep import Interval, UpkeepIntervals
 from runnel.disk.workers import InlineWorkers
 from runnel.sim.files import SimFiles
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, Still, append, new_files
@@ -16,7 +16,9 @@ from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, Still, append, new_fi
 DELETING = replace(CONFIG, cleanup_compact=False, cleanup_delete=True, retention_bytes=1)
 
 
-def directory(files: SimFiles, cleaner: Cleaner | None = None, rhythm: Rhythm | None = None) -> DataDirectory:
+def directory(
+    files: SimFiles, cleaner: Cleaner | None = None, intervals: UpkeepIntervals | None = None
+) -> DataDirectory:
     return DataDirectory(
         "/data",
         files=files,
@@ -27,7 +29,7 @@ def directory(files: SimFiles, cleaner: Cleaner | None = None, rhythm: Rhythm | 
         upkeep_workers=InlineWorkers(),
         read_workers=InlineWorkers(),
         cleaner=cleaner,
-        rhythm=rhythm,
+        intervals=intervals,
     )
 
 
@@ -60,7 +62,7 @@ def test_an_interval_of_nothing_is_always_over() -> None:
 
 
 def test_retention_waits_for_its_interval() -> None:
-    disk = directory(new_files(), rhythm=Rhythm(retention_interval_ms=1000))
+    disk = directory(new_files(), intervals=UpkeepIntervals(retention_interval_ms=1000))
     log = disk.open_log(NAME, ID, DELETING)
     disk.upkeep(NOW_MS)
     fill(log)
@@ -80,7 +82,7 @@ def test_retention_waits_for_its_interval() -> None:
 def test_checkpoints_wait_for_their_own_intervals(name: str, file: str) -> None:
     files = new_files()
     intervals = {"recovery_points_interval_ms": 10**9, "log_starts_interval_ms": 10**9, name: 500}
-    disk = directory(files, rhythm=Rhythm(**intervals))
+    disk = directory(files, intervals=UpkeepIntervals(**intervals))
     log = disk.open_log(NAME, ID, DELETING)
     disk.upkeep(NOW_MS)
     fill(log)
@@ -100,7 +102,7 @@ def checkpoints(files: SimFiles) -> dict[str, bytes]:
 def test_a_cleaner_that_is_off_leaves_logs_alone() -> None:
     sizes = {}
     for is_on in (True, False):
-        cleaner = Cleaner(InlineWorkers(), rest=lambda: None, is_on=is_on)
+        cleaner = Cleaner(InlineWorkers(), throttle=lambda: None, is_on=is_on)
         disk = directory(new_files(), cleaner)
         log = disk.open_log(NAME, ID, CONFIG)
         fill(log)
@@ -113,7 +115,7 @@ def test_a_cleaner_that_is_off_leaves_logs_alone() -> None:
 
 def test_a_closed_directory_swaps_nothing_in() -> None:
     class Late(InlineWorkers):
-        """Work that is done, and told of later."""
+        """Work that is done at once and reported later."""
 
         def __init__(self) -> None:
             self.untold: list[Callable[[], None]] = []
@@ -122,7 +124,7 @@ def test_a_closed_directory_swaps_nothing_in() -> None:
             super().submit(work, lambda result, failure: self.untold.append(lambda: done(result, failure)))
 
     files, late = new_files(), Late()
-    disk = directory(files, Cleaner(late, rest=lambda: None))
+    disk = directory(files, Cleaner(late, throttle=lambda: None))
     log = disk.open_log(NAME, ID, CONFIG)
     fill(log)
     disk.upkeep(NOW_MS)

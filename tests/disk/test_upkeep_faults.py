@@ -18,7 +18,7 @@ LATE_MS = START_MS + 10_000_000
 
 @in_loop
 async def test_a_damaged_log_does_not_stop_retention_of_the_others() -> None:
-    """Fault 4: to expire a whole log it is rolled, which asks for producers that cannot be loaded."""
+    """To expire a whole log it is rolled, which needs producers that cannot be loaded."""
     place = Place()
     disk = place.open()
     for name in (FIRST, SECOND):
@@ -37,7 +37,7 @@ async def test_a_damaged_log_does_not_stop_retention_of_the_others() -> None:
 
 
 def damage_producers(files: SimFiles, folder: str) -> None:
-    """Leave no snapshot, and no way to tell the producers from the batches."""
+    """Leave no snapshot, and no way to restore the producers from the batches."""
     for name in files.names(folder):
         if name.endswith(".snapshot"):
             files.remove(f"{folder}/{name}")
@@ -46,7 +46,7 @@ def damage_producers(files: SimFiles, folder: str) -> None:
 
 
 def cleaning(files: SimFiles, complaints: list[str]) -> tuple[DataDirectory, list[DiskLog]]:
-    cleaner = Cleaner(InlineWorkers(), rest=lambda: None, report=complaints.append, backoff_ms=0)
+    cleaner = Cleaner(InlineWorkers(), throttle=lambda: None, report=complaints.append, backoff_ms=0)
     disk = directory(files, cleaner)
     logs = [disk.open_log(name, ID, CONFIG) for name in (FIRST, SECOND)]
     for log in logs:
@@ -79,7 +79,7 @@ def test_an_unforeseen_error_sets_one_log_aside_and_others_are_compacted() -> No
 
 def test_a_look_for_logs_to_compact_is_cut_into_steps() -> None:
     files = new_files()
-    cleaner = Cleaner(InlineWorkers(), rest=lambda: None, backoff_ms=0)
+    cleaner = Cleaner(InlineWorkers(), throttle=lambda: None, backoff_ms=0)
     disk = directory(files, cleaner)
     logs = [disk.open_log(TopicPartition("table", number), ID, CONFIG) for number in range(250)]
     fill(logs[-1])

@@ -38,7 +38,7 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
 
 
 class HeldWorkers(InlineWorkers):
-    """Work that is done when the test says so."""
+    """Work that is done when the test runs it."""
 
     def __init__(self) -> None:
         self.held: list[Callable[[], None]] = []

@@ -1,4 +1,4 @@
-"""The file of aborted transactions, and what readers are told from it."""
+"""The file of aborted transactions, and what readers get from it."""
 
 import pytest
 from hypothesis import given

@@ -140,7 +140,7 @@ def test_one_pass_keeps_exactly_the_last_record_of_each_key(drawn):
 
 @given(st.lists(batches, max_size=12), st.integers(1, 3), st.lists(st.integers(0, 3000), max_size=6))
 def test_many_small_passes_lose_no_key_and_end_like_one(drawn, keys_that_fit, waits):
-    """Whatever fits into memory, however the passes fall: a reader always ends up with the same table."""
+    """With any memory and any split into passes, a reader ends up with the same table."""
     writer = written(drawn)
     expected = table(writer.log)
     log, first_dirty, now_ms = writer.log, 0, NOW_MS

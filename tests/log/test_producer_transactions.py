@@ -16,8 +16,8 @@ class TransactionWorld(World):
 
     def aborted(self, _) -> str:
         entries = self.producers.take_aborted()
-        told = (f"{e.producer_id}:{e.first_offset}-{e.last_offset}<{e.last_stable_offset}" for e in entries)
-        return " ".join(told) or "none"
+        shown = (f"{e.producer_id}:{e.first_offset}-{e.last_offset}<{e.last_stable_offset}" for e in entries)
+        return " ".join(shown) or "none"
 
     def ask(self, _, id=1, epoch=0, seq=0, guard=0, now=0) -> None:
         self.guards[guard] = self.producers.guard(id, epoch, seq, now)
@@ -65,7 +65,7 @@ SCRIPTS = {
         stable below=5
         = None
     """,
-    "what was aborted is told once it is written": """
+    "an aborted transaction is reported once it is written": """
         write txn
         = at 0
         write id=2 txn
@@ -114,7 +114,7 @@ SCRIPTS = {
         marker epoch=4
         = refused INVALID_PRODUCER_EPOCH
     """,
-    "a guard stands until a transaction begins or ends": """
+    "a guard is set until a transaction begins or ends": """
         ask guard=1
         check guard=1
         = admitted
@@ -145,14 +145,14 @@ SCRIPTS = {
         check v2 seq=4
         = refused OUT_OF_ORDER_SEQUENCE_NUMBER
     """,
-    "a guard that nobody comes back to expires": """
+    "an unused guard expires": """
         ask
         expire now=99
-        = 0 gone
+        = 0 expired
         check
         = admitted
         expire now=100
-        = 0 gone
+        = 0 expired
         check
         = refused INVALID_TXN_STATE
     """,

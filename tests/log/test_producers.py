@@ -74,7 +74,7 @@ class World:
         self.producers.restore(decode_producers(snapshot))
 
     def expire(self, _, now=0, after=100) -> str:
-        return f"{self.producers.expire(now, after)} gone"
+        return f"{self.producers.expire(now, after)} expired"
 
     def show(self, _) -> str:
         return " ".join(
@@ -149,12 +149,12 @@ SCRIPTS = {
         = at 1
         write epoch=1 seq=8
         = refused INVALID_PRODUCER_EPOCH
-        # Not even as a duplicate: whoever asks has been replaced.
+        # Not even as a duplicate: its producer has been fenced.
         write epoch=1 seq=7
         = refused INVALID_PRODUCER_EPOCH
         write epoch=2 seq=0
         = duplicate of 1-1
-        # What the older epoch wrote says nothing about the newer one's sequences.
+        # The sequences of the older epoch do not apply to the newer one.
         write epoch=2 seq=7
         = refused OUT_OF_ORDER_SEQUENCE_NUMBER
     """,
@@ -233,9 +233,9 @@ SCRIPTS = {
         write id=3 txn now=0
         = at 2
         expire now=99
-        = 0 gone
+        = 0 expired
         expire now=100
-        = 1 gone
+        = 1 expired
         show
         = 2@0 seq=0 txn=-1 3@0 seq=0 txn=2
         # Its past is unknown now, so it may go on where it was.

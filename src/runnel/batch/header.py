@@ -184,7 +184,7 @@ def patch_offset_and_epoch(
     _LEADER_EPOCH.pack_into(buffer, position + 12, leader_epoch)
 
 
-def place_batch(buffer: memoryview, base_offset: int, leader_epoch: int) -> None:
+def patch_whole_batch(buffer: memoryview, base_offset: int, leader_epoch: int) -> None:
     """`patch_offset_and_epoch` for a buffer that is one whole batch: what is between them is its length."""
     _pack_offset_and_epoch(buffer, 0, base_offset, len(buffer) - LENGTH_PREFIX_BYTES, leader_epoch)
 

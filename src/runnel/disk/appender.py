@@ -5,7 +5,7 @@
 
 Large writes are done by a thread (`write_later`), one at a time; what is staged meanwhile goes with the next
 one. Operations that need the files at rest call `settle`. If a write fails, all that is staged is undone, and
-every caller receives the failure: through its callback, or when it asks for its batches to be written.
+every caller receives the failure: through its callback, or when it requests the write of its batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,8 +45,8 @@ class Appender:
         "_announced",
         "_dones",
         "_durability",
+        "_has_caller",
         "_health",
-        "_is_asked",
         "_on_rolled",
         "_on_written",
         "_producers",
@@ -77,7 +77,7 @@ class Appender:
         """Callbacks that receive the outcome of what is staged."""
         self._announced = 0
         """How many of the staged batches `write_later` was called for: `_dones` receive their outcome."""
-        self._is_asked = True
+        self._has_caller = True
         """Does a caller wait for the outcome of what is being written?"""
 
     def configure(self, config: LogConfig) -> None:
@@ -161,12 +161,12 @@ class Appender:
         """Return when no write is in flight or waits for one."""
         if self._write is None:
             return
-        self._is_asked = False
+        self._has_caller = False
         if self._end_now(self._write) is None:
             with suppress(StorageFailed):
-                # Every caller receives it, now or when it asks for its batches to be written.
+                # Every caller receives it, now or when it requests the write of its batches.
                 self.write_staged()
-        self._is_asked = True
+        self._has_caller = True
 
     def _begin_write(self) -> None:
         try:
@@ -184,11 +184,11 @@ class Appender:
             raise bug
         if self._write is write:
             # Else `settle` or another write has done all this.
-            self._is_asked = False
+            self._has_caller = False
             self._end_now(write)
             if self._dones:
                 self._begin_write()
-            self._is_asked = True
+            self._has_caller = True
 
     def _end_now(self, write: StagedWrite) -> StorageFailed | None:
         self._write = None
@@ -214,7 +214,7 @@ class Appender:
         return write
 
     def _end(self, write: StagedWrite) -> StorageFailed | None:
-        """A write is over: its batches are the log's, or it is as if they had never been staged."""
+        """A write is complete: its batches are part of the log, or they are unstaged."""
         if write.failure is not None:
             self._dones = write.dones + self._dones
             return self._undo(write.runs, write.failure, is_announced=write.is_announced)
@@ -234,7 +234,7 @@ class Appender:
     def _ready_indexes(self, active: Segment) -> None:
         if active.offsets is None or active.times is None or active.aborted is None:
             self._load_indexes(active)
-        # They grow beyond their files now: opening another file must not drop them.
+        # They get entries that their files lack: the cache of open files must not drop them.
         active.has_index_files = False
 
     def _open_active(self, active: Segment) -> File:
@@ -250,7 +250,7 @@ class Appender:
             raise self._undo([], error) from error
 
     def _take_over(self, segment: Segment, batches: Sequence[StagedBatch]) -> None:
-        """These batches are in the segment's file: let its indexes know."""
+        """These batches are in the segment's file: update its indexes."""
         config = self._staging.config
         interval_bytes = config.index_interval_bytes
         size_bytes = segment.size_bytes
@@ -281,11 +281,11 @@ class Appender:
             undo_runs(self._segments, runs)
         except OSError as second:
             # Bytes that were never acknowledged remain behind the end: nothing may follow them.
-            self._health.fail(f"{folder} could not be truncated: {second}", can_heal=True)
+            self._health.fail(f"{folder} could not be truncated: {second}", can_repair=True)
         self._durability.folder_changed = True
         is_announced = is_announced and len(self._staging.batches) <= self._announced
-        if not self._is_asked and not is_announced:
-            # Their caller has yet to ask for them to be written: it receives the failure then.
+        if not self._has_caller and not is_announced:
+            # Their caller has yet to request the write: it receives the failure then.
             self._staging.unreported = failed
         self._staging.clear()
         self._announced = 0

@@ -1,11 +1,11 @@
-"""Files that are either as before or as meant, whatever happens in between."""
+"""Atomic file updates: after a crash a file has its old or its new contents."""
 
 from runnel.log.names import TEMPORARY
 from runnel.ports.files import Files
 
 
 def replace_file(files: Files, folder: str, name: str, data: bytes, *, sync: bool) -> None:
-    """Put `data` under this name in one step; with `sync` it survives a power cut on return.
+    """Store `data` under this name atomically; with `sync` it survives a power cut on return.
 
     Without `sync` a power cut may leave an empty or torn file, so readers check what they read.
     """
@@ -17,7 +17,7 @@ def replace_file(files: Files, folder: str, name: str, data: bytes, *, sync: boo
 
 
 def keep_file(files: Files, folder: str, name: str, data: bytes) -> None:
-    """Have `data` durable under this name; if it is stored already, that takes a sync and no space."""
+    """Make `data` durable under this name; if it is stored already, that takes a sync and no space."""
     path = f"{folder}/{name}"
     if files.exists(path) and files.read(path) == data:
         files.open(path).datasync()
@@ -25,14 +25,14 @@ def keep_file(files: Files, folder: str, name: str, data: bytes) -> None:
         replace_file(files, folder, name, data, sync=True)
 
 
-def remove_if_there(files: Files, path: str) -> None:
-    """Remove a file that may be gone already."""
+def remove_if_exists(files: Files, path: str) -> None:
+    """Remove a file if it exists."""
     if files.exists(path):
         files.remove(path)
 
 
 def make_durable_folder(files: Files, path: str) -> None:
-    """Make a folder, and those above it, that a power cut does not take."""
+    """Create a folder and its parents durably."""
     if not files.exists(path):
         parent = path.rpartition("/")[0] or "/"
         make_durable_folder(files, parent)

@@ -27,7 +27,7 @@ class OffsetFile:
         self._lock = Lock()
         self._newest = 0
         self._version = 0
-        self._gone: dict[TopicPartition, int] = {}
+        self._deleted: dict[TopicPartition, int] = {}
         """Deleted names that the file may still contain, and the version after which it does not."""
         self.stored = self._load()
         """What the file contains or is about to contain. A deleted name stays until the next write."""
@@ -47,13 +47,13 @@ class OffsetFile:
         self.prepare(offsets)()
 
     def is_stored(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Does the file say just this?"""
+        """Does the file contain exactly these?"""
         return self._newest == self._version and offsets == self.stored
 
     def prepare(self, offsets: Mapping[TopicPartition, int]) -> Callable[[], None]:
-        """The work of storing these, for any thread. An older one that comes late does nothing."""
-        self._gone = {name: version for name, version in self._gone.items() if version >= self._newest}
-        self.stored = {name: offset for name, offset in offsets.items() if name not in self._gone}
+        """The work of storing these, for any thread. An older one that runs late does nothing."""
+        self._deleted = {name: version for name, version in self._deleted.items() if version >= self._newest}
+        self.stored = {name: offset for name, offset in offsets.items() if name not in self._deleted}
         self._version += 1
         version, stored = self._version, self.stored
 
@@ -69,11 +69,11 @@ class OffsetFile:
         """Omit this one from the next write on: to write now would cost as much as all logs."""
         # What could not be stored the last time may still be in the file.
         if name in self.stored or not self.is_stored(self.stored):
-            self._gone[name] = self._version
+            self._deleted[name] = self._version
 
     def free(self, name: TopicPartition) -> None:
         """A new log takes this name: the file contains no older one, durably, on return."""
-        if self._gone.get(name, -1) >= self._newest:
+        if self._deleted.get(name, -1) >= self._newest:
             self.store(self.stored)
 
 
@@ -110,7 +110,7 @@ class Checkpoints:
             file.forget(name)
 
     def forget_all_but(self, names: Container[TopicPartition]) -> None:
-        """At the start only these logs are there; the last run may not have come to forget the others."""
+        """At the start only these logs exist; the last run may have ended before it forgot the others."""
         for file in (self.recovery_points, self.log_starts):
             for name in file.stored:
                 if name not in names:

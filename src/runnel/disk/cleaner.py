@@ -1,13 +1,13 @@
-"""Compaction carried out: one log at a time, in a thread that rests as much as it works.
+"""The log cleaner: compacts one log at a time, in a throttled thread.
 
-    consider ─► note the keys, segment by segment ─► rewrite a group   ─► swap it in ─┐
+    consider ─► map the keys, segment by segment ──► rewrite a group   ─► swap it in ─┐
        ▲                                               ▲──────── next group ───────────┤
-       └────── store up to where the log is clean ◄────────────────────── no more ─────┘
+       └────── store the first dirty offset ◄──────────────────────────── no more ─────┘
 
 Reading and writing happen on a worker thread and touch only closed segments, which do not change; what
 touches the log itself (planning, swapping) happens on its own thread. A crash at any point leaves either the
-old segments or the new ones, see `segment_swap`. Up to where the log is clean is stored last,
-after the swaps are durable; if that is lost, the next pass does more work, and nothing else.
+old segments or the new ones, see `segment_swap`. The first dirty offset is stored last,
+after the swaps are durable; if it is lost, the next pass does more work, and nothing else.
 """
 
 import logging
@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.aborted_on_disk import aborted_in, aborted_of
-from runnel.disk.cleaning_plan import plan_cleaning, segment_facts, store_clean_up_to
+from runnel.disk.cleaning_plan import plan_cleaning, segment_facts, store_cleaner_checkpoint
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import Segment
@@ -44,11 +44,11 @@ from runnel.ports.files import File, Files, Workers
 logger = logging.getLogger(__name__)
 
 BACKOFF_MS = 15_000
-"""Kafka's log.cleaner.backoff.ms: when no log is due, none is looked at for so long."""
+"""Kafka's log.cleaner.backoff.ms: when no log is due, none is checked for so long."""
 RETRY_AFTER_MS = 60_000
-"""A log whose cleaning failed, most likely on a full disk, is left alone for so long."""
-LOGS_PER_LOOK_MAX = 100
-"""Logs that are looked at in one run of upkeep."""
+"""A log whose cleaning failed, most likely on a full disk, is set aside for so long."""
+LOGS_PER_CHECK_MAX = 100
+"""Logs that are checked in one run of upkeep."""
 WORK_SECONDS = 0.0002
 REST_SECONDS = 0.0004
 """Slices so short that the event loop never waits a millisecond for the interpreter."""
@@ -62,7 +62,7 @@ class CleaningStopped(Exception):
     """The broker shuts down: what was half written is removed."""
 
 
-class Rest:
+class Throttle:
     """A pause whenever a slice of work is over; called at every step of the work."""
 
     __slots__ = ("_since",)
@@ -86,11 +86,11 @@ class Cleaner:
         "_is_stopping",
         "_key_memory_bytes",
         "_log",
-        "_look_at_ms",
+        "_next_check_ms",
         "_not_before_ms",
         "_report",
-        "_rest",
         "_round",
+        "_throttle",
         "_workers",
     )
 
@@ -98,23 +98,23 @@ class Cleaner:
         self,
         workers: Workers,
         *,
-        rest: Callable[[], None] | None = None,
+        throttle: Callable[[], None] | None = None,
         report: Callable[[str], None] = lambda text: None,
         is_on: bool = True,
         key_memory_bytes: int = KEY_MEMORY_BYTES,
         backoff_ms: int = BACKOFF_MS,
     ) -> None:
         self._workers = workers
-        self._rest = Rest() if rest is None else rest
+        self._throttle = Throttle() if throttle is None else throttle
         self._report = report
         self._is_on = is_on
         self._key_memory_bytes = key_memory_bytes
         self._not_before_ms: dict[TopicPartition, int] = {}
         self._round: list[DiskLog] = []
-        """Logs that have yet to be looked at before one of those that are due is chosen."""
+        """Logs that have yet to be checked before one of those that are due is chosen."""
         self._due: list[tuple[CompactionPlan, DiskLog]] = []
         self._log: DiskLog | None = None
-        self._look_at_ms = 0
+        self._next_check_ms = 0
         self._backoff_ms = backoff_ms
         self._is_stopping = False
 
@@ -127,45 +127,49 @@ class Cleaner:
         if not self._is_on or self._is_stopping or self._log is not None:
             return
         if not self._round:
-            # A clock that was set back must not put the next look off by more than a rest.
-            if self._look_at_ms - self._backoff_ms <= now_ms < self._look_at_ms:
+            # A clock that was set back must not delay the next round by more than the back-off.
+            if self._next_check_ms - self._backoff_ms <= now_ms < self._next_check_ms:
                 return
             self._round = [log for log in logs if log.config.cleanup_compact]
             self._due.clear()
-        self._look_at_some(now_ms)
+        self._check_some(now_ms)
         if self._round:
             return
         if not self._due:
-            self._look_at_ms = now_ms + self._backoff_ms
+            self._next_check_ms = now_ms + self._backoff_ms
             return
         plan, log = max(self._due, key=lambda pair: pair[0].urgency)
         self._due.clear()
         self._log = log
         script = _clean(log, plan, KeyMap(self._key_memory_bytes), now_ms)
-        self._go_on(log, script, now_ms, None, None)
+        self._resume(log, script, now_ms, None, None)
 
-    def _look_at_some(self, now_ms: int) -> None:
+    def _check_some(self, now_ms: int) -> None:
         """Plan for some logs of the round: each plan reads small files, on the event loop."""
-        for log in self._round[-LOGS_PER_LOOK_MAX:]:
+        for log in self._round[-LOGS_PER_CHECK_MAX:]:
             if log.failure is None and now_ms >= self._not_before_ms.get(log.name, 0):
                 plan = self._plan(log, now_ms)
                 if plan is not None:
                     self._due.append((plan, log))
-        del self._round[-LOGS_PER_LOOK_MAX:]
+        del self._round[-LOGS_PER_CHECK_MAX:]
 
     def _plan(self, log: DiskLog, now_ms: int) -> CompactionPlan | None:
         try:
             return plan_cleaning(log, now_ms)
         except (OSError, CorruptBatch, StorageFailed) as error:
-            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be looked at: {error}")
+            self._set_aside(
+                log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be checked for compaction: {error}"
+            )
             return None
         except Exception as bug:
-            logger.exception("%s could not be looked at", log.name)
-            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be looked at: {bug!r}")
+            logger.exception("%s could not be checked for compaction", log.name)
+            self._set_aside(
+                log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be checked for compaction: {bug!r}"
+            )
             return None
 
     def change(self, *, key_memory_bytes: int, backoff_ms: int) -> None:
-        """Other settings, from the next pass and the next rest on."""
+        """Apply other settings, from the next pass and the next back-off on."""
         self._key_memory_bytes = key_memory_bytes
         self._backoff_ms = backoff_ms
 
@@ -178,7 +182,7 @@ class Cleaner:
         self.stop()
         self._workers.drain()
 
-    def _go_on(
+    def _resume(
         self,
         log: DiskLog,
         script: Script,
@@ -186,9 +190,9 @@ class Cleaner:
         result: WrittenSegment | None,
         failure: BaseException | None,
     ) -> None:
-        """Do what the script does on this thread, then hand its next piece of work to a worker."""
+        """Run the script's part on this thread, then submit its next piece of work to a worker."""
         if failure is None and self._is_stopping:
-            # What was written when the end came is not swapped in any more.
+            # What was written before the stop is not swapped in any more.
             failure = CleaningStopped()
         try:
             steps = script.send(result) if failure is None else script.throw(failure)
@@ -197,24 +201,24 @@ class Cleaner:
         except CleaningStopped:
             self._log = None
         except CorruptBatch as error:
-            # Reading on would lose what is stored behind the damage; the log stays as it is, uncompacted.
-            self._leave_alone(log, FOREVER, f"{log.name} is damaged and can't be compacted: {error}")
+            # To continue would lose what is stored behind the damage; the log stays as it is, uncompacted.
+            self._set_aside(log, FOREVER, f"{log.name} is damaged and cannot be compacted: {error}")
         except (OSError, StorageFailed) as error:
-            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {error}")
+            self._set_aside(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {error}")
         except Exception as bug:
-            # Not foreseen, hence logged with its trace; the other logs are compacted all the same.
+            # A bug, logged with its trace; the other logs are compacted all the same.
             logger.exception("%s could not be compacted", log.name)
-            self._leave_alone(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {bug!r}")
+            self._set_aside(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {bug!r}")
         else:
-            self._workers.submit(partial(self._run, steps), partial(self._go_on, log, script, now_ms))
+            self._workers.submit(partial(self._run, steps), partial(self._resume, log, script, now_ms))
 
-    def _leave_alone(self, log: DiskLog, until_ms: int, text: str) -> None:
+    def _set_aside(self, log: DiskLog, until_ms: int, text: str) -> None:
         self._not_before_ms[log.name] = until_ms
         self._log = None
         self._report(text)
 
     def _run(self, steps: Steps[WrittenSegment | None]) -> WrittenSegment | None:
-        """On a worker thread: all steps, with rests in between."""
+        """On a worker thread: all steps, throttled."""
         while True:
             if self._is_stopping:
                 steps.throw(CleaningStopped())
@@ -223,7 +227,7 @@ class Cleaner:
             except StopIteration as stop:
                 written: WrittenSegment | None = stop.value
                 return written
-            self._rest()
+            self._throttle()
 
 
 def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Script:
@@ -232,25 +236,25 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
     segments = {segment.base_offset: segment for segment in log.closed_segments()}
     producers = {producer.producer_id: producer for producer in log.producer_state.get()}
     transactions = TransactionWalk(aborted_in(log.segments, plan.first_dirty_offset, plan.end_offset))
-    yield _tidy(log.segments.files, log.segments.folder)
+    yield _remove_leftovers(log.segments.files, log.segments.folder)
     for base_offset, fact in facts.items():
         if fact.end_offset <= plan.first_dirty_offset or base_offset >= plan.end_offset:
             continue
         if keys.is_full:
             break
-        if not _are_there(log, [segments[base_offset]]):
+        if not _still_exist(log, [segments[base_offset]]):
             return
         file = log.segment_file(segments[base_offset])
-        yield _note_segment(keys, file, fact.size_bytes, plan.first_dirty_offset, transactions)
+        yield _map_segment(keys, file, fact.size_bytes, plan.first_dirty_offset, transactions)
     if not keys.is_full:
-        # The last batches may be gone from an earlier pass; the stretch was looked at all the same.
+        # An earlier pass may have removed the last batches; all offsets were read all the same.
         keys.end_offset = plan.end_offset
     start_offset = min(facts, default=plan.first_dirty_offset)
     transactions = TransactionWalk(aborted_in(log.segments, start_offset, plan.end_offset))
     batch_filter = BatchFilter(keys, producers, now_ms, log.config.delete_retention_ms, transactions)
     for group in group_segments(list(facts.values()), keys.end_offset, log.config):
         old = [segments[fact.base_offset] for fact in group]
-        if not _are_there(log, old):
+        if not _still_exist(log, old):
             break
         files = [log.segment_file(segment) for segment in old]
         aborted = [entry for segment in old for entry in aborted_of(log.segments, segment)]
@@ -266,7 +270,7 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
         if not is_swapped:
             break
     else:
-        store_clean_up_to(log, keys.end_offset)
+        store_cleaner_checkpoint(log, keys.end_offset)
     yield _forget(keys)
 
 
@@ -276,16 +280,16 @@ def _carry_out(swap: SegmentSwap) -> Steps[WrittenSegment | None]:
     return None
 
 
-def _are_there(log: DiskLog, segments: list[Segment]) -> bool:
-    """Does the log still have these segments? Retention may have taken them since the pass began."""
+def _still_exist(log: DiskLog, segments: list[Segment]) -> bool:
+    """Does the log still have these segments? Retention may have dropped them since the pass began."""
     return set(segments) <= set(log.closed_segments())
 
 
-def _tidy(files: Files, folder: str) -> Steps[WrittenSegment | None]:
-    """Remove what a pass left behind that was stopped just before its swap.
+def _remove_leftovers(files: Files, folder: str) -> Steps[WrittenSegment | None]:
+    """Remove files of a pass that was stopped just before its swap.
 
-    The swap of the last pass is durably removed then: restored by a power cut, it would take what this pass
-    has half written for complete.
+    The sync makes the removal of the last pass's swap file durable: if a power cut restored that file,
+    recovery would take the incomplete files of this pass for complete.
     """
     for name in files.names(folder):
         if name.endswith(CLEANED):
@@ -300,7 +304,7 @@ def _forget(keys: KeyMap) -> Steps[WrittenSegment | None]:
     return None
 
 
-def _note_segment(
+def _map_segment(
     keys: KeyMap, file: File, size_bytes: int, first_dirty_offset: int, transactions: TransactionWalk
 ) -> Steps[WrittenSegment | None]:
     for _, header, batch in walk_sound_batches(file, 0, size_bytes):
@@ -323,7 +327,7 @@ def _write_group(
     """Write what stays of these segments as one.
 
     Its last batch stays at least bare: so segments follow each other without a gap, as recovery expects,
-    and a reader behind the last record learns that it may go on.
+    and a reader behind the last record learns where to continue.
     """
     writer = SegmentWriter(
         log.segments.files, log.segments.folder, segments[0].base_offset, log.config.index_interval_bytes

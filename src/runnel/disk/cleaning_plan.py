@@ -1,4 +1,4 @@
-"""What of a log is due for compaction, and the note of how far it is clean."""
+"""What of a log is due for compaction, and the checkpoint of how far it is clean."""
 
 from runnel.batch.header import HEADER_BYTES, NO_TIMESTAMP
 from runnel.disk.atomic import replace_file
@@ -7,7 +7,7 @@ from runnel.disk.producers_on_disk import first_open_offset_at
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.walk import walk_headers_of_file
 from runnel.log.compaction import CompactionPlan, SegmentFacts, plan_compaction
-from runnel.log.names import CLEAN_UP_TO
+from runnel.log.names import CLEANER_CHECKPOINT
 from runnel.model.log_config import FOREVER
 
 
@@ -15,23 +15,23 @@ def plan_cleaning(log: DiskLog, now_ms: int) -> CompactionPlan | None:
     """What of this log is due for compaction."""
     if not log.closed_segments():
         return None
-    facts, clean_up_to = segment_facts(log), read_clean_up_to(log)
-    # What a power cut could take is left to recovery, which expects to find it as it was written.
+    facts, first_dirty_offset = segment_facts(log), read_cleaner_checkpoint(log)
+    # What a power cut could take is left uncompacted: recovery expects to find it as it was written.
     stable_offset = min(log.durability.recovery_point, log.high_watermark)
-    plan = plan_compaction(facts, clean_up_to, stable_offset, log.config, now_ms)
+    plan = plan_compaction(facts, first_dirty_offset, stable_offset, log.config, now_ms)
     if plan is None:
         return None
-    # How a transaction ended must be durable before anything of it goes: none is touched that was open at the
-    # last end of a segment which a power cut cannot take, even if it has ended since.
+    # The end of a transaction must be durable before any of its records is removed: none is touched that was
+    # open at the last end of a segment which a power cut cannot take, even if it has ended since.
     sure_offset = max(fact.end_offset for fact in facts if fact.end_offset <= stable_offset)
     first_open_offset = first_open_offset_at(log.segments, sure_offset)
     if first_open_offset is None or first_open_offset >= plan.end_offset:
         return plan
-    return plan_compaction(facts, clean_up_to, first_open_offset, log.config, now_ms)
+    return plan_compaction(facts, first_dirty_offset, first_open_offset, log.config, now_ms)
 
 
 def segment_facts(log: DiskLog) -> list[SegmentFacts]:
-    """The closed segments as a plan sees them; timestamps are looked up only if a setting asks for them."""
+    """The closed segments as a plan sees them; timestamps are looked up only if a setting needs them."""
     needs_first = log.config.max_compaction_lag_ms < FOREVER
     needs_max = log.config.min_compaction_lag_ms > 0
     closed = log.closed_segments()
@@ -55,18 +55,18 @@ def _first_timestamp(log: DiskLog, segment: Segment) -> int:
     return segment.first_timestamp
 
 
-def read_clean_up_to(log: DiskLog) -> int:
-    """Up to where the log is clean; 0 if that is not known, which is always safe to assume."""
+def read_cleaner_checkpoint(log: DiskLog) -> int:
+    """The first dirty offset of the log; 0 if it is not known, which is always safe to assume."""
     try:
-        text = log.segments.files.read(f"{log.segments.folder}/{CLEAN_UP_TO}")
+        text = log.segments.files.read(f"{log.segments.folder}/{CLEANER_CHECKPOINT}")
         return int(text) if text.endswith(b"\n") else 0
     except (FileNotFoundError, ValueError):
         return 0
 
 
-def store_clean_up_to(log: DiskLog, offset: int) -> None:
-    """Note up to where the log is clean; truncation removes the note.
+def store_cleaner_checkpoint(log: DiskLog, offset: int) -> None:
+    """Store the first dirty offset; truncation removes the file.
 
-    It need not be durable: an older note that comes back after a power cut is as true.
+    It need not be durable: an older value that reappears after a power cut is valid as well.
     """
-    replace_file(log.segments.files, log.segments.folder, CLEAN_UP_TO, b"%d\n" % offset, sync=False)
+    replace_file(log.segments.files, log.segments.folder, CLEANER_CHECKPOINT, b"%d\n" % offset, sync=False)

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from runnel.disk.atomic import remove_if_there, replace_file
+from runnel.disk.atomic import remove_if_exists, replace_file
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.producers_on_disk import snapshot_path, write_snapshot
 from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
@@ -62,7 +62,7 @@ def _chunks(logs: Sequence[DiskLog]) -> Iterator[Sequence[DiskLog]]:
 
 
 def _prepare(log: DiskLog, *, sync: bool) -> None:
-    """Write what may be found half written without harm."""
+    """Write files that may be incomplete after a crash without harm."""
     segments = log.segments
     files, folder = segments.files, segments.folder
     if log.durability.is_new and sync:
@@ -76,13 +76,13 @@ def _prepare(log: DiskLog, *, sync: bool) -> None:
 
 
 def _publish(log: DiskLog, *, sync: bool) -> None:
-    """Put it in its place, sync the batches, and say so with snapshots of the producers."""
+    """Rename the indexes, sync the batches, then write the snapshots of the producers that confirm it."""
     segments = log.segments
     for segment in [*(segment for segment, _ in log.durability.unsealed), segments.active]:
         segments.publish_indexes(segment)
         path = segments.path(segment, LOG)
         if segment.size_bytes or segments.files.exists(path):
-            # Not the log's own open file: this runs in a thread. An empty one may be one that was cut.
+            # Not the log's own open file: this runs in a thread. An empty one may have been truncated.
             segments.files.open(path).datasync()
     for segment, snapshot in log.durability.unsealed:
         if snapshot is not None:
@@ -97,13 +97,13 @@ def _publish(log: DiskLog, *, sync: bool) -> None:
 
 
 def _finish(log: DiskLog) -> None:
-    """Note that all of it is durable, and remove the snapshot of the last clean stop."""
+    """Record that all of it is durable, and remove the snapshot of the last clean stop."""
     segments = log.segments
     former = log.producer_state.snapshot_offset
     log.closed_durably()
     is_loose = all(segment.base_offset != former for segment in segments.segments)
     if 0 <= former != log.producer_state.snapshot_offset and is_loose:
-        remove_if_there(segments.files, snapshot_path(segments, former))
+        remove_if_exists(segments.files, snapshot_path(segments, former))
 
 
 def entry_of(log: DiskLog) -> LogEntry:

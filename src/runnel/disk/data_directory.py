@@ -1,4 +1,4 @@
-"""The data directory: all logs of this node, and the way in and out of them."""
+"""The data directory: all logs of this node, how they are opened, closed and removed."""
 
 import logging
 from asyncio import Future, get_running_loop
@@ -19,7 +19,7 @@ from runnel.disk.removal import Removal
 from runnel.disk.segments import Segments
 from runnel.disk.snapshots import SnapshotFiles
 from runnel.disk.staged_write import BACKGROUND_BYTES_MIN
-from runnel.disk.upkeep import Rhythm, Upkeep
+from runnel.disk.upkeep import Upkeep, UpkeepIntervals
 from runnel.log.checkpoints import decode_properties, encode_properties
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
 from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
@@ -51,7 +51,7 @@ class DataDirectory:
         upkeep_workers: Workers,
         read_workers: Workers,
         cleaner: Cleaner | None = None,
-        rhythm: Rhythm | None = None,
+        intervals: UpkeepIntervals | None = None,
         open_files_max: int | None = None,
         background_bytes_min: int = BACKGROUND_BYTES_MIN,
     ) -> None:
@@ -85,7 +85,7 @@ class DataDirectory:
             self._removal,
             upkeep_workers,
             cleaner or Cleaner(upkeep_workers, report=logger.warning),
-            rhythm or Rhythm(),
+            intervals or UpkeepIntervals(),
         )
 
     def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
@@ -132,7 +132,7 @@ class DataDirectory:
         if log is not None:
             log.settle()
             log.finish_swap()
-            log.fail(f"{partition} was removed", can_heal=False)
+            log.fail(f"{partition} was removed", can_repair=False)
             self._commit.forget(log)
             for segment in log.segments.segments:
                 log.segments.forget(segment)
@@ -200,7 +200,7 @@ class DataDirectory:
         self._upkeep.run(now_ms)
 
     def close(self) -> None:
-        """Clean shutdown: make everything durable and write the manifest that the next start believes."""
+        """Clean shutdown: make everything durable and write the manifest that the next start relies on."""
         if self._lock is None:
             return
         for log in self._logs.values():
@@ -221,12 +221,12 @@ class DataDirectory:
         except OSError as error:
             logger.warning("%s is not closed cleanly: %s", self._path, error)
         for log in self._logs.values():
-            log.fail(f"{self._path} is closed", can_heal=False)
+            log.fail(f"{self._path} is closed", can_repair=False)
             for segment in log.segments.segments:
                 log.segments.forget(segment)
         self._lock = None
 
-    # What logs ask of their home.
+    # What logs need of their directory (`Home`).
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
@@ -245,8 +245,8 @@ class DataDirectory:
     def flush_later(self, log: DiskLog) -> None:
         self._upkeep.flush_later(log)
 
-    def heal_later(self, log: DiskLog) -> None:
-        self._upkeep.heal_later(log)
+    def repair_later(self, log: DiskLog) -> None:
+        self._upkeep.repair_later(log)
 
     def advance_log_start(self, log: DiskLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
         self._checkpoints.advancing.advance(log, offset, done)

@@ -2,14 +2,14 @@
 
 stage ─► Staging ─► Appender ─► Segments ◄─ Reader ◄─ read
             │           │          │
-      ProducerState  Durability  Health          drop and truncate: `surgery`; compaction: `segment_swap`
+      ProducerState  Durability  Health          drop and truncate: `truncation`; compaction: `segment_swap`
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from runnel.batch.errors import CorruptBatch
-from runnel.disk import surgery
+from runnel.disk import truncation
 from runnel.disk.appender import Appender
 from runnel.disk.durability import Durability
 from runnel.disk.health import Health
@@ -70,7 +70,7 @@ class DiskLog:
     ) -> None:
         self.name, self.topic_id, self._home = name, topic_id, home
         self.segments, self.epochs = segments, epochs
-        self.health = Health(self._heal_later)
+        self.health = Health(self._repair_later)
         self.durability = Durability(segments)
         self.producer_state = ProducerState(segments, producers, home.now_ms)
         self.reader = Reader(name, segments)
@@ -90,7 +90,7 @@ class DiskLog:
         self.truncations = 0
         self.flush_is_due = False
         """Is a timed flush due already?"""
-        # The calls of every request take no detour.
+        # The calls of every request, without a method in between.
         self.stage = self._staging.stage
         self.stage_all = self._staging.stage_all
         self.write_staged = self.appender.write_staged
@@ -224,17 +224,17 @@ class DiskLog:
         if self.failure is not None:
             raise StorageFailed(self.failure)
         try:
-            surgery.truncate_to(self, offset)
+            truncation.truncate_to(self, offset)
         except (OSError, CorruptBatch) as error:
             # What is in memory may no longer be what is in the files; the next start recovers it.
-            self.fail(f"{self.segments.folder} could not be truncated: {error}", can_heal=False)
+            self.fail(f"{self.segments.folder} could not be truncated: {error}", can_repair=False)
             raise StorageFailed(str(self.failure)) from error
 
-    # What the data directory asks of its logs.
+    # What the data directory needs of its logs.
 
-    def fail(self, reason: str, *, can_heal: bool) -> None:
+    def fail(self, reason: str, *, can_repair: bool) -> None:
         """Refuse writes from now on; reading continues."""
-        self.health.fail(reason, can_heal=can_heal)
+        self.health.fail(reason, can_repair=can_repair)
 
     def closed_segments(self) -> list[Segment]:
         """The segments that nothing is appended to any more, oldest first."""
@@ -298,8 +298,8 @@ class DiskLog:
     def _rolled(self) -> None:
         self._home.seal_soon(self)
 
-    def _heal_later(self) -> None:
-        self._home.heal_later(self)
+    def _repair_later(self) -> None:
+        self._home.repair_later(self)
 
     def _written(self) -> None:
         if self._is_flushed_by_time and not self.flush_is_due:

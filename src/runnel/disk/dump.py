@@ -42,7 +42,7 @@ class BatchRow:
     compression: str
     crc_is_valid: bool
     marker: EndMarker | None
-    """The end of a transaction, if this is a control batch that says so."""
+    """The end of a transaction, if this is a control batch with such a marker."""
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row
         for name in sorted(files.names(path)):
             is_file = offset_of(name, LOG) is not None or offset_of(name, SNAPSHOT) is not None
             if is_file or partition_of(name) is not None:
-                # A running broker may take a segment or a whole topic away meanwhile: that is no damage.
+                # A running broker may delete a segment or a whole topic meanwhile: that is no damage.
                 with suppress(FileNotFoundError):
                     yield from dump(files, f"{path}/{name}", with_records=with_records)
 
@@ -182,7 +182,7 @@ class _OffsetIndexCheck:
     def rows(self) -> Iterator[Row]:
         yield IndexRow(self._path, self._count)
         for position, offset in self._unmet.items():
-            yield ProblemRow(self._path, 0, f"no batch that ends with offset {offset} stands at {position}")
+            yield ProblemRow(self._path, 0, f"no batch at position {position} ends with offset {offset}")
 
 
 class _TimeIndexCheck:
@@ -227,7 +227,7 @@ class _AbortedCheck:
         for offset, producer_id in self._unmet.items():
             # A file that is older than the end of its segment may list what was truncated there.
             if offset < self._end_offset:
-                yield ProblemRow(self._path, 0, f"no end of producer {producer_id} stands at offset {offset}")
+                yield ProblemRow(self._path, 0, f"no end marker of producer {producer_id} at offset {offset}")
 
 
 class _BrokenIndex:

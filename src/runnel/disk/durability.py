@@ -1,4 +1,4 @@
-"""What of a log a power cut could still take, and from where recovery has to check it.
+"""What a power cut could still take from a log, and from where recovery has to check it.
 
 closed segments, sealed │ closed, not sealed │ active segment
 ────────────────────────┼────────────────────┼──────────────────────────
@@ -66,7 +66,7 @@ class Durability:
         return is_first and self.drops == self.drops_durable
 
     def truncate(self, end_offset: int) -> None:
-        """Nothing from `end_offset` on is durable, whatever a sync in flight reports."""
+        """Nothing from `end_offset` on is durable, even if a sync in flight reports otherwise."""
         self.durable_offset = min(self.durable_offset, end_offset)
         self.sync_ceiling = min(self.sync_ceiling, end_offset)
 

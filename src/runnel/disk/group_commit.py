@@ -1,15 +1,15 @@
-"""Group commit: everybody who waits for a log to become durable shares one fdatasync.
+"""Group commit: all that wait for a log to become durable share one fdatasync.
 
     idle ── sync ──► running ── sync ──► running, next waits ── done ──► running ── done ──► idle
 
-A sync that is asked for while one is running waits for the next: the running one may have begun too early.
+A sync that is requested while one is running waits for the next: the running one may have begun too early.
 """
 
 from asyncio import Future, get_running_loop
 from functools import partial
 
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.syncing import SyncJob, begin_sync, fail_sync, finish_sync, give_back
+from runnel.disk.syncing import SyncJob, begin_sync, fail_sync, finish_sync, return_changes
 from runnel.model.errors import StorageFailed
 from runnel.ports.files import Workers
 
@@ -59,12 +59,12 @@ class GroupCommit:
             self._running[log][0].void()
 
     def interrupt(self, log: DiskLog) -> None:
-        """The log is being cut: once this returns, no thread touches its folder; who waits, still waits."""
+        """The log is being truncated: once this returns, no thread touches its folder. Its waiters remain."""
         job, waiters = self._running.pop(log, (None, []))
         if job is None:
             return
         job.void()
-        give_back(job)
+        return_changes(job)
         if waiters:
             self._next[log] = waiters + self._next.get(log, [])
             get_running_loop().call_soon(self._start_if_idle, log)
@@ -104,7 +104,7 @@ class GroupCommit:
         running, waiters = self._running.get(log, (None, []))
         if running is not job:
             if failure is not None and not job.has_synced_data:
-                # It was interrupted, but what the disk said about the data is true all the same.
+                # It was interrupted, but a failure of the data sync is true all the same.
                 fail_sync(job, failure)
             return
         del self._running[log]

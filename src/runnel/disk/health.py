@@ -6,25 +6,25 @@ from collections.abc import Callable
 class Health:
     """The failure of a log, if it has one. Reading continues in any case."""
 
-    __slots__ = ("_heal_later", "can_heal", "failure", "is_damaged")
+    __slots__ = ("_repair_later", "can_repair", "failure", "is_damaged")
 
-    def __init__(self, heal_later: Callable[[], None]) -> None:
-        self._heal_later = heal_later
+    def __init__(self, repair_later: Callable[[], None]) -> None:
+        self._repair_later = repair_later
         self.failure: str | None = None
         """Why nothing may be written."""
-        self.can_heal = False
+        self.can_repair = False
         """May the files be checked again and turn out to be sound?"""
         self.is_damaged = False
         """Are records unreadable that were durable? Then no file is touched, for an operator to inspect."""
 
-    def fail(self, reason: str, *, can_heal: bool) -> None:
+    def fail(self, reason: str, *, can_repair: bool) -> None:
         """Refuse writes from now on."""
         self.failure = reason
-        self.can_heal = can_heal
-        if can_heal:
-            self._heal_later()
+        self.can_repair = can_repair
+        if can_repair:
+            self._repair_later()
 
-    def heal(self) -> None:
+    def repaired(self) -> None:
         """The files are sound again."""
         self.failure = None
-        self.can_heal = False
+        self.can_repair = False

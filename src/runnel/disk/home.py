@@ -1,4 +1,4 @@
-"""What a log asks of the data directory that holds it."""
+"""What a log needs of the data directory that holds it."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -37,8 +37,8 @@ class Home(WriteThreads, Protocol):
         """Something is written that `flush.ms` wants durable in time."""
         ...
 
-    def heal_later(self, log: "DiskLog") -> None:
-        """The log takes no writes until its files have been checked: do that in a while."""
+    def repair_later(self, log: "DiskLog") -> None:
+        """The log takes no writes until its files have been repaired: do that in a while."""
         ...
 
     def now_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""The segment files that are open and the indexes that are loaded: a bounded set, the rest when wanted."""
+"""A bounded cache of open segment files and loaded indexes."""
 
 from runnel.disk.read_ahead import ReadAhead
 from runnel.disk.segment import Segment

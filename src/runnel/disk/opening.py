@@ -1,6 +1,6 @@
-"""How a log comes to be: from the manifest of a clean shutdown, from its files, or new."""
+"""Opening a log: from the manifest of a clean shutdown, from its files, or new."""
 
-from runnel.disk.atomic import remove_if_there
+from runnel.disk.atomic import remove_if_exists
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.home import Home
 from runnel.disk.producers_on_disk import write_snapshot
@@ -23,7 +23,7 @@ from runnel.ports.files import Files
 
 
 def topic_id_of(files: Files, folder: str) -> bytes | None:
-    """The topic whose partition a folder holds; None if it does not say."""
+    """The topic whose partition a folder holds; None if it is not recorded."""
     try:
         return decode_partition_metadata(files.read(f"{folder}/{PARTITION_METADATA}"))
     except (FileNotFoundError, DamagedCheckpoint):
@@ -88,7 +88,7 @@ def recover_log(
     recovered = Recovery(segments, config, recovery_point).run(log_start_offset, home.now_ms())
     end_offset = segments.active.next_offset
     if log_start_offset > end_offset and recovered.damage is None:
-        # Deleting was promised, the deleted records were not: offsets that were given out stay given out.
+        # The deletion is durable, the deleted records are not: their offsets must not be assigned again.
         _start_over(segments, log_start_offset, recovered.producers)
     segments.fill(segments.segments, log_start_offset)
     log = DiskLog(
@@ -102,7 +102,7 @@ def recover_log(
     )
     log.durability.durable_offset = min(recovered.durable_offset, log.end_offset)
     if recovered.damage is not None:
-        log.fail(recovered.damage, can_heal=False)
+        log.fail(recovered.damage, can_repair=False)
         log.health.is_damaged = True
     log.durability.unsealed = [entry for entry in recovered.unsealed if entry[0] in segments.segments]
     # The folder may be half synced.
@@ -112,7 +112,7 @@ def recover_log(
 
 
 def _start_over(segments: Segments, offset: int, producers: Producers) -> None:
-    """Remove all segments and begin an empty one, whose file remembers the offset. Safe to be cut short."""
+    """Remove all segments and begin an empty one, whose file remembers the offset. Safe to be interrupted."""
     former = segments.segments
     segment = Segment(offset)
     segment.start_indexes()
@@ -123,4 +123,4 @@ def _start_over(segments: Segments, offset: int, producers: Producers) -> None:
     for segment in former:
         segments.forget(segment)
         for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
-            remove_if_there(segments.files, segments.path(segment, suffix))
+            remove_if_exists(segments.files, segments.path(segment, suffix))

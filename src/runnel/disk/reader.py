@@ -73,9 +73,9 @@ class Reader:
 
     def _find_and_read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> Slice:
         segments = self._segments
-        segment, position = self._positions.get(offset) or segments.place_of(offset)
+        segment, position = self._positions.get(offset) or segments.locate(offset)
         if position >= segment.size_bytes:
-            segment, position = segments.place_of(offset)
+            segment, position = segments.locate(offset)
         limit, next_offset = segment.size_bytes, segment.next_offset
         if end_offset < next_offset:
             limit, next_offset = self._position_in(segment, end_offset), end_offset

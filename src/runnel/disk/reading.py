@@ -6,7 +6,7 @@ from runnel.batch.header import BatchHeader
 from runnel.batch.records import iterate_records
 from runnel.disk.segment import Segment
 from runnel.disk.segments import Segments
-from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, walk_headers_of_file, walk_places
+from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, walk_batch_bounds, walk_headers_of_file
 from runnel.ports.disk import TimestampedOffset
 
 
@@ -20,7 +20,7 @@ def whole_batches(
     if start > position:
         # Everything before the indexed batch fits; whether that one does is seen below.
         size = start - position
-    for batch_position, batch_size, base_offset, after in walk_places(
+    for batch_position, batch_size, base_offset, after in walk_batch_bounds(
         segment.file or segments.open(segment), start, limit
     ):
         if batch_position + batch_size > target and (size or not at_least_one):
@@ -36,9 +36,9 @@ def whole_batches(
 def walk_batches(segments: Segments, offset: int, end_offset: int) -> Iterator[memoryview]:
     """Batch by batch, from the one that holds `offset` to the last one that begins below `end_offset`."""
     while offset < end_offset:
-        segment, position = segments.place_of(offset)
+        segment, position = segments.locate(offset)
         chunk, chunk_start = memoryview(b""), position
-        for batch_position, size, base_offset, next_offset in walk_places(
+        for batch_position, size, base_offset, next_offset in walk_batch_bounds(
             segments.open(segment), position, segment.size_bytes
         ):
             local = batch_position - chunk_start
@@ -66,8 +66,8 @@ def some_batches(segments: Segments, offset: int, max_bytes: int, end_offset: in
 
 
 def touch(segments: Segments, offset: int, max_bytes: int, end_offset: int) -> None:
-    """Load the indexes and read the bytes that a reader of these offsets is about to ask for."""
-    segment, position = segments.place_of(offset)
+    """Load the indexes and read the bytes that a reader of these offsets is about to request."""
+    segment, position = segments.locate(offset)
     limit = segment.size_bytes
     if end_offset < segment.next_offset:
         limit = segments.position_in(segment, end_offset)

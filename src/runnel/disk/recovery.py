@@ -1,11 +1,11 @@
-"""Opening a log that was not closed cleanly: believe what is durable, check the rest, cut off what is torn.
+"""Opening a log that was not closed cleanly: rely on what is durable, check the rest, truncate what is torn.
 
-    … segments before the recovery point    durable, with their indexes: believed
+    … segments before the recovery point    durable, with their indexes: not checked
     the segment that holds it               walked up to the recovery point, checked batch by batch behind it
     later segments                          checked batch by batch, each must begin where the last one ended
 
-A batch that is not sound ends the log: what is promised to outlive a power cut was synced, hence is sound.
-Damage below the recovery point is another matter: there the files are left alone for a person to look at.
+A corrupt batch ends the log: what must survive a power cut was synced, hence is not corrupt. After damage
+below the recovery point the files are left as they are, for an operator to inspect.
 """
 
 import logging
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import HEADER_BYTES, BatchHeader, read_header
-from runnel.disk.atomic import remove_if_there
+from runnel.disk.atomic import remove_if_exists
 from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snapshot_path
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.segment_swap import finish_swap
@@ -25,8 +25,8 @@ from runnel.log.epochs import Epochs
 from runnel.log.index import DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import (
     ABORTED,
-    CLEAN_UP_TO,
     CLEANED,
+    CLEANER_CHECKPOINT,
     COMPACTION_SWAP,
     DELETED,
     EPOCHS,
@@ -61,7 +61,7 @@ class Recovered:
 
 
 class Recovery:
-    """One log being recovered. Fills `segments` and cuts the files to what is sound."""
+    """One log being recovered. Fills `segments` and truncates the files to what is sound."""
 
     def __init__(self, segments: Segments, config: LogConfig, recovery_point: int) -> None:
         self._segments = segments
@@ -75,7 +75,7 @@ class Recovery:
         self._has_removed = False
 
     def run(self, log_start_offset: int, now_ms: int) -> Recovered:
-        names = self._tidy()
+        names = self._remove_leftovers()
         self._segments.segments = self._find(names) or [self._begin(log_start_offset)]
         self._load_epochs()
         self._first_unsealed = self._find_unsealed(names)
@@ -99,10 +99,10 @@ class Recovery:
     def _remove_snapshots_behind(self, end_offset: int, names: list[str]) -> None:
         for offset in snapshot_offsets(names):
             if offset > end_offset:
-                remove_if_there(self._files, snapshot_path(self._segments, offset))
+                remove_if_exists(self._files, snapshot_path(self._segments, offset))
                 self._has_removed = True
         if self._has_removed:
-            # What came back later would be taken for a part of what is written from now on.
+            # A file that reappeared after a power cut would be taken for a part of what is written next.
             self._files.sync_folder(self._segments.folder)
 
     def _correct_aborted(self) -> None:
@@ -111,8 +111,8 @@ class Recovery:
             with suppress(OSError):
                 self._segments.correct_aborted(segment)
 
-    def _tidy(self) -> list[str]:
-        """Finish what was decided, remove what was being written or deleted; the names that are left."""
+    def _remove_leftovers(self) -> list[str]:
+        """Complete a decided swap, remove files that were being written or deleted; the remaining names."""
         folder = self._segments.folder
         if self._files.exists(f"{folder}/{COMPACTION_SWAP}"):
             try:
@@ -173,16 +173,16 @@ class Recovery:
         for number in range(0 if self._epochs_are_lost else self._first_unsealed, len(segments)):
             segment = segments[number]
             if number > first_unsure and not _follows(segments[number - 1], segment):
-                self._cut(number, f"the segment at {segment.base_offset} follows a gap")
+                self._drop_from(number, f"the segment at {segment.base_offset} follows a gap")
                 return
             if not self._check_segment(segment):
-                self._cut(number + 1, f"the segment at {segment.base_offset} was cut")
+                self._drop_from(number + 1, f"the segment at {segment.base_offset} was truncated")
                 return
             if segment is not self._segments.active:
                 segment.close_time_index()
 
     def _check_segment(self, segment: Segment) -> bool:
-        """Walk one segment and cut it behind its last sound batch; is it whole?"""
+        """Walk one segment and truncate it behind its last sound batch; is it complete?"""
         if segment.size_bytes == 0 and segment.base_offset >= self._recovery_point:
             self._remove_indexes(segment)
             segment.start_indexes()
@@ -201,10 +201,10 @@ class Recovery:
                 if header.next_offset > end_offset_max:
                     # It was written, taken back, and the next segment begun instead.
                     raise CorruptBatch(f"the next segment begins at {end_offset_max}")
-                self._take(segment, header)
+                self._adopt(segment, header)
         except CorruptBatch as reason:
             logger.warning(
-                "%s: cutting %d unsound bytes behind offset %d (%s)",
+                "%s: truncating %d corrupt bytes behind offset %d (%s)",
                 self._segments.path(segment, LOG),
                 size_bytes - segment.size_bytes,
                 segment.next_offset,
@@ -212,15 +212,15 @@ class Recovery:
             )
             file.truncate(segment.size_bytes)
             file.datasync()
-            self._forget_what_was_beside(segment)
+            self._remove_stale_files(segment)
             self._has_removed = True
             return segment.next_offset == end_offset_max
         return True
 
-    def _forget_what_was_beside(self, segment: Segment) -> None:
+    def _remove_stale_files(self, segment: Segment) -> None:
         """Remove files that may refer to truncated batches."""
         self._remove_indexes(segment)
-        remove_if_there(self._files, f"{self._segments.folder}/{CLEAN_UP_TO}")
+        remove_if_exists(self._files, f"{self._segments.folder}/{CLEANER_CHECKPOINT}")
 
     def _remove_indexes(self, segment: Segment) -> None:
         """Remove index files: beyond the durable offset they may refer to truncated batches."""
@@ -231,7 +231,7 @@ class Recovery:
                 self._has_removed = True
 
     def _walk_durable(self, segment: Segment, file: File, size_bytes: int) -> int | None:
-        """Find the recovery point in the segment without checking sums; None if there is damage before it."""
+        """Find the recovery point in the segment without verifying checksums; None if it is damaged."""
         durable_end = self._recovery_point
         if segment is not self._segments.active:
             # Until it is walked, a closed segment is taken to end where the next one begins.
@@ -245,13 +245,13 @@ class Recovery:
         segment.next_offset = segment.base_offset
         segment.max_timestamp = -1
         try:
-            self._take_durable(segment, file, size_bytes, durable_end)
+            self._adopt_durable(segment, file, size_bytes, durable_end)
         except CorruptBatch as reason:
             self._damage = (
                 f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes}, in "
                 f"records that were durable ({reason}). It can be read up to offset {segment.next_offset} "
-                "and is left as it is. Restore the folder from a copy, or take its line out of "
-                f"{RECOVERY_POINTS} to go on without what stands behind the damage"
+                "and is left as it is. Restore the folder from a copy, or remove its line from "
+                f"{RECOVERY_POINTS} to continue without the records behind the damage"
             )
             logger.error("%s", self._damage)
             return None
@@ -260,7 +260,7 @@ class Recovery:
     def _walk_from_index(self, segment: Segment, file: File, size_bytes: int, durable_end: int) -> int:
         """The same, beginning at the last index entry below the recovery point."""
         if self._epochs_are_lost:
-            raise DamagedIndex("it must not spare us any batch")
+            raise DamagedIndex("the epochs are lost, so all batches are read")
         base_offset = segment.base_offset
         offsets = OffsetIndex.decode(
             self._files.read(self._segments.path(segment, INDEX)), base_offset, size_bytes
@@ -281,21 +281,21 @@ class Recovery:
         segment.next_offset = base_offset
         if read_header(file.pread(HEADER_BYTES, entry[1])).last_offset != entry[0]:
             raise DamagedIndex("an entry points at another batch")
-        self._take_durable(segment, file, size_bytes, durable_end)
+        self._adopt_durable(segment, file, size_bytes, durable_end)
         return segment.size_bytes
 
-    def _take_durable(self, segment: Segment, file: File, size_bytes: int, durable_end: int) -> None:
-        """Take over batches up to this offset; CorruptBatch where there is none."""
+    def _adopt_durable(self, segment: Segment, file: File, size_bytes: int, durable_end: int) -> None:
+        """Adopt batches up to this offset; CorruptBatch where there is none."""
         if segment.next_offset >= durable_end:
             return
         for _, header in walk_headers_of_file(file, segment.size_bytes, size_bytes):
             if header.next_offset <= durable_end:
-                self._take(segment, header)
+                self._adopt(segment, header)
             if header.next_offset >= durable_end:
                 return
         raise CorruptBatch(f"the file ends before offset {durable_end}")
 
-    def _take(self, segment: Segment, header: BatchHeader) -> None:
+    def _adopt(self, segment: Segment, header: BatchHeader) -> None:
         if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
             raise CorruptBatch(f"offset {header.base_offset} follows {segment.next_offset - 1}")
         if not 0 <= header.base_offset - segment.base_offset <= RELATIVE_OFFSET_MAX:
@@ -303,14 +303,14 @@ class Recovery:
         segment.appended(header, self._interval_bytes)
         self._epochs.assign(header.leader_epoch, header.base_offset)
 
-    def _cut(self, count: int, reason: str) -> None:
+    def _drop_from(self, count: int, reason: str) -> None:
         """Let the log end with its first `count` segments."""
         for segment in self._segments.segments[count:]:
             logger.warning("%s: removed, %s", self._segments.path(segment, LOG), reason)
             self._segments.forget(segment)
             if self._damage is None:
                 for suffix in (LOG, INDEX, TIME_INDEX, ABORTED, SNAPSHOT):
-                    remove_if_there(self._files, self._segments.path(segment, suffix))
+                    remove_if_exists(self._files, self._segments.path(segment, suffix))
         del self._segments.segments[count:]
         self._has_removed = True
 

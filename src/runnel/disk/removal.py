@@ -1,4 +1,4 @@
-"""Files on their way out: renamed at once, removed later by a thread, as freeing a large file takes time."""
+"""Delayed deletion of files: they are renamed at once and removed later by a thread."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from runnel.log.names import REMOVED_FOLDER
 from runnel.ports.files import Files, Workers
 
 _NAME_BYTES_MAX = 255
-_AT_ONCE = 0
+_NO_DELAY = 0
 
 
 class Removal:
@@ -16,8 +16,8 @@ class Removal:
         self._files = files
         self._root = root
         self._workers = workers
-        self._arrived: list[tuple[int, list[str]]] = []
-        """(delay, paths) that came since the last look at the clock."""
+        self._added: list[tuple[int, list[str]]] = []
+        """(delay, paths) that were added since the last run."""
         self._waiting: list[tuple[int, list[str]]] = []
         """(due time, paths)."""
         self._number = 0
@@ -26,7 +26,7 @@ class Removal:
         """Folders that an earlier run was about to remove."""
         found = [f"{self._root}/{name}" for name in names if name.endswith(REMOVED_FOLDER)]
         if found:
-            self._arrived.append((_AT_ONCE, found))
+            self._added.append((_NO_DELAY, found))
 
     def remove_folder(self, name: str, delay_ms: int) -> None:
         """Give a partition's folder another name now, and remove it with all it holds after the delay."""
@@ -35,24 +35,24 @@ class Removal:
             self._files.rename(f"{self._root}/{name}", target)
         except FileNotFoundError:
             return
-        self._arrived.append((delay_ms, [target]))
+        self._added.append((delay_ms, [target]))
 
     def discard(self, paths: list[str], delay_ms: int) -> None:
         """Remove these files after the delay."""
         if paths:
-            self._arrived.append((delay_ms, paths))
+            self._added.append((delay_ms, paths))
 
     def finish(self) -> None:
         """Remove files now: a clean start does not look for them. Folders it does adopt, so they wait."""
-        left = [path for _, paths in self._arrived + self._waiting for path in paths]
+        left = [path for _, paths in self._added + self._waiting for path in paths]
         self._remove_all([path for path in left if not path.endswith(REMOVED_FOLDER)])
-        self._arrived.clear()
+        self._added.clear()
         self._waiting.clear()
 
     def run(self, now_ms: int) -> None:
         """Start removing what is due."""
-        self._waiting += [(now_ms + delay_ms, paths) for delay_ms, paths in self._arrived]
-        self._arrived.clear()
+        self._waiting += [(now_ms + delay_ms, paths) for delay_ms, paths in self._added]
+        self._added.clear()
         due = [path for due_ms, paths in self._waiting if due_ms <= now_ms for path in paths]
         if due:
             self._waiting = [entry for entry in self._waiting if entry[0] > now_ms]

@@ -1,4 +1,4 @@
-"""One segment file as its log remembers it."""
+"""One segment file, and what is known of it in memory."""
 
 from runnel.batch.header import NO_TIMESTAMP, BatchHeader
 from runnel.log.aborted import AbortedTransaction
@@ -47,12 +47,12 @@ class Segment:
         self.aborted_saved = -1
         """How many of them the file beside it holds, if that is known and it holds no others."""
         self.has_index_files = False
-        """Do the files beside it say what the indexes in memory say?"""
+        """Do the index files have the same entries as the indexes in memory?"""
         self.is_pinned = False
-        """Must its file stay open and its indexes in memory, as their names may come to mean others?"""
+        """Must its file stay open and its indexes in memory, because a swap replaces the files by name?"""
         self.file: File | None = None
         self.is_warm = False
-        """Was it used since the cache of open files last looked?"""
+        """Was it used since the cache of open files last checked it?"""
 
     @property
     def index_bytes(self) -> int:
@@ -81,8 +81,8 @@ class Segment:
         if timestamp > self.max_timestamp:
             self.max_timestamp = timestamp
             self.max_timestamp_offset = last_offset
-        is_noted = self.bytes_since_entry > interval_bytes
-        if is_noted:
+        is_indexed = self.bytes_since_entry > interval_bytes
+        if is_indexed:
             assert self.offsets is not None and self.times is not None
             self.offsets.append(last_offset, self.size_bytes)
             self.times.append(self.max_timestamp, self.max_timestamp_offset)
@@ -91,9 +91,9 @@ class Segment:
         self.bytes_since_entry += size
         self.size_bytes += size
         self.next_offset = last_offset + 1
-        return is_noted
+        return is_indexed
 
     def close_time_index(self) -> None:
-        """Let the time index end with the segment's largest timestamp, which retention asks for."""
+        """Let the time index end with the segment's largest timestamp, which retention needs."""
         if self.times is not None and self.max_timestamp >= 0:
             self.times.append(self.max_timestamp, self.max_timestamp_offset)

@@ -1,10 +1,10 @@
-"""Putting a compacted segment in the place of others: decided by one file, carried out by a thread.
+"""Replacing segments by a compacted one: decided by one file, carried out by a thread.
 
     begin (loop: pin the old segments) ─► run (thread: decide, rename, sync) ─► end (loop: replace in memory)
 
 One file names the new segment and those it replaces; from the moment it is durable the swap will be
 completed, by this run or by recovery. While it is under way, readers keep to the files and indexes of the
-old segments that are open and in memory (pinned), as their names come to mean the new one. Nothing drops a
+old segments that are open and in memory (pinned), as the new one takes over their names. Nothing drops a
 pinned segment.
 """
 
@@ -67,7 +67,7 @@ def begin_swap(log: "DiskLog", old: list[Segment], written: WrittenSegment) -> S
         log.segments.open(segment)
         log.segments.install(segment, loaded)
         segment.is_pinned = True
-    # A reader that is about to open one of these files by name must find out that it may be another.
+    # A reader that is about to open one of these files by name must detect that it may be another.
     log.segments.generation += 1
     log.swap = SegmentSwap(log.segments.files, log.segments.folder, old, written.segment)
     return log.swap
@@ -85,7 +85,7 @@ def end_swap(log: "DiskLog", swap: SegmentSwap) -> bool:
         elif swap.is_decided and log.failure is None:
             # The next start will complete it: until then both halves must stay.
             reason = f"{log.segments.folder}: a compaction was interrupted half way: {swap.failure}"
-            log.fail(reason, can_heal=False)
+            log.fail(reason, can_repair=False)
     if swap.failure is not None:
         raise swap.failure
     return swap.retired is not None
@@ -102,9 +102,9 @@ def _replace(log: "DiskLog", old: list[Segment], new: Segment) -> None:
 
 
 def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:
-    """Carry out a swap that is decided; the files that are of no use any more.
+    """Carry out a swap that is decided; the files that are no longer needed.
 
-    May be repeated after a crash at any point: a new file that is in its place already is not touched.
+    May be repeated after a crash at any point: a new file that has its final name already is not touched.
     """
     retired: list[str] = []
     for base_offset in swap.replaced:

@@ -18,7 +18,7 @@ class WrittenSegment:
 
     segment: Segment
     replaced: list[Segment] = field(default_factory=list)
-    """Copies of the segments whose place it takes, with their indexes loaded."""
+    """Copies of the segments that it replaces, with their indexes loaded."""
 
 
 class SegmentWriter:
@@ -48,8 +48,8 @@ class SegmentWriter:
     def finish(self, aborted: list[AbortedTransaction], *, had_aborted: bool) -> WrittenSegment:
         """Everything, indexes included, is durable on return.
 
-        `had_aborted`: a segment that this one replaces may have a file of aborted transactions, which another
-        one must take the place of, if only an empty one.
+        `had_aborted`: a segment that this one replaces may have a file of aborted transactions, which must
+        be replaced, if only by an empty one.
         """
         self._flush()
         self._file.datasync()

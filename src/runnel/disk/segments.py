@@ -4,10 +4,10 @@ from bisect import bisect_right
 from collections.abc import Callable
 
 from runnel.batch.header import NO_TIMESTAMP
-from runnel.disk.atomic import remove_if_there
+from runnel.disk.atomic import remove_if_exists
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
-from runnel.disk.walk import find_batch, walk_headers_of_file, walk_places
+from runnel.disk.walk import find_batch, walk_batch_bounds, walk_headers_of_file
 from runnel.log.aborted import AbortedTransaction, encode_aborted
 from runnel.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import ABORTED, INDEX, LOG, TEMPORARY, TIME_INDEX, offset_name
@@ -68,7 +68,7 @@ class Segments:
         return f"{self.folder}/{offset_name(segment.base_offset, suffix)}"
 
     def open(self, segment: Segment, *, create: bool = False) -> File:
-        """The segment's file. Callers that are in a hurry look at `segment.file` first."""
+        """The segment's file. Callers on the hot path look at `segment.file` first."""
         return self._open_files.open(segment, self.path(segment, LOG), create=create)
 
     def forget(self, segment: Segment) -> None:
@@ -80,7 +80,7 @@ class Segments:
         """Which segment holds `offset`: the last one that does not begin after it."""
         return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
 
-    def place_of(self, offset: int) -> tuple[Segment, int]:
+    def locate(self, offset: int) -> tuple[Segment, int]:
         """(segment, position) of the batch that holds `offset`, or of the next one if there is none."""
         found = self.segment_of(offset)
         segment = self.segments[found]
@@ -103,9 +103,9 @@ class Segments:
         """The base offset of the batch at this position, or the offset after the segment's end."""
         if position >= segment.size_bytes:
             return segment.next_offset
-        return next(walk_places(self.open(segment), position, segment.size_bytes))[2]
+        return next(walk_batch_bounds(self.open(segment), position, segment.size_bytes))[2]
 
-    def cut(self, segment: Segment, size_bytes: int, next_offset: int, interval_bytes: int) -> None:
+    def truncate(self, segment: Segment, size_bytes: int, next_offset: int, interval_bytes: int) -> None:
         """Let the segment end at this size, in its file and in memory."""
         file = self.open(segment, create=segment.size_bytes == 0)
         file.truncate(size_bytes)
@@ -157,7 +157,7 @@ class Segments:
                 self._open_files.indexes_loaded(segment)
 
     def _load(self, segment: Segment, load: Callable[[Segment], None]) -> None:
-        """From the file beside it if that is sound, else from the segment itself."""
+        """From the index file if that is sound, else from the segment itself."""
         if segment.size_bytes == 0:
             segment.start_indexes()
             return
@@ -180,7 +180,7 @@ class Segments:
             segment.max_timestamp_offset = segment.times.last[1]
 
     def _load_max_timestamp(self, segment: Segment) -> None:
-        # The last entry is all that is asked for; to look at all of a large index would take a while.
+        # Only the last entry is needed; to decode all of a large index would take a while.
         data = self.files.read(self.path(segment, TIME_INDEX))[-TIME_ENTRY_BYTES:]
         last = TimeIndex.decode(data, segment.base_offset).last
         segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
@@ -195,7 +195,7 @@ class Segments:
         segment.max_timestamp = scratch.max_timestamp
         segment.max_timestamp_offset = scratch.max_timestamp_offset
         segment.bytes_since_entry = scratch.bytes_since_entry
-        # Without an entry there is nothing to be written down.
+        # Without an entry there is nothing to be stored.
         segment.has_index_files = not scratch.offsets
 
     def add_aborted(self, entries: list[AbortedTransaction]) -> None:
@@ -215,8 +215,8 @@ class Segments:
     def save_aborted(self, segment: Segment) -> None:
         """Store the aborted transactions in the file beside the segment; durable on return.
 
-        It has no checksum, and none is as good as an empty one. So it is in its place before the snapshot is
-        written that makes recovery believe in it.
+        It has no checksum, and a missing file counts as an empty one. So it is complete before the snapshot
+        is written that makes recovery rely on it.
         """
         aborted = segment.aborted
         if aborted is None or segment.aborted_saved == len(aborted):
@@ -232,7 +232,7 @@ class Segments:
         segment.aborted_saved = len(aborted)
 
     def correct_aborted(self, segment: Segment) -> None:
-        """Remove truncated entries from the file: recovery ignores them, but people read it."""
+        """Remove truncated entries from the file: recovery ignores them, but tools read it."""
         path = self.path(segment, ABORTED)
         if segment.aborted is None or not self.files.exists(path):
             return
@@ -248,10 +248,10 @@ class Segments:
             self.files.write(self.path(segment, INDEX + TEMPORARY), offsets.encode(), sync=sync)
 
     def publish_indexes(self, segment: Segment) -> None:
-        """Put what was prepared in its place.
+        """Rename the prepared files to their final names.
 
-        The index files have no checksum, so they are replaced whole, and the time index first: one that knows
-        less than the offset index would hide the youngest records from those who look for them by time.
+        The index files have no checksum, so they are replaced whole, and the time index first: one with
+        fewer entries than the offset index would hide the newest records from lookups by timestamp.
         """
         if segment.offsets is None or segment.times is None:
             return
@@ -260,8 +260,8 @@ class Segments:
             if len(segment.offsets):
                 self.files.rename(path + TEMPORARY, path)
             else:
-                # A segment too small to have an entry is quicker walked than two files are opened.
-                remove_if_there(self.files, path)
+                # To walk a segment that is too small to have an entry is faster than to open two files.
+                remove_if_exists(self.files, path)
         segment.has_index_files = True
 
 

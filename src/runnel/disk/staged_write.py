@@ -1,4 +1,4 @@
-"""Writing staged batches into their files, in whichever thread, and taking them out again if that fails."""
+"""Writing staged batches into their files, in any thread, and undoing that if it fails."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(slots=True, eq=False)
 class StagedWrite:
-    """Staged batches on their way into their files."""
+    """A write of staged batches."""
 
     runs: list[Run]
     producer_changes: int
@@ -49,7 +49,7 @@ class StagedWrite:
     _is_over: bool = False
 
     def run(self) -> None:
-        """Write, in whichever thread comes first; the other one waits and finds it done."""
+        """Write, in the thread that comes first; the other one waits and finds it done."""
         with self._once:
             if self._is_over:
                 return
@@ -106,7 +106,7 @@ def undo_runs(segments: Segments, runs: list[Run]) -> None:
                 segments.files.remove(path)
                 has_removed = True
     if has_removed:
-        # A segment that came back later could follow on what is written instead of it.
+        # A segment that reappeared after a power cut could follow on what is written instead of it.
         segments.files.sync_folder(segments.folder)
 
 

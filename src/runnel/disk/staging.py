@@ -1,10 +1,10 @@
-"""Batches on their way into a log: checked, given their offsets, and lined up for writing."""
+"""Staging batches for a log: they are validated, get their offsets, and are queued for writing."""
 
 from collections.abc import Sequence
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import patch_offset_and_epoch, place_batch
+from runnel.batch.header import patch_offset_and_epoch, patch_whole_batch
 from runnel.disk.durability import Durability
 from runnel.disk.health import Health
 from runnel.disk.producer_state import ProducerState
@@ -77,7 +77,7 @@ class Staging:
         self._takes_plain_batches = takes_plain_batches(config)
 
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
-        """Check a batch, assign its offsets and line it up for writing. Raises ApiError."""
+        """Validate a batch, assign its offsets and queue it for writing. Raises ApiError."""
         if self._health.failure is not None:
             raise StorageFailed(self._health.failure)
         if self.unreported is not None:
@@ -153,7 +153,7 @@ class Staging:
             size_bytes = tail_bytes + len(records)
             if size_bytes > limits.size_bytes or last_offset > limits.last_offset:
                 break
-            place_batch(records, end_offset, leader_epoch)
+            patch_whole_batch(records, end_offset, leader_epoch)
             staged.append(PlainBatch(records, end_offset, last_offset, max_timestamp))
             outcomes.append(Staged(end_offset, last_offset, -1, log_start_offset))
             end_offset, tail_bytes = last_offset + 1, size_bytes

@@ -32,7 +32,7 @@ class SyncJob:
     _is_void: bool = False
 
     def void(self) -> None:
-        """Write nothing more by name: the log is being removed or cut, and names will mean something else."""
+        """Write nothing more by name: the log is being removed or truncated, and the names will be reused."""
         with self._beside:
             self._is_void = True
 
@@ -72,7 +72,7 @@ class SyncJob:
         return self._seal()
 
     def _seal(self) -> bool:
-        """Write what lets a start believe the closed segments. Their data is safe without it."""
+        """Write indexes and snapshots, without which a start would have to check the closed segments."""
         segments = self.log.segments
         if not self.closed:
             return True
@@ -89,7 +89,7 @@ class SyncJob:
 
 
 def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
-    """Note on the log's own thread what a sync that starts now will cover."""
+    """On the event loop: what a sync that starts now will cover."""
     durability, segments = log.durability, log.segments
     active = segments.active
     closed = [
@@ -114,7 +114,7 @@ def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
 
 
 def finish_sync(job: SyncJob, sealed: bool) -> None:
-    """The sync is done: note on the log's own thread what is durable now."""
+    """The sync is done, on the event loop: update what is durable now."""
     durability = job.log.durability
     durability.drops_durable = job.drops
     end_offset = min(job.end_offset, durability.sync_ceiling)
@@ -124,7 +124,7 @@ def finish_sync(job: SyncJob, sealed: bool) -> None:
         durability.unsealed = [entry for entry in durability.unsealed if entry[0] not in done]
 
 
-def give_back(job: SyncJob) -> None:
+def return_changes(job: SyncJob) -> None:
     """The sync did not complete: what it was to make durable is due again."""
     durability = job.log.durability
     durability.epochs_changed |= job.epochs is not None
@@ -133,9 +133,9 @@ def give_back(job: SyncJob) -> None:
 
 
 def fail_sync(job: SyncJob, failure: BaseException) -> None:
-    """The sync failed: what it was to cover may be lost, whatever the page cache still shows."""
+    """The sync failed: what it was to cover may be lost, even if the page cache still shows it."""
     log = job.log
-    give_back(job)
+    return_changes(job)
     if log.failure is None:
-        # Else it was removed or closed meanwhile: to heal it would mean to write into files of a namesake.
-        log.fail(f"{log.segments.folder} could not be made durable: {failure}", can_heal=True)
+        # Else it was removed or closed meanwhile: to repair it could write into the files of a recreated log.
+        log.fail(f"{log.segments.folder} could not be made durable: {failure}", can_repair=True)

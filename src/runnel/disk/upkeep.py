@@ -1,4 +1,4 @@
-"""What a data directory does on the side: timed flushes, retention, checkpoints, removal."""
+"""Background maintenance of a data directory: timed flushes, retention, checkpoints, deletion."""
 
 import logging
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from runnel.disk.checkpointing import Checkpoints
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.group_commit import GroupCommit
-from runnel.disk.healing import start_healing
 from runnel.disk.removal import Removal
+from runnel.disk.repair import start_repair
 from runnel.disk.retention import apply_retention
-from runnel.disk.surgery import drop_below_start
+from runnel.disk.truncation import drop_below_start
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
@@ -21,7 +21,7 @@ from runnel.ports.files import Workers
 logger = logging.getLogger(__name__)
 
 LOGS_PER_RUN_MAX = 200
-"""Logs looked at in one run: a look costs a few microseconds, and a run must not be felt by a client."""
+"""Logs checked in one run: each costs a few microseconds, and a run must not delay a client."""
 RETRY_AFTER_MS = 60_000
 """Retention of a log for which it failed is not tried again for so long."""
 FLUSH_INTERVAL_MS = 1000
@@ -29,8 +29,8 @@ FLUSH_INTERVAL_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
-    """How often upkeep does what."""
+class UpkeepIntervals:
+    """The intervals of upkeep."""
 
     retention_interval_ms: int = 0
     recovery_points_interval_ms: int = 60_000
@@ -38,7 +38,7 @@ class Rhythm:
 
 
 class Interval:
-    """Says when something is due again."""
+    """A recurring interval: tells whether it is over."""
 
     __slots__ = ("_due_ms", "_interval_ms")
 
@@ -47,11 +47,11 @@ class Interval:
         self._due_ms: int | None = None
 
     def is_over(self, now_ms: int, *, first: bool) -> bool:
-        """Whether it is due now, after which the next interval begins; `first` answers the first question."""
+        """Whether it is due now, after which the next interval begins; the first call returns `first`."""
         if self._due_ms is None:
             is_due = first
         else:
-            # A clock that was set back must not put things off by more than an interval.
+            # A clock that was set back must not delay anything by more than an interval.
             is_due = not self._due_ms - self._interval_ms <= now_ms < self._due_ms
         if is_due or self._due_ms is None:
             self._due_ms = now_ms + self._interval_ms
@@ -69,7 +69,7 @@ class Upkeep:
         removal: Removal,
         workers: Workers,
         cleaner: Cleaner,
-        rhythm: Rhythm,
+        intervals: UpkeepIntervals,
     ) -> None:
         self._logs = logs
         self._checkpoints = checkpoints
@@ -87,9 +87,9 @@ class Upkeep:
         """Logs with segments that retention drops as soon as they are sealed."""
         self._not_before_ms: dict[TopicPartition, int] = {}
         """Logs whose retention failed, and when it is tried again."""
-        self._retention = Interval(rhythm.retention_interval_ms)
-        self._recovery_points = Interval(rhythm.recovery_points_interval_ms)
-        self._log_starts = Interval(rhythm.log_starts_interval_ms)
+        self._retention = Interval(intervals.retention_interval_ms)
+        self._recovery_points = Interval(intervals.recovery_points_interval_ms)
+        self._log_starts = Interval(intervals.log_starts_interval_ms)
 
     def close(self) -> None:
         """Let background work end, and wait for that."""
@@ -99,15 +99,15 @@ class Upkeep:
         """This log has records that flush.ms wants durable in time; it counts from the next run."""
         self._unstamped.append(log)
 
-    def heal_later(self, log: DiskLog) -> None:
-        """This log takes no writes until its files have been looked at."""
+    def repair_later(self, log: DiskLog) -> None:
+        """This log takes no writes until its files have been repaired."""
         self._failed.add(log)
 
     def run(self, now_ms: int) -> None:
-        """Start whatever is due."""
+        """Start what is due."""
         self._flush(now_ms)
-        self._heal()
-        self._look_at_some(now_ms)
+        self._repair()
+        self._check_some(now_ms)
         self._checkpoint(now_ms)
         self._cleaner.consider(self._logs.values(), now_ms)
         self._removal.run(now_ms)
@@ -117,7 +117,7 @@ class Upkeep:
             flush_ms = log.config.flush_ms
             self._flush_due[log] = now_ms, FLUSH_INTERVAL_MS if flush_ms == FOREVER else flush_ms
         self._unstamped.clear()
-        # A clock that was set back must not put off what is promised to be durable by now.
+        # A clock that was set back must not delay what is promised to be durable by now.
         due = [
             log
             for log, (since_ms, wait_ms) in self._flush_due.items()
@@ -128,7 +128,7 @@ class Upkeep:
             log.flush_is_due = False
             self._commit.flush(log)
 
-    def _look_at_some(self, now_ms: int) -> None:
+    def _check_some(self, now_ms: int) -> None:
         if not self._round:
             self._round = list(self._logs.values())
             self._unfinished.intersection_update(self._round)
@@ -138,9 +138,9 @@ class Upkeep:
         del self._round[-LOGS_PER_RUN_MAX:]
         for log in some:
             if self._logs.get(log.name) is log and log.failure is None:
-                self._look_at(log, now_ms)
+                self._check_log(log, now_ms)
 
-    def _look_at(self, log: DiskLog, now_ms: int) -> None:
+    def _check_log(self, log: DiskLog, now_ms: int) -> None:
         if now_ms >= self._not_before_ms.get(log.name, 0):
             try:
                 self._drop_old(log, now_ms)
@@ -162,12 +162,12 @@ class Upkeep:
             if not apply_retention(log, now_ms):
                 self._unfinished.add(log)
 
-    def _heal(self) -> None:
+    def _repair(self) -> None:
         for log in list(self._failed):
-            if not log.health.can_heal:
+            if not log.health.can_repair:
                 self._failed.discard(log)
             elif not self._commit.is_busy(log):
-                start_healing(log, self._workers)
+                start_repair(log, self._workers)
 
     def _checkpoint(self, now_ms: int) -> None:
         checkpoints = self._checkpoints

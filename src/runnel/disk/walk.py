@@ -12,10 +12,10 @@ CHUNK_BYTES = 1024 * 1024
 PROBE_BYTES = 8 * 1024
 """One read when a few batches after an index entry are looked at: an index interval and a bit."""
 
-_PLACE = Struct(">qi4xb6xi")
-"""Base offset, length, magic and last offset delta: all that finding a place needs."""
-_PLACE_BYTES = _PLACE.size
-_unpack_place = _PLACE.unpack_from
+_BOUNDS = Struct(">qi4xb6xi")
+"""Base offset, length, magic and last offset delta: all that finding a batch needs."""
+_BOUNDS_BYTES = _BOUNDS.size
+_unpack_bounds = _BOUNDS.unpack_from
 
 
 def walk_headers_of_file(
@@ -31,13 +31,13 @@ def walk_headers_of_file(
             chunk = file.pread(min(chunk_bytes, end - position), position)
         header = read_header(chunk, local)
         if position + header.size_bytes > end:
-            raise CorruptBatch(f"the batch at position {position} is cut off")
+            raise CorruptBatch(f"the batch at position {position} is incomplete")
         yield position, header
         position += header.size_bytes
 
 
 def walk_sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of each batch; CorruptBatch at the first one that is not whole and sound."""
+    """(position, header, bytes) of each batch; CorruptBatch at the first invalid one."""
     chunk = memoryview(b"")
     chunk_start = position
     while position < end:
@@ -48,7 +48,7 @@ def walk_sound_batches(file: File, position: int, end: int) -> Iterator[tuple[in
         header = read_header(chunk, local)
         size = header.size_bytes
         if position + size > end:
-            raise CorruptBatch(f"the batch at position {position} is cut off")
+            raise CorruptBatch(f"the batch at position {position} is incomplete")
         if local + size > len(chunk):
             chunk_start, local = position, 0
             chunk = memoryview(file.pread(min(max(CHUNK_BYTES, size), end - position), position))
@@ -64,7 +64,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
     If all end before it: (end, 0, the offset after the last one, or `offset` if none was looked at).
     """
     next_offset = offset
-    for batch_position, size, _, next_offset in walk_places(file, position, end):
+    for batch_position, size, _, next_offset in walk_batch_bounds(file, position, end):
         if next_offset > offset:
             return batch_position, size, next_offset
     return end, 0, next_offset
@@ -73,8 +73,8 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
 def whole_beginning(chunk: bytes) -> tuple[int, int]:
     """(bytes, offset after them) of the whole batches that a chunk begins with; (0, 0) if there is none."""
     size = next_offset = 0
-    while len(chunk) - size >= _PLACE_BYTES:
-        base_offset, length, magic, last_offset_delta = _unpack_place(chunk, size)
+    while len(chunk) - size >= _BOUNDS_BYTES:
+        base_offset, length, magic, last_offset_delta = _unpack_bounds(chunk, size)
         after = size + length + 12
         if magic != 2 or after - size < HEADER_BYTES or after > len(chunk):
             break
@@ -82,18 +82,18 @@ def whole_beginning(chunk: bytes) -> tuple[int, int]:
     return size, next_offset
 
 
-def walk_places(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def walk_batch_bounds(file: File, position: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """(position, size, base offset, next offset) of each batch from `position` up to `end`."""
     chunk = b""
     chunk_start = position
     while position < end:
         local = position - chunk_start
-        if local + _PLACE_BYTES > len(chunk):
+        if local + _BOUNDS_BYTES > len(chunk):
             chunk_start, local = position, 0
             chunk = file.pread(PROBE_BYTES, position)
-            if len(chunk) < _PLACE_BYTES:
+            if len(chunk) < _BOUNDS_BYTES:
                 raise CorruptBatch(f"the file ends inside the batch at position {position}")
-        base_offset, length, magic, last_offset_delta = _unpack_place(chunk, local)
+        base_offset, length, magic, last_offset_delta = _unpack_bounds(chunk, local)
         size = length + 12
         if magic != 2 or size < HEADER_BYTES or position + size > end:
             raise CorruptBatch(f"there is no batch at position {position}")

@@ -85,7 +85,7 @@ def _decode(data: bytes) -> list[str]:
     if len(lines) < 2 or lines[0] != str(VERSION):
         raise DamagedCheckpoint("it does not begin with its version and count")
     if lines[1] != str(len(lines) - 2):
-        raise DamagedCheckpoint(f"it has {len(lines) - 2} lines where it says {lines[1]}")
+        raise DamagedCheckpoint(f"it has {len(lines) - 2} lines, its header states {lines[1]}")
     return lines[2:]
 
 

@@ -33,7 +33,7 @@ class SegmentFacts:
 
     base_offset: int
     end_offset: int
-    """Where the next segment begins; its own last batches may be gone."""
+    """Where the next segment begins; its own last batches may have been removed."""
     size_bytes: int
     first_timestamp: int
     max_timestamp: int

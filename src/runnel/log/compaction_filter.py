@@ -92,7 +92,7 @@ class BatchFilter:
     delete_retention_ms: int
     transactions: TransactionWalk = field(default_factory=TransactionWalk)
     needless: set[int] = field(default_factory=set)
-    """Offsets of the end markers that were met after the last of their records had gone."""
+    """Offsets of the end markers whose transactions have no records left."""
 
     def kept(self, batch: Buffer, header: BatchHeader) -> Generator[None, None, Buffer | None]:
         """What stays of the batch, in steps: all of it, a smaller one, or None."""

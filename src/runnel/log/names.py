@@ -17,7 +17,7 @@ REMOVED_FOLDER = "-delete"
 EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 COMPACTION_SWAP = "compaction-swap"
-CLEAN_UP_TO = "cleaner-offset"
+CLEANER_CHECKPOINT = "cleaner-offset"
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"

@@ -269,23 +269,23 @@ class Producers:
             self._end(producer, header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers not seen for so long, except within a transaction; how many went."""
+        """Forget producers not seen for so long, except within a transaction; how many expired."""
         if not self._by_id and not self._guards:
             return 0
         seen_min_ms = now_ms - expiration_ms
-        gone = [
+        expired = [
             producer.producer_id
             for producer in self._by_id.values()
             if producer.last_seen_ms <= seen_min_ms and producer.transaction_start_offset == NO_OFFSET
         ]
-        for producer_id in gone:
+        for producer_id in expired:
             del self._by_id[producer_id]
         for guard in [guard for guard in self._guards.values() if guard.since_ms <= seen_min_ms]:
             del self._guards[guard.producer_id]
-        return len(gone)
+        return len(expired)
 
     def restore(self, producers: list[Producer]) -> None:
-        """Be what a snapshot says, and nothing else."""
+        """Replace all state by the producers of a snapshot."""
         self._by_id.clear()
         self._in_transaction.clear()
         self._ended.clear()

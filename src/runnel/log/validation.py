@@ -169,7 +169,7 @@ def validate_copies(records: memoryview) -> list[ValidBatch]:
 
 
 def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
-    """The header, once size and checksum say that this is one undamaged batch."""
+    """The header, once size and checksum are verified."""
     header = _only_batch(records)
     size = len(records)
     if size > config.max_message_bytes:
@@ -211,8 +211,8 @@ def _only_batch(records: memoryview) -> BatchHeader:
     header = read_header(records)
     batch_size = header.batch_length + LENGTH_PREFIX_BYTES
     if batch_size > size:
-        # Not damage on the way, which sending it again could mend: a producer that cannot count.
-        raise ApiError(ErrorCode.INVALID_RECORD, f"the batch says {batch_size} bytes, {size} were sent")
+        # Not corruption in transit, which a retry would repair: the producer is wrong.
+        raise ApiError(ErrorCode.INVALID_RECORD, f"the batch states {batch_size} bytes, {size} were sent")
     if batch_size < size:
         raise ApiError(ErrorCode.INVALID_RECORD, "a produce request may hold one batch per partition only")
     return header

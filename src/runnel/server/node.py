@@ -19,7 +19,7 @@ from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.os_files import OsFiles
-from runnel.disk.upkeep import Rhythm
+from runnel.disk.upkeep import UpkeepIntervals
 from runnel.disk.workers import LoopWorkers
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.listener import Listener, ListenerLimits
@@ -126,7 +126,7 @@ class Node:
             upkeep_workers=LoopWorkers(1, "upkeep"),
             read_workers=LoopWorkers(READ_THREADS, "read"),
             cleaner=self._cleaner,
-            rhythm=Rhythm(
+            intervals=UpkeepIntervals(
                 retention_interval_ms=settings.int("log.retention.check.interval.ms"),
                 recovery_points_interval_ms=settings.int("log.flush.offset.checkpoint.interval.ms"),
                 log_starts_interval_ms=settings.int("log.flush.start.offset.checkpoint.interval.ms"),

@@ -117,7 +117,7 @@ class Incarnation:
             upkeep_workers=SimWorkers(self.loop, self.random),
             read_workers=SimWorkers(self.loop, self.random),
             # Pauses of the cleaner would take real time.
-            cleaner=Cleaner(SimWorkers(self.loop, self.random), rest=lambda: None, report=log.warning),
+            cleaner=Cleaner(SimWorkers(self.loop, self.random), throttle=lambda: None, report=log.warning),
             # Records are small here: some simulations lower the threshold for writes by threads.
             background_bytes_min=self.random.choice((1, 500, BACKGROUND_BYTES_MIN)),
         )

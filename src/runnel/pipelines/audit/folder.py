@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runnel.batch.header import HEADER_BYTES
 from runnel.log.manifest import LogEntry
-from runnel.log.names import CLEAN_UP_TO, LOG_STARTS, MANIFEST, partition_of
+from runnel.log.names import CLEANER_CHECKPOINT, LOG_STARTS, MANIFEST, partition_of
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.audit.facts import CHECKSUM, BatchFact, Stretch, Tail, facts_of
 from runnel.pipelines.audit.judge import UNKNOWN, Terms
@@ -43,7 +43,7 @@ def partitions_of(
             continue
         files = segment_files(path)
         bases = [int(file.name.partition(".")[0]) for file in files]
-        is_compacted = name.topic in compacted or name in cleaned or (path / CLEAN_UP_TO).exists()
+        is_compacted = name.topic in compacted or name in cleaned or (path / CLEANER_CHECKPOINT).exists()
         terms = _terms(name, starts.get(name), closed.get(name), bases, is_compacted, time_is_strict)
         segments = tuple(
             FilePiece(name.topic, name.partition, str(file), base, file is files[-1])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runnel.log.manifest import LogEntry
 from runnel.log.names import (
-    CLEAN_UP_TO,
+    CLEANER_CHECKPOINT,
     COMPACTION_SWAP,
     LOG,
     LOG_STARTS,
@@ -70,7 +70,7 @@ class Expected:
             yield f"{found.place}: offsets {reach} to {durable - 1} are lost, which were safe on the disk"
 
     def _report_gaps(self, found: Scan, folder: Path) -> None:
-        if found.place in self._cleaned or (folder / CLEAN_UP_TO).exists():
+        if found.place in self._cleaned or (folder / CLEANER_CHECKPOINT).exists():
             return
         found.notes += [
             f"{found.place}: offsets {first} to {following - 1} are in no file: either they were compacted "

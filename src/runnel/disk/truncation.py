@@ -1,4 +1,4 @@
-"""Taking parts out of a log: its oldest segments, or its end."""
+"""Truncation of a log: its oldest segments, or its end."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ from runnel.disk.producers_on_disk import snapshot_offsets
 from runnel.disk.segment import Segment
 from runnel.log.names import (
     ABORTED,
-    CLEAN_UP_TO,
+    CLEANER_CHECKPOINT,
     DELETED,
     INDEX,
     LOG,
@@ -33,34 +33,34 @@ def drop_below_start(log: "DiskLog") -> int:
 def drop_oldest(log: "DiskLog", count: int) -> int:
     """Drop the oldest segments, as far as they are sealed; how many.
 
-    Their files get another name now and are removed after a delay. A segment that is not sealed may be in the
-    hands of a thread that is about to publish its indexes by name. And the snapshot at its end, from which
-    the producers of the rest of the log are loaded, is not there yet.
+    Their files get another name now and are removed after a delay. A thread may be about to
+    publish the indexes of a segment that is not sealed, by name. And the snapshot at its end, from which the
+    producers of the rest of the log are loaded, does not exist yet.
     """
     count = min(count, log.droppable_count)
     if count == 0:
         return 0
-    gone = log.segments.segments[:count]
-    # A power cut may bring back segments that were dropped since the last sync, and never without what was
-    # aborted in them: that goes later.
-    forgotten_offset = gone[0].base_offset if log.durability.drops == log.durability.drops_durable else 0
+    dropped = log.segments.segments[:count]
+    # A power cut may restore segments that were dropped since the last sync, and then their aborted
+    # transactions are needed: those files are dropped later.
+    stale_offset = dropped[0].base_offset if log.durability.drops == log.durability.drops_durable else 0
     del log.segments.segments[:count]
     log.segments.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
     log.durability.epochs_changed |= log.epochs.start_at(log.log_start_offset)
     log.segments_changed()
-    log.segments.size_bytes -= sum(segment.size_bytes for segment in gone)
+    log.segments.size_bytes -= sum(segment.size_bytes for segment in dropped)
     log.durability.folder_changed = True
     log.durability.drops += 1
-    for segment in gone:
-        # Oldest first: whatever a crash leaves is still one run of offsets.
+    for segment in dropped:
+        # Oldest first: what a crash leaves is still one run of offsets.
         retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
         log.segments.forget(segment)
-    _drop_stale_files(log, forgotten_offset)
+    _drop_stale_files(log, stale_offset)
     return count
 
 
-def _drop_stale_files(log: "DiskLog", forgotten_offset: int) -> None:
-    """Drop producer snapshots from before the first segment; compaction may have left some, too.
+def _drop_stale_files(log: "DiskLog", stale_offset: int) -> None:
+    """Drop producer snapshots from before the first segment; compaction may have left some as well.
 
     Also the aborted transactions of segments that a power cut cannot restore.
     """
@@ -71,7 +71,7 @@ def _drop_stale_files(log: "DiskLog", forgotten_offset: int) -> None:
             retire(log, offset, [SNAPSHOT])
     for name in names:
         aborted_offset = offset_of(name, ABORTED)
-        if aborted_offset is not None and aborted_offset < forgotten_offset:
+        if aborted_offset is not None and aborted_offset < stale_offset:
             retire(log, aborted_offset, [ABORTED])
     if log.producer_state.snapshot_offset < first_offset:
         log.producer_state.snapshot_offset = -1
@@ -100,20 +100,20 @@ def truncate_to(log: "DiskLog", offset: int) -> None:
         raise OSError(log.failure)
     if offset >= log.written_offset:
         return
-    segment, position = log.segments.place_of(offset)
+    segment, position = log.segments.locate(offset)
     end_offset = min(offset, log.segments.base_offset_at(segment, position))
     log.begin_truncation(end_offset)
     log.segments.log_start_offset = min(log.log_start_offset, end_offset)
-    _cut_segments(log, segment, position, end_offset)
+    _truncate_segments(log, segment, position, end_offset)
     log.segments.open(segment).datasync()
     log.segments.files.sync_folder(log.segments.folder)
     log.truncated(end_offset)
     # They cannot reappear any more, and their aborted transactions are not needed.
     with suppress(OSError):
-        _forget_aborted_behind(log, segment)
+        _remove_aborted_behind(log, segment)
 
 
-def _forget_aborted_behind(log: "DiskLog", last: Segment) -> None:
+def _remove_aborted_behind(log: "DiskLog", last: Segment) -> None:
     files, folder = log.segments.files, log.segments.folder
     for name in files.names(folder):
         aborted_offset = offset_of(name, ABORTED)
@@ -122,12 +122,12 @@ def _forget_aborted_behind(log: "DiskLog", last: Segment) -> None:
     log.segments.correct_aborted(last)
 
 
-def _cut_segments(log: "DiskLog", segment: Segment, position: int, end_offset: int) -> None:
+def _truncate_segments(log: "DiskLog", segment: Segment, position: int, end_offset: int) -> None:
     segments = log.segments.segments
     count = segments.index(segment) + 1
     for later in segments[: count - 1 : -1]:
-        # Newest first: whatever a crash leaves is still one run of offsets.
-        # What was aborted there stays written down: should a power cut bring the segment back, it counts.
+        # Newest first: what a crash leaves is still one run of offsets.
+        # Their files of aborted transactions stay: a power cut may restore the segments.
         retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
         log.segments.forget(later)
         segments.pop()
@@ -139,8 +139,8 @@ def _cut_segments(log: "DiskLog", segment: Segment, position: int, end_offset: i
     files, folder = log.segments.files, log.segments.folder
     for name in files.names(folder):
         snapshot_offset = offset_of(name, SNAPSHOT)
-        if name == CLEAN_UP_TO or (snapshot_offset is not None and snapshot_offset > end_offset):
+        if name == CLEANER_CHECKPOINT or (snapshot_offset is not None and snapshot_offset > end_offset):
             files.remove(f"{folder}/{name}")
-    log.segments.cut(segment, position, end_offset, log.config.index_interval_bytes)
+    log.segments.truncate(segment, position, end_offset, log.config.index_interval_bytes)
     log.segments.size_bytes = sum(one.size_bytes for one in segments)
     log.durability.folder_changed = True

@@ -1,8 +1,8 @@
-"""Bringing a log back after its disk refused to cut or to sync.
+"""Repair of a log after its disk failed to truncate or to sync.
 
 After a failed fdatasync the kernel may take pages for clean that never reached the disk, so another fdatasync
 that succeeds proves nothing about them. What is stored behind the durable offset is therefore read, checked,
-written again in place and synced; where a batch is no longer sound, the log ends.
+written again in place and synced; at the first corrupt batch the log is truncated.
 """
 
 import logging
@@ -12,7 +12,7 @@ from functools import partial
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.staged_write import write_all
-from runnel.disk.surgery import truncate_to
+from runnel.disk.truncation import truncate_to
 from runnel.disk.walk import walk_sound_batches
 from runnel.ports.files import File, Files, Workers
 
@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Stretch:
-    """A part of a segment file that must be written again."""
+class UnsyncedRange:
+    """A range of a segment file that may not be durable and must be written again."""
 
     file: File
     position: int
@@ -29,62 +29,64 @@ class Stretch:
     start_offset: int
 
 
-def start_healing(log: DiskLog, workers: Workers) -> None:
-    """Try to bring the log back, in a thread; it refuses writes until that has succeeded."""
-    log.health.can_heal = False
+def start_repair(log: DiskLog, workers: Workers) -> None:
+    """Start to repair the log, in a thread; it refuses writes until that has succeeded."""
+    log.health.can_repair = False
     log.settle()
     try:
-        stretches = _stretches(log)
+        ranges = _ranges(log)
     except (OSError, CorruptBatch) as failure:
-        log.fail(f"{log.segments.folder}: {failure}", can_heal=True)
+        log.fail(f"{log.segments.folder}: {failure}", can_repair=True)
         return
-    work = partial(_write_again, log.segments.files, log.segments.folder, stretches)
-    workers.submit(work, partial(_healed, log, log.failure))
+    work = partial(_write_again, log.segments.files, log.segments.folder, ranges)
+    workers.submit(work, partial(_repaired, log, log.failure))
 
 
-def _stretches(log: DiskLog) -> list[Stretch]:
+def _ranges(log: DiskLog) -> list[UnsyncedRange]:
     segments = log.segments
-    found: list[Stretch] = []
+    found: list[UnsyncedRange] = []
     for segment in segments.segments[segments.segment_of(log.durability.durable_offset) :]:
         if segment.size_bytes or segment is segments.active:
             position = segments.position_in(segment, log.durability.durable_offset)
             file = segments.open(segment, create=segment.size_bytes == 0)
             start_offset = max(segment.base_offset, log.durability.durable_offset)
-            found.append(Stretch(file, position, segment.size_bytes, start_offset))
+            found.append(UnsyncedRange(file, position, segment.size_bytes, start_offset))
     return found
 
 
-def _write_again(files: Files, folder: str, stretches: list[Stretch]) -> int | None:
+def _write_again(files: Files, folder: str, ranges: list[UnsyncedRange]) -> int | None:
     """The offset behind the last sound batch if the log must end there, None if all are sound."""
-    for stretch in stretches:
-        next_offset = stretch.start_offset
+    for unsynced in ranges:
+        next_offset = unsynced.start_offset
         try:
             for position, header, batch in walk_sound_batches(
-                stretch.file, stretch.position, stretch.size_bytes
+                unsynced.file, unsynced.position, unsynced.size_bytes
             ):
-                write_all(stretch.file, [batch], position)
+                write_all(unsynced.file, [batch], position)
                 next_offset = header.next_offset
         except CorruptBatch:
             return next_offset
-        stretch.file.truncate(stretch.size_bytes)
-        stretch.file.datasync()
+        unsynced.file.truncate(unsynced.size_bytes)
+        unsynced.file.datasync()
     # A segment whose removal was not durable could reappear and follow what is written from now on.
     files.sync_folder(folder)
     return None
 
 
-def _healed(log: DiskLog, reason: str | None, end_offset: int | None, failure: BaseException | None) -> None:
+def _repaired(
+    log: DiskLog, reason: str | None, end_offset: int | None, failure: BaseException | None
+) -> None:
     if log.failure is not reason:
         # It was removed or closed in the meantime.
         return
     if failure is None and end_offset is not None:
-        logger.warning("%s: what stood behind offset %d is lost", log.segments.folder, end_offset)
+        logger.warning("%s: the records behind offset %d are lost", log.segments.folder, end_offset)
         try:
             truncate_to(log, end_offset)
         except OSError as second:
             failure = second
     if failure is not None:
-        log.fail(f"{log.segments.folder}: {failure}", can_heal=True)
+        log.fail(f"{log.segments.folder}: {failure}", can_repair=True)
         return
-    log.health.heal()
+    log.health.repaired()
     logger.warning("%s takes writes again", log.segments.folder)
