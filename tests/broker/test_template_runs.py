@@ -260,3 +260,36 @@ def test_fetches_that_wait(tell, version: int, end: str) -> None:
         assert not pair[0].session.pending
 
     tell(scenario)
+
+
+@pytest.mark.parametrize(("min_bytes", "max_bytes"), [(0, 100), (-1, 100), (1, 0), (1, -1)])
+def test_fetches_that_are_content_with_nothing(tell, min_bytes: int, max_bytes: int) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        await world.create("events")
+        pipeline = Pipeline(world.broker)
+        request = fetch_from("events", (0, 0), wait_ms=20_000, min_bytes=min_bytes, max_bytes=max_bytes)
+        frame = wire(request, 12, 1)
+        contents = [
+            list(map(content, Connection(pipeline, uses_templates=uses).receive(frame * 2)))
+            for uses in (True, False)
+        ]
+        assert contents[0] == contents[1]
+        assert len(contents[0]) == 2 and all(contents[0])
+
+    tell(scenario)
+
+
+def test_a_recreated_topic_has_templates_again(tell) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        await world.create("events")
+        client = await world.connect()
+        connection = Connection(Pipeline(world.broker), uses_templates=True)
+        frame = wire(fetch_from("events", (0, 0)), 12, 1)
+        for attempt in range(2):
+            if attempt:
+                await client.ask(DeleteTopicsRequest(topic_names=["events"]), 5)
+                await world.create("events")
+            await client.ask(produce_to("events", (0, batch(b"v"))), 9)
+            assert [reply.count for reply in connection.receive(frame * 3)] == [1, 2]
+
+    tell(scenario)

@@ -84,6 +84,7 @@ class FetchTemplate:
         "_topic",
         "_topic_id",
         "_unpack",
+        "_waits_for_any",
         "_wanted",
         "version",
     )
@@ -112,6 +113,9 @@ class FetchTemplate:
         budget: int = broker.settings["fetch.max.bytes"]
         self._max_bytes = max(min(wanted.partition_max_bytes, request.max_bytes, budget), 0)
         self._min_bytes = request.min_bytes
+        # A request that is content with no bytes is answered at once.
+        is_any_enough = min(request.min_bytes, request.max_bytes, budget) == 1
+        self._waits_for_any = is_any_enough and self._session_id == NO_SESSION
         self._max_wait_ms = request.max_wait_ms
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._is_flexible = is_flexible(FetchRequest, version)
@@ -138,8 +142,11 @@ class FetchTemplate:
         return partition.topic_id == self._topic_id
 
     def is_repeated_by(self, frame: memoryview) -> bool:
-        """Whether a frame differs in nothing but its correlation id, session epoch and offset."""
-        if len(frame) != self._size:
+        """Whether a frame differs in nothing but its correlation id, session epoch and offset.
+
+        Not if the template cannot serve it, because its topic was recreated.
+        """
+        if len(frame) != self._size or self._partition() is None:
             return False
         api, _, before, _, middle, _, after = self._unpack(frame, 0)
         return api == self._api and (before, middle, after) == self._asked
@@ -176,7 +183,7 @@ class FetchTemplate:
             if read is None:
                 break
             if not read.parts:
-                if self._session_id == NO_SESSION and self._min_bytes <= 1:
+                if self._waits_for_any:
                     run.add_to(replies, session, self)
                     frame = buffer[start:after]
                     replies.append(self._wait(frame, session, correlation_id, partition, offset))
