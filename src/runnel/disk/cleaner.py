@@ -59,7 +59,7 @@ Script = Generator[Steps[WrittenSegment | None], WrittenSegment | None, None]
 
 
 class CleaningStopped(Exception):
-    """The broker shuts down: what was half written is removed."""
+    """The broker shuts down, or the log was removed: what was half written is of no use."""
 
 
 class Throttle:
@@ -191,8 +191,8 @@ class Cleaner:
         failure: BaseException | None,
     ) -> None:
         """Run the script's part on this thread, then submit its next piece of work to a worker."""
-        if failure is None and self._is_stopping:
-            # What was written before the stop is not swapped in any more.
+        if (failure is None and self._is_stopping) or log.cleaner_files().is_revoked:
+            # What was written before the stop, or the removal of the log, is not swapped in any more.
             failure = CleaningStopped()
         try:
             steps = script.send(result) if failure is None else script.throw(failure)
@@ -236,7 +236,7 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
     segments = {segment.base_offset: segment for segment in log.closed_segments()}
     producers = {producer.producer_id: producer for producer in log.producer_state.get()}
     transactions = TransactionWalk(aborted_in(log.segments, plan.first_dirty_offset, plan.end_offset))
-    yield _remove_leftovers(log.segments.files, log.segments.folder)
+    yield _remove_leftovers(log.cleaner_files(), log.segments.folder)
     for base_offset, fact in facts.items():
         if fact.end_offset <= plan.first_dirty_offset or base_offset >= plan.end_offset:
             continue
@@ -330,7 +330,7 @@ def _write_group(
     and a reader behind the last record learns where to continue.
     """
     writer = SegmentWriter(
-        log.segments.files, log.segments.folder, segments[0].base_offset, log.config.index_interval_bytes
+        log.cleaner_files(), log.segments.folder, segments[0].base_offset, log.config.index_interval_bytes
     )
     try:
         for segment, file in zip(segments, files, strict=True):

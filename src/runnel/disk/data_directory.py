@@ -131,7 +131,7 @@ class DataDirectory:
         self._closed_logs.pop(partition, None)
         if log is not None:
             log.settle()
-            log.finish_swap()
+            log.abandon_cleaning()
             log.fail(f"{partition} was removed", can_repair=False)
             self._commit.forget(log)
             for segment in log.segments.segments:

@@ -12,6 +12,7 @@ from runnel.batch.errors import CorruptBatch
 from runnel.disk import truncation
 from runnel.disk.appender import Appender
 from runnel.disk.durability import Durability
+from runnel.disk.folder_lease import FolderLease
 from runnel.disk.health import Health
 from runnel.disk.home import Home
 from runnel.disk.producer_state import ProducerState
@@ -39,6 +40,7 @@ class DiskLog:
         "_is_flushed_by_time",
         "_staging",
         "appender",
+        "cleaning",
         "config",
         "durability",
         "epochs",
@@ -87,6 +89,7 @@ class DiskLog:
         )
         self.swap: SegmentSwap | None = None
         """The swap of compacted segments that a thread carries out."""
+        self.cleaning: FolderLease | None = None
         self.truncations = 0
         self.flush_is_due = False
         """Is a timed flush due already?"""
@@ -266,6 +269,17 @@ class DiskLog:
             # The cleaner receives it, too, and reports it.
             end_swap(self, swap)
         return not swap.is_decided
+
+    def cleaner_files(self) -> FolderLease:
+        """The files for compaction, which uses no names of the folder once the log is removed."""
+        if self.cleaning is None:
+            self.cleaning = FolderLease(self.segments.files)
+        return self.cleaning
+
+    def abandon_cleaning(self) -> None:
+        """The log is being removed: no thread that compacts it uses its names any more."""
+        self.cleaner_files().revoke()
+        self.swap = None
 
     def begin_truncation(self, end_offset: int) -> None:
         """The log is about to end here: no thread and no start may rely on more. Durable on return."""

@@ -53,17 +53,17 @@ class GroupCommit:
             self._begin(log, [], self._seal_workers, with_active=False)
 
     def forget(self, log: DiskLog) -> None:
-        """The log is being removed: once this returns, no thread touches its folder any more."""
+        """The log is being removed: its folder's names are free at once. This does not wait for the disk."""
         _fail(self._next.pop(log, []), StorageFailed(f"{log.name} was removed"))
         if log in self._running:
-            self._running[log][0].void()
+            self._running[log][0].lease.revoke()
 
     def interrupt(self, log: DiskLog) -> None:
         """The log is being truncated: once this returns, no thread touches its folder. Its waiters remain."""
         job, waiters = self._running.pop(log, (None, []))
         if job is None:
             return
-        job.void()
+        job.lease.revoke_and_wait()
         return_changes(job)
         if waiters:
             self._next[log] = waiters + self._next.get(log, [])

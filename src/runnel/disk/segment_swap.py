@@ -8,10 +8,12 @@ old segments that are open and in memory (pinned), as the new one takes over the
 pinned segment.
 """
 
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from runnel.disk.atomic import replace_file
+from runnel.disk.folder_lease import FolderLease
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
 from runnel.log.names import ABORTED, CLEANED, COMPACTION_SWAP, DELETED, INDEX, LOG, TIME_INDEX, offset_name
@@ -27,7 +29,7 @@ class SegmentSwap:
 
     __slots__ = ("_files", "_folder", "_lock", "_swap", "failure", "is_decided", "new", "old", "retired")
 
-    def __init__(self, files: Files, folder: str, old: list[Segment], new: Segment) -> None:
+    def __init__(self, files: FolderLease, folder: str, old: list[Segment], new: Segment) -> None:
         self._files, self._folder = files, folder
         self._swap = Swap(new.base_offset, [segment.base_offset for segment in old])
         self._lock = Lock()
@@ -48,7 +50,13 @@ class SegmentSwap:
                 self.retired = finish_swap(self._files, self._folder, self._swap)
             except OSError as failure:
                 self.failure = failure
-                self.is_decided = self._files.exists(f"{self._folder}/{COMPACTION_SWAP}")
+                with suppress(FileNotFoundError):
+                    self.is_decided = self._files.exists(f"{self._folder}/{COMPACTION_SWAP}")
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Was the log removed, so that this renames nothing more?"""
+        return self._files.is_revoked
 
     @property
     def has_run(self) -> bool:
@@ -69,12 +77,14 @@ def begin_swap(log: "DiskLog", old: list[Segment], written: WrittenSegment) -> S
         segment.is_pinned = True
     # A reader that is about to open one of these files by name must detect that it may be another.
     log.segments.generation += 1
-    log.swap = SegmentSwap(log.segments.files, log.segments.folder, old, written.segment)
+    log.swap = SegmentSwap(log.cleaner_files(), log.segments.folder, old, written.segment)
     return log.swap
 
 
 def end_swap(log: "DiskLog", swap: SegmentSwap) -> bool:
     """Replace the segments in memory if that was done on disk. Raises the OSError that the swap met."""
+    if swap.is_abandoned:
+        return False
     if log.swap is swap:
         log.swap = None
         for segment in swap.old:

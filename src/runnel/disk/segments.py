@@ -49,6 +49,10 @@ class Segments:
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.size_bytes = sum(segment.size_bytes for segment in segments)
 
+    def leased(self, files: Files) -> "Segments":
+        """The same folder for a thread whose use of names can be revoked; without segments of its own."""
+        return Segments(files, self._open_files, self.folder)
+
     @property
     def active(self) -> Segment:
         return self.segments[-1]

@@ -1,13 +1,13 @@
 """Making a log durable: what one sync covers, and the threads' part of it."""
 
-import errno
-from dataclasses import dataclass, field
-from threading import Lock
+from dataclasses import dataclass
 
 from runnel.disk.atomic import keep_file
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.folder_lease import FolderLease
 from runnel.disk.producers_on_disk import write_snapshot
 from runnel.disk.segment import Segment
+from runnel.disk.segments import Segments
 from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
 from runnel.log.names import EPOCHS, PARTITION_METADATA
 from runnel.ports.files import File
@@ -25,16 +25,11 @@ class SyncJob:
     folder_changed: bool
     is_new: bool
     drops: int
+    lease: FolderLease
+    """Revoked when the log is removed or truncated: names will mean something else."""
     outcome: bool | OSError | None = None
     """The outcome of `run`, for callers that cannot wait for the callback."""
     has_synced_data: bool = False
-    _beside: Lock = field(default_factory=Lock)
-    _is_void: bool = False
-
-    def void(self) -> None:
-        """Write nothing more by name: the log is being removed or truncated, and the names will be reused."""
-        with self._beside:
-            self._is_void = True
 
     def run(self) -> bool:
         """In a thread. OSError if the data may not be durable; False if only the files beside it are not."""
@@ -52,13 +47,9 @@ class SyncJob:
         if self.active is not None:
             self.active.datasync()
         self.has_synced_data = True
-        with self._beside:
-            if self._is_void:
-                raise FileNotFoundError(errno.ENOENT, "the files changed", self.log.segments.folder)
-            return self._write_beside()
+        return self._write_beside(self.log.segments.leased(self.lease))
 
-    def _write_beside(self) -> bool:
-        segments = self.log.segments
+    def _write_beside(self, segments: Segments) -> bool:
         files = segments.files
         if self.is_new:
             data = encode_partition_metadata(self.log.topic_id)
@@ -69,11 +60,10 @@ class SyncJob:
             files.sync_folder(segments.folder.rpartition("/")[0])
         if self.epochs is not None:
             keep_file(files, segments.folder, EPOCHS, self.epochs)
-        return self._seal()
+        return self._seal(segments)
 
-    def _seal(self) -> bool:
+    def _seal(self, segments: Segments) -> bool:
         """Write indexes and snapshots, without which a start would have to check the closed segments."""
-        segments = self.log.segments
         if not self.closed:
             return True
         try:
@@ -107,6 +97,7 @@ def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
         durability.folder_changed,
         durability.is_new,
         durability.drops,
+        FolderLease(segments.files),
     )
     durability.epochs_changed = durability.folder_changed = durability.is_new = False
     durability.sync_ceiling = job.end_offset
