@@ -10,7 +10,7 @@ from runnel.batch.header import read_header
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.truncation import drop_oldest
-from runnel.log.names import COMPACTION_SWAP
+from runnel.log.names import CLEANED
 from runnel.sim.files import SimFiles
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, append, fill, new_files, records, table
 from tests.disk.world import HeldWorkers, Place, commit, in_loop, run_now
@@ -144,14 +144,41 @@ def test_a_swap_that_waits_for_its_thread_is_finished_by_those_who_cannot_wait(e
     elif end == "remove":
         directory.remove_log(NAME)
         directory.open_log(NAME, ID, CONFIG)
+        before = files.names(f"/data/{NAME}")
         workers.drain()
-        assert not any(COMPACTION_SWAP in name for name in files.names(f"/data/{NAME}"))
+        assert files.names(f"/data/{NAME}") == before
     else:
         directory.close()
         cleaner.stop()
         workers.drain()
         assert table(opened(files)) == expected
     assert not cleaner.is_busy or workers.held == []
+
+
+def test_a_pass_over_a_removed_log_writes_nothing_beside_its_namesake() -> None:
+    """The new log was taken to be clean up to where the old one was: it would have kept deleted keys."""
+    steps = 0
+    while True:
+        files, workers = new_files(), HeldWorkers()
+        directory = Place(files).open()
+        log = commit(directory.open_log(NAME, ID, CONFIG))
+        fill(log, Random(6))
+        cleaner = Cleaner(workers, throttle=lambda: None)
+        cleaner.consider([log], NOW_MS)
+        for _ in range(steps):
+            workers.finish_one()
+        if not workers.held:
+            break
+        directory.remove_log(NAME)
+        namesake = commit(directory.open_log(NAME, ID, CONFIG))
+        fill(namesake, Random(7))
+        expected, before = table(namesake), files.names(f"/data/{NAME}")
+        workers.drain()
+        # Unfinished segments are removed by the next pass.
+        left = [name for name in files.names(f"/data/{NAME}") if not name.endswith(CLEANED)]
+        assert (left, table(namesake)) == (before, expected), f"after {steps} steps"
+        steps += 1
+    assert steps > 10
 
 
 def test_a_swap_that_the_disk_refuses_after_it_was_decided_is_completed_by_the_next_start() -> None:

@@ -281,8 +281,11 @@ def _carry_out(swap: SegmentSwap) -> Steps[WrittenSegment | None]:
 
 
 def _still_exist(log: DiskLog, segments: list[Segment]) -> bool:
-    """Does the log still have these segments? Retention may have dropped them since the pass began."""
-    return set(segments) <= set(log.closed_segments())
+    """Does the log still have these segments? Retention may have dropped them since the pass began.
+
+    If the log was removed, its folder may be that of another one by now.
+    """
+    return log.failure is None and set(segments) <= set(log.closed_segments())
 
 
 def _remove_leftovers(files: Files, folder: str) -> Steps[WrittenSegment | None]:
