@@ -21,10 +21,12 @@ from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import records_of
+from runnel.controller.snapshot_batches import snapshot_batches
 from runnel.controller.topic_changes import Randomness, decide_create_topics
 from runnel.disk.data_directory import DataDirectory
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.ids import SnapshotId
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.schemas.metadata import (
@@ -455,3 +457,55 @@ def test_a_damaged_snapshot_is_not_guessed_at(monkeypatch: pytest.MonkeyPatch) -
             play(files, _image_of)
     files.write(f"{folder}/{name}", whole, sync=True)
     assert same(play(files, _image_of), image_after(12))
+
+
+def test_a_snapshot_that_is_missing_is_not_taken_for_an_empty_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing follows it in the log, which looked like metadata without topics: a new cluster id, no data."""
+    monkeypatch.setattr(metadata_snapshots, "SNAPSHOT_RECORDS_MIN", 5)
+    files = SimFiles()
+
+    async def fill(opened: Opened) -> None:
+        log = opened.metadata.log
+        while log.log_start_offset < log.end_offset or log.end_offset == 0:
+            await opened.metadata.submit([ConfigRecord(4, "", "message.max.bytes", "1000")])
+            await opened.metadata.close()
+
+    play(files, fill)
+    folder = "/data/__cluster_metadata-0"
+    (name,) = [name for name in files.names(folder) if name.endswith(".checkpoint")]
+    files.remove(f"{folder}/{name}")
+    with pytest.raises(BadMetadata, match="no snapshot"):
+        play(files, _image_of)
+
+
+def test_a_log_that_ends_before_its_snapshot_is_rejected() -> None:
+    """Committed changes are lost: what remains of the log must not be taken for all of them."""
+    files = SimFiles()
+
+    async def fill(opened: Opened) -> None:
+        await submit_all(opened, 0, 8, [])
+        image = opened.metadata.image
+        snapshot = SnapshotId(image.version, 1)
+        opened.disk.snapshots(METADATA_PARTITION).write(snapshot, snapshot_batches(image, 0, 1))
+        opened.metadata.log.truncate_to(6)
+
+    play(files, fill)
+    with pytest.raises(BadMetadata, match="ends before its snapshot"):
+        play(files, _image_of)
+
+
+def test_a_log_with_a_damaged_batch_is_not_guessed_at() -> None:
+    """Another name is as good as the one that was stored, but for the checksum."""
+    files = SimFiles()
+
+    async def fill(opened: Opened) -> None:
+        await submit_all(opened, 0, 3, [])
+        await opened.finish()
+
+    play(files, fill)
+    path = f"/data/__cluster_metadata-0/{0:020}.log"
+    files.flip_bit(path, files.read(path).index(b"topic-1"))
+    with pytest.raises(BadMetadata, match="offset 3 of the metadata log is corrupt"):
+        play(files, _image_of)

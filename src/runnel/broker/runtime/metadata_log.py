@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
 from runnel.batch.build import build_batch
+from runnel.batch.header import crc_is_valid, read_header
 from runnel.batch.records import Record, iterate_records
 from runnel.broker.runtime.metadata_snapshots import MetadataSnapshots
 from runnel.broker.runtime.promise import Promise, settled
@@ -264,19 +265,22 @@ class MetadataLog:
     async def _load(self) -> None:
         self.image = await self._snapshots.load()
         offset = max(self.image.version, self.log.log_start_offset)
-        is_first = self.image.version == 0 and self.log.log_start_offset > 0
+        needs_snapshot = self.image.version == 0 and offset > 0
+        lost = BadMetadata(f"the metadata log begins at offset {offset}, and no snapshot has what was before it")
         while offset < self.log.written_offset:
             for batch in await settled(self._replicated.read_batches(offset, READ_BYTES)):
+                if not crc_is_valid(batch, 0, read_header(batch)):
+                    raise BadMetadata(f"the batch at offset {offset} of the metadata log is corrupt")
                 records = [metadata_record(stored.value) for stored in iterate_records(batch)]
                 end_offset = offset + len(records)
-                if is_first and type(records[0]) is not SnapshotRecord:
-                    raise BadMetadata(
-                        f"the metadata log begins at offset {offset}, and no snapshot has what was before it"
-                    )
-                is_first = False
+                if needs_snapshot and type(records[0]) is not SnapshotRecord:
+                    raise lost
+                needs_snapshot = False
                 self._replay(records, len(batch), end_offset)
                 offset = end_offset
             await asyncio.sleep(0)
+        if needs_snapshot:
+            raise lost
         self.removed -= self.image.topics.keys()
 
     def _replay(self, records: list[MetadataRecord], size_bytes: int, end_offset: int) -> None:

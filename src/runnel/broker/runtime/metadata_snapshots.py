@@ -62,15 +62,15 @@ class MetadataSnapshots:
     async def load(self) -> MetadataImage:
         """The image of the newest complete snapshot that the log continues; an empty one if there is none.
 
-        Raises BadMetadata if the log continues none of them.
+        Raises BadMetadata if the log continues none of them, or ends before one.
         """
         failure: Exception | None = None
         for snapshot in self._store.ids():
             if snapshot.end_offset < self._log.log_start_offset:
                 break
             if snapshot.end_offset > self._log.written_offset:
-                failure = BadMetadata(f"the metadata log ends before its snapshot at {snapshot.end_offset}")
-                continue
+                # What it holds was committed and durable in the log, and an older image would undo it.
+                raise BadMetadata(f"the metadata log ends before its snapshot at {snapshot.end_offset}")
             try:
                 image = await self._disk.run_blocking(Job(partial(self._read, snapshot)))
             except (BadMetadata, CorruptBatch, MalformedMessage, StorageFailed) as error:
