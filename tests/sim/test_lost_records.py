@@ -1,6 +1,8 @@
 """Records that a power failure took: consumers beyond the end notice, instead of skipping what follows."""
 
 import asyncio
+import errno
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -17,6 +19,7 @@ from runnel.messages.offset_for_leader_epoch import (
 from runnel.messages.produce import ProduceResponse
 from runnel.model.errors import ErrorCode
 from runnel.sim import network
+from runnel.sim.files import Fault
 from runnel.sim.network import SimConnection
 from runnel.sim.simulation import Crash, Incarnation, Simulation
 from tests.broker.requests import batch, fetch_from, produce_to
@@ -83,8 +86,13 @@ async def produce(connection: SimConnection, *values: bytes) -> None:
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
-def run(simulation: Simulation, consumer: Consumer, *, is_power_cut: bool) -> list[int]:
-    """Ten records are read, the broker goes down, twelve more are written: what the consumer reads then."""
+def run(
+    simulation: Simulation, consumer: Consumer, *, is_power_cut: bool, fault: Fault | None = None
+) -> list[int]:
+    """Ten records are read, the broker goes down, twelve more are written: what the consumer reads then.
+
+    Faults begin when it goes down.
+    """
     read: list[int] = []
 
     async def before(incarnation: Incarnation) -> None:
@@ -97,6 +105,7 @@ def run(simulation: Simulation, consumer: Consumer, *, is_power_cut: bool) -> li
         await broker.disk.sync(broker.partition(TOPIC, 0).log)
         await produce(connection, *(b"old %d" % number for number in range(4, 10)))
         assert await consumer.poll(connection) == list(range(10))
+        simulation.files.fault = fault
         if is_power_cut:
             raise Crash
 
@@ -105,9 +114,9 @@ def run(simulation: Simulation, consumer: Consumer, *, is_power_cut: bool) -> li
         await produce(connection, *(b"new %d" % number for number in range(12)))
         read.extend(await consumer.poll(connection))
 
-    try:
+    with suppress(Crash):
         simulation.run_broker(before)
-    except Crash:
+    if is_power_cut or fault is not None:
         simulation.files.lose_power(NothingSurvives())
     simulation.run_broker(after)
     return read
@@ -128,6 +137,47 @@ def test_a_clean_restart_keeps_the_epoch(monkeypatch: pytest.MonkeyPatch) -> Non
     assert consumer.truncated_to is None
     assert read == list(range(10, 22))
     assert consumer.epoch == 0
+
+
+def test_a_consumer_beyond_a_log_that_could_not_be_closed_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other logs were closed cleanly, hence no log got a new epoch."""
+    monkeypatch.setattr(network, "LOSS_CHANCE", 0)
+    simulation, consumer = Simulation(3, settings={"log.flush.policy": "never"}), Consumer()
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "datasync" and f"/{TOPIC}-0/" in path:
+            raise OSError(errno.EIO, "on purpose", path)
+
+    read = run(simulation, consumer, is_power_cut=False, fault=fault)
+    assert read == list(range(4, 16)), "no record that was written since is skipped"
+    assert consumer.truncated_to == 4, "six of ten records were lost"
+
+
+def test_a_clean_shutdown_does_not_end_the_wait_for_new_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start with a full disk could not begin them; the next one took the logs for intact."""
+    monkeypatch.setattr(network, "LOSS_CHANCE", 0)
+    simulation, epochs = Simulation(5, settings={}), list[int]()
+
+    async def crash(incarnation: Incarnation) -> None:
+        connection = await incarnation.connect()
+        await connection.ask(CreateTopicsRequest([CreatableTopic(TOPIC, 1, 1)]), CreateTopicsResponse)
+        await produce(connection, b"kept")
+        raise Crash
+
+    async def look(incarnation: Incarnation) -> None:
+        simulation.files.fault = None
+        epochs.append(incarnation.pipeline.broker.partition(TOPIC, 0).epoch)
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "pwritev" and "__cluster_metadata-0" in path:
+            raise OSError(errno.ENOSPC, "on purpose", path)
+
+    with pytest.raises(Crash):
+        simulation.run_broker(crash)
+    simulation.files.fault = fault
+    for _ in range(3):
+        simulation.run_broker(look)
+    assert epochs == [0, 1, 1]
 
 
 def test_new_epochs_are_begun_once_a_full_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:

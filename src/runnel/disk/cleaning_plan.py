@@ -69,4 +69,7 @@ def store_cleaner_checkpoint(log: DiskLog, offset: int) -> None:
 
     It need not be durable: an older value that reappears after a power cut is valid as well.
     """
+    if log.failure is not None:
+        # If the log was removed, its folder may be that of another one by now.
+        return
     replace_file(log.segments.files, log.segments.folder, CLEANER_CHECKPOINT, b"%d\n" % offset, sync=False)

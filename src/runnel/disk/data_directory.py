@@ -68,7 +68,7 @@ class DataDirectory:
         make_durable_folder(files, self._path)
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
         self._id = self._load_id(entropy)
-        self._is_clean_start = files.exists(f"{self._path}/{MANIFEST}")
+        self.stays_unclean = False
         self._closed_logs = self._take_manifest()
         """Logs of the last clean run that have not been opened since."""
         self._checkpoints = Checkpoints(files, self._path, sync_workers)
@@ -177,9 +177,9 @@ class DataDirectory:
     def snapshots(self, partition: TopicPartition) -> SnapshotFiles:
         return SnapshotFiles(self._files, f"{self._path}/{partition}")
 
-    @property
-    def is_clean_start(self) -> bool:
-        return self._is_clean_start
+    def was_closed_cleanly(self, partition: TopicPartition) -> bool:
+        log = self._logs.get(partition)
+        return log.was_closed_cleanly if log is not None else partition in self._closed_logs
 
     def known_logs(self) -> Iterable[TopicPartition]:
         return sorted(self._folders)
@@ -216,8 +216,9 @@ class DataDirectory:
         self._read_workers.close()
         try:
             self._checkpoints.store(self._logs.values())
-            data = encode_manifest({**self._closed_logs, **entries})
-            replace_file(self._files, self._path, MANIFEST, data, sync=True)
+            if not self.stays_unclean:
+                data = encode_manifest({**self._closed_logs, **entries})
+                replace_file(self._files, self._path, MANIFEST, data, sync=True)
         except OSError as error:
             logger.warning("%s is not closed cleanly: %s", self._path, error)
         for log in self._logs.values():
@@ -281,7 +282,6 @@ class DataDirectory:
             return {}
         except DamagedManifest as damage:
             logger.warning("%s is not used: %s", path, damage)
-            self._is_clean_start = False
             logs = {}
         self._files.remove(path)
         self._files.sync_folder(self._path)

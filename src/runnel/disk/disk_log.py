@@ -56,6 +56,7 @@ class DiskLog:
         "swap",
         "topic_id",
         "truncations",
+        "was_closed_cleanly",
         "write_staged",
     )
 
@@ -91,6 +92,8 @@ class DiskLog:
         """The swap of compacted segments that a thread carries out."""
         self.cleaning: FolderLease | None = None
         self.truncations = 0
+        self.was_closed_cleanly = False
+        """Did the last run close it cleanly? Otherwise records may have been lost since they were read."""
         self.flush_is_due = False
         """Is a timed flush due already?"""
         # The calls of every request, without a method in between.

@@ -66,6 +66,7 @@ def log_from_manifest(
         epochs=Epochs(entry.epochs),
         producers=None if entry.has_producers else Producers(),
     )
+    log.was_closed_cleanly = True
     if entry.has_producers:
         log.producer_state.snapshot_offset = log.end_offset
     return log

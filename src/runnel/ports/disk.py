@@ -319,9 +319,12 @@ class Disk(Protocol):
         """The snapshots beside a log."""
         ...
 
-    @property
-    def is_clean_start(self) -> bool:
-        """Was the directory closed cleanly by the last run? Otherwise written records may have been lost."""
+    stays_unclean: bool
+    """True: the next start finds no log closed cleanly, even if they are. Set while logs that may have lost
+    records are still in the epoch in which these were read."""
+
+    def was_closed_cleanly(self, partition: TopicPartition) -> bool:
+        """Did the last run close this log cleanly? Otherwise records that were written may have been lost."""
         ...
 
     def known_logs(self) -> Iterable[TopicPartition]: ...

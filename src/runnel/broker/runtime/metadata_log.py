@@ -266,7 +266,7 @@ class MetadataLog:
         self.image = await self._snapshots.load()
         offset = max(self.image.version, self.log.log_start_offset)
         needs_snapshot = self.image.version == 0 and offset > 0
-        lost = BadMetadata(f"the metadata log begins at offset {offset}, and no snapshot has what was before it")
+        lost = BadMetadata(f"the metadata log begins at offset {offset}, and no snapshot has what was before")
         while offset < self.log.written_offset:
             for batch in await settled(self._replicated.read_batches(offset, READ_BYTES)):
                 if not crc_is_valid(batch, 0, read_header(batch)):

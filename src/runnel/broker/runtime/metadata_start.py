@@ -30,9 +30,8 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
     _check_ownership(broker, metadata)
     await metadata.make_durable()
     broker.metadata = metadata
-    if not broker.disk.is_clean_start:
-        # Before anything is served: what is written from now on must not look like what may have been lost.
-        await _begin_new_epochs(broker)
+    # Before anything is served: what is written from now on must not look like what may have been lost.
+    await _begin_new_epochs(broker)
     follower = MetadataFollower(broker, metadata.image, metadata.settings)
     follower.remove_orphaned_logs(metadata.removed)
     for _ in follower.open_all():
@@ -47,10 +46,13 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
 
 
 async def _begin_new_epochs(broker: "Broker") -> None:
-    """After an unclean shutdown, lead every partition in a new epoch (KIP-320)."""
+    """Lead every partition in a new epoch (KIP-320) whose log was not closed cleanly."""
+    disk, image = broker.disk, broker.metadata.image
     try:
-        for elections in elections_after_unclean_start(broker.metadata.image, broker.node_id):
+        for elections in elections_after_unclean_start(image, broker.node_id, disk.was_closed_cleanly):
+            disk.stays_unclean = True
             await broker.metadata.submit(elections)
+        disk.stays_unclean = False
     except ApiError as error:
         # The disk is full: no log takes records either, so that none can take the place of a lost one.
         log.error("leader epochs cannot be raised after an unclean shutdown, which is retried: %s", error)
