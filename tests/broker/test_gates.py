@@ -13,7 +13,17 @@ from runnel.broker.apis.handlers import APIS
 from runnel.broker.runtime.gates import AllowAll, Gates, Uncounted, Unlimited
 from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.promise import Promise
+from runnel.messages.fetch import ReplicaState
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
+from runnel.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
 from runnel.messages.registry import api
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.gates import Operation, Permission, ResourceType
@@ -310,10 +320,12 @@ def test_produce_without_acknowledgement_to_a_denied_topic_closes(gated):
     def scenario(gates: Gated, world: Any) -> None:
         with pytest.raises(CloseConnection):
             gates.serve((produce_to("events", (0, batch(b"a")), acks=0), 9))
+        with pytest.raises(CloseConnection):
+            gates.serve((produce_to("events", (0, batch(b"a")), acks=0, transactional_id="id"), 9))
         assert world.broker.partition("events", 0).log.end_offset == 0
 
     recorder = gated(scenario, denies=True)
-    assert len(recorder.accounts) == 1
+    assert len(recorder.accounts) == 2
 
 
 @pytest.mark.parametrize("version", [9, 13])
@@ -325,7 +337,7 @@ def test_repeated_produce_requests_lose_their_permission(gated, version):
         met = len(gates.recorder.met)
         replies = gates.serve(*[(request, version)] * 5)
         assert [reply.count for reply in replies] == [5], "they were not served by the template"
-        assert gates.recorder.met[met:] == ["account"]
+        assert gates.recorder.met[met:] == ["authenticate", "account"]
         assert gates.recorder.accounts[-1][:3] == (0, version, 5)
         gates.recorder.denies = True
         gates.recorder.version += 1
@@ -348,7 +360,7 @@ def test_repeated_fetch_requests_lose_their_permission(gated, version):
         met = len(gates.recorder.met)
         replies = gates.serve(*[(request, version)] * 5)
         assert [reply.count for reply in replies] == [5]
-        assert gates.recorder.met[met:] == ["account"]
+        assert gates.recorder.met[met:] == ["authenticate", "account"]
         gates.recorder.denies = True
         gates.recorder.version += 1
         (reply,) = gates.serve((request, version))
@@ -358,6 +370,90 @@ def test_repeated_fetch_requests_lose_their_permission(gated, version):
 
     recorder = gated(scenario)
     assert sum(count for _, _, count, _, _ in recorder.accounts) == 8
+
+
+@pytest.mark.parametrize("error", [CloseConnection("expired"), ApiError(ErrorCode.ILLEGAL_SASL_STATE, "no")])
+@pytest.mark.parametrize("is_fetch", [False, True])
+def test_repeated_requests_are_authenticated(gated, is_fetch, error):
+    """A session expires, or authenticates again, without a change of what its principal may do."""
+
+    class Expiring(Recorder):
+        def check(self, session: Session, api_key: int) -> None:
+            raise error
+
+    def scenario(gates: Gated, world: Any) -> None:
+        produce, fetch = (produce_to("events", (0, batch(b"a"))), 9), (fetch_from("events", (0, 0)), 12)
+        gates.serve(produce, fetch if is_fetch else produce)
+        gates.recorder.__class__ = Expiring
+        if isinstance(error, CloseConnection):
+            with pytest.raises(CloseConnection):
+                gates.serve(fetch if is_fetch else produce)
+        else:
+            (reply,) = gates.serve(fetch if is_fetch else produce)
+            assert not any(b"a" in bytes(part) for part in reply.parts)  # type: ignore[arg-type]
+        assert world.broker.partition("events", 0).log.end_offset == 2 - is_fetch
+
+    recorder = gated(scenario)
+    assert sum(count for _, _, count, _, _ in recorder.accounts) == 3
+
+
+def test_api_versions_of_an_unknown_version_is_throttled(gated):
+    def scenario(gates: Gated, world: Any) -> None:
+        frame = b"\x00\x12\x7f\xff" + bytes(4) + b"\x00\x02me"
+        replies: list[Reply] = []
+        gates.pipeline.serve(memoryview(frame), 0, len(frame), len(frame), gates.session, replies, 1)
+        assert len(replies) == 1 and gates.session.throttle_ms == 30
+        gates.session.throttle_ms = 0
+
+    recorder = gated(scenario, throttle_ms=30)
+    assert recorder.met == ["throttle", "account"]
+
+
+@pytest.mark.parametrize("version", [12, 13, 15, 18])
+def test_a_follower_needs_a_permission_on_the_cluster(gated, version):
+    class Only(Recorder):
+        allowed = ResourceType.TOPIC
+
+        def allows(self, session: Session, permission: Permission) -> bool:
+            return permission.resource_type is self.allowed
+
+    def scenario(gates: Gated, world: Any) -> None:
+        gates.recorder.__class__ = Only
+        gates.serve((produce_to("events", (0, batch(b"a"))), 9))
+        topic = world.topic_id("events") if version >= 13 else "events"
+        for replica_id, allowed in ((1, ResourceType.TOPIC), (-1, ResourceType.CLUSTER)):
+            Only.allowed = allowed
+            request = fetch_from(topic, (0, 0))
+            request.replica_id = replica_id
+            request.replica_state = ReplicaState(replica_id)
+            response = gates.ask(request, version)
+            assert [part.error_code for part in response.responses[0].partitions] == [TOPIC]
+            request.replica_id = -1 - replica_id
+            request.replica_state = ReplicaState(-1 - replica_id)
+            Only.allowed = ResourceType.TOPIC if replica_id >= 0 else ResourceType.CLUSTER
+            response = gates.ask(request, version)
+            assert [part.error_code for part in response.responses[0].partitions] == [0]
+
+    gated(scenario, denies=True)
+
+
+def test_offsets_of_an_unknown_topic_id_are_answered(gated):
+    class OnlyEvents(Recorder):
+        def allows(self, session: Session, permission: Permission) -> bool:
+            return permission.name in ("events", "group")
+
+    def scenario(gates: Gated, world: Any) -> None:
+        gates.recorder.__class__ = OnlyEvents
+        topics = [OffsetFetchRequestTopics(topic_id=bytes(15) + b"x", partition_indexes=[0])]
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("group", topics=topics)])
+        partitions = [OffsetFetchResponsePartitions(0, -1, error_code=ErrorCode.UNKNOWN_TOPIC_ID.code)]
+        found = OffsetFetchResponseTopics(topic_id=topics[0].topic_id, partitions=partitions)
+        answer = OffsetFetchResponse(groups=[OffsetFetchResponseGroup("group", [found])])
+        gates.replace(9, lambda: answer)
+        (group,) = gates.ask(request, 10).groups
+        assert [topic.topic_id for topic in group.topics] == [topics[0].topic_id]
+
+    gated(scenario, denies=True)
 
 
 def test_a_fetch_session_does_not_keep_a_permission(gated):

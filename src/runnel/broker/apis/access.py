@@ -35,6 +35,8 @@ _CLUSTER_ACTION = Operation.CLUSTER_ACTION
 
 _CONFIG_TOPIC, _CONFIG_GROUP = 2, 32
 _KEY_GROUP, _KEY_TRANSACTION = 0, 1
+_REPLICA_STATE_FROM = 15
+"""The version of Fetch from which a follower's id is in a struct of its own."""
 
 
 def topic_of(item: Any, ctx: Context) -> str | None:
@@ -93,18 +95,27 @@ def _cluster_items(operation: Operation, array: str, into: str, *, with_top_leve
     return whole(lambda _: on_cluster(operation), denied_items(array, into, with_top_level=with_top_level))
 
 
-def _produce_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
-    outcome = _PRODUCED_TOPICS(request, ctx, allows)
-    if outcome is not None and request.acks == 0:
-        raise CloseConnection("produce with acks=0 to a topic that the client may not write to")
-    return outcome
+def _produced(rule: Rule) -> Rule:
+    """A rule of Produce: with acks=0 no response is wanted, and what is denied closes the connection."""
 
+    def checked(request: Any, ctx: Context, allows: Allows) -> Outcome:
+        outcome = rule(request, ctx, allows)
+        if outcome is not None and request.acks == 0:
+            raise CloseConnection("produce with acks=0 to a topic that the client may not write to")
+        return outcome
 
-_PRODUCED_TOPICS = _topics(_WRITE, "topic_data", "responses")
+    return checked
 
 
 def _fetched_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
-    """The topics that the request names, and those of its fetch session (KIP-227), which it need not name."""
+    """The topics that the request names, and those of its fetch session (KIP-227), which it need not name.
+
+    A follower needs a permission on the cluster instead, and is denied topic by topic as well.
+    """
+    if _is_follower(request, ctx):
+        if allows(on_cluster(_CLUSTER_ACTION)):
+            return None
+        allows = _allows_nothing
     remembered = ctx.broker.fetch_sessions.topics_of(request, ctx.api_version)
     if remembered is None:
         return _FETCHED_TOPICS(request, ctx, allows)
@@ -114,6 +125,18 @@ def _fetched_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
 
 
 _FETCHED_TOPICS = _topics(_READ, "topics", "responses")
+
+
+def _is_follower(request: Any, ctx: Context) -> bool:
+    if ctx.api_version < _REPLICA_STATE_FROM:
+        is_follower: bool = request.replica_id >= 0
+    else:
+        is_follower = request.replica_state is not None and request.replica_state.replica_id >= 0
+    return is_follower
+
+
+def _allows_nothing(permission: Permission) -> bool:
+    return False
 
 
 def _described_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
@@ -184,12 +207,14 @@ def _fetched_offsets(request: Any, ctx: Context, allows: Allows) -> Outcome:
             pairs = zip(group.topics, denied, strict=True)
             group.topics = [topic for topic, is_denied in pairs if not is_denied]
     request.groups = kept
+    lists_topics = {group.group_id for group in kept if group.topics is None}
     if not kept and refused:
         return empty_response(request, groups=refused)
 
     def amend(response: Any) -> None:
         for group in response.groups:
-            hide("topics", lambda topic: on_topic(_DESCRIBE, topic_of(topic, ctx) or ""), allows, group)
+            if group.group_id in lists_topics:
+                hide("topics", lambda topic: on_topic(_DESCRIBE, topic_of(topic, ctx) or ""), allows, group)
             group.topics = [*group.topics, *denied_topics.get(group.group_id, ())]
         response.groups = [*response.groups, *refused]
 
@@ -339,7 +364,10 @@ def _produce_id(request: Any) -> Permission | None:
 
 
 ACCESS: dict[int, tuple[Rule, ...]] = {
-    0: (whole(_produce_id, denied_items("topic_data", "responses")), _produce_topics),
+    0: (
+        _produced(whole(_produce_id, denied_items("topic_data", "responses"))),
+        _produced(_topics(_WRITE, "topic_data", "responses")),
+    ),
     1: (_fetched_topics,),
     2: (_topics(_DESCRIBE, "topics", "topics"),),
     3: (_described_topics,),

@@ -59,6 +59,8 @@ _SAMPLE_RECORDS = b"\xa5\x5a" * 32
 class FetchTemplate:
     """What a reader's requests for one partition have in common."""
 
+    api_key = API_KEY
+
     __slots__ = (
         "_after",
         "_api",

@@ -7,7 +7,7 @@ A handler returns its response, a Promise of it, or None if none is wanted (acks
 Authentication, authorization, quotas and accounting are ports (`ports/gates.py`); `apis/access.py` lists what
 each API needs. A repeated produce or fetch request is recognized by its bytes (`produce_template.py`,
 `fetch_template.py`): it was permitted before, and skips authorization for as long as the authorizer's
-version is the same; it is throttled and accounted like any other.
+version is the same; it is authenticated, throttled and accounted like any other.
 
 What cannot be answered raises CloseConnection. An ApiError that a handler raises becomes the top-level error
 of its response. Any other exception is a bug: it is logged, and the client gets UNKNOWN_SERVER_ERROR, or
@@ -31,6 +31,7 @@ from runnel.broker.runtime.promise import MaybePromise, Promise, chain
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
+from runnel.model.errors import ApiError
 from runnel.model.limits import RECORDLESS_REQUEST_BYTES_MAX
 from runnel.ports.gates import Permission
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
@@ -78,10 +79,17 @@ class Pipeline:
         broker = self.broker
         broker.turn.is_open = True
         template = session.template
-        if template is not None and session.template_version == broker.gates.authorizer.version:
-            position: int = template.serve(buffer, start, after, end, session, replies, count_max)
-            if position != start:
-                return position
+        gates = broker.gates
+        if template is not None and session.template_version == gates.authorizer.version:
+            try:
+                gates.authenticator.check(session, template.api_key)
+            except (ApiError, CloseConnection):
+                # The session ended, or is authenticated again: the decoded request is refused and accounted.
+                session.template = None
+            else:
+                position: int = template.serve(buffer, start, after, end, session, replies, count_max)
+                if position != start:
+                    return position
         reply = self.serve_frame(buffer[start:after], session)
         if reply is not None:
             replies.append(reply)
@@ -92,11 +100,11 @@ class Pipeline:
         self.broker.turn.is_open = True
         api_key = version = UNKNOWN_KEY
         try:
-            api_key, version, correlation_id, _ = _HEAD(frame)
+            api_key, version, _, _ = _HEAD(frame)
             route = self._routes.get(api_key << 16 | version)
             if route is None:
                 if api_key == API_VERSIONS_KEY and version not in _accepted(API_VERSIONS_KEY):
-                    return self._unknown_api_versions(session, version, correlation_id, len(frame))
+                    return self._unknown_api_versions(frame, session)
                 route = self._add_route(api_key, version)
             return self._begin(route, frame, session)
         except Exception as error:
@@ -156,11 +164,7 @@ class Pipeline:
         denial = (
             None if gates.authorizer.allows_all(session) else _authorize(route, request, call, amendments)
         )
-        if gates.quotas.limits(session):
-            call.throttle_ms = gates.quotas.throttle_ms(
-                session, call.client_id, request.api_key, call.request_bytes
-            )
-            session.throttle_ms = max(session.throttle_ms, call.throttle_ms)
+        call.throttle_ms = self._throttle(session, header, call.request_bytes)
         if denial is not None:
             return denial
         is_permitted = not amendments and not call.denied_topics
@@ -172,6 +176,15 @@ class Pipeline:
         if amendments and result is not None:
             return chain(result, partial(_amended, call, amendments))
         return result
+
+    def _throttle(self, session: Session, header: RequestHeader, request_bytes: int) -> int:
+        """Charge the client for a request; returns for how long it is throttled."""
+        quotas = self.broker.gates.quotas
+        if not quotas.limits(session):
+            return 0
+        throttle_ms = quotas.throttle_ms(session, header.client_id, header.api_key, request_bytes)
+        session.throttle_ms = max(session.throttle_ms, throttle_ms)
+        return throttle_ms
 
     def finish_turn(self, loan: Loan | None = None) -> None:
         """Write what the turn's requests staged and fill the replies that are ready."""
@@ -207,14 +220,17 @@ class Pipeline:
         self._routes[api_key << 16 | version] = route
         return route
 
-    def _unknown_api_versions(
-        self, session: Session, version: int, correlation_id: int, request_bytes: int
-    ) -> Reply:
-        # The one request that must be answerable by a broker that does not know its version (KIP-511).
+    def _unknown_api_versions(self, frame: memoryview, session: Session) -> Reply:
+        # The one request that must be answerable by a broker that does not know its version (KIP-511); a
+        # client may send it before it is authenticated, and again with a version that is known.
+        request_bytes = len(frame)
+        header = read_request_header(frame, {})
+        self._throttle(session, header, request_bytes)
         reply = Reply()
-        parts = response_frame(unsupported(), 0, correlation_id)
+        parts = response_frame(unsupported(), 0, header.correlation_id)
         size_bytes = sum(map(len, parts))
-        self.broker.gates.accounting.account(session, API_VERSIONS_KEY, version, 1, request_bytes, size_bytes)
+        accounting = self.broker.gates.accounting
+        accounting.account(session, API_VERSIONS_KEY, header.api_version, 1, request_bytes, size_bytes)
         reply.fill(parts, size_bytes)
         return reply
 

@@ -58,6 +58,8 @@ _TAG_BYTES = Layout("3s").unpack_from
 class ProduceTemplate:
     """What a producer's requests for single partitions of one topic have in common."""
 
+    api_key = API_KEY
+
     __slots__ = (
         "_acks",
         "_after",
