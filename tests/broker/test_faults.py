@@ -104,7 +104,9 @@ def test_lost_offsets_do_not_acknowledge_later_records(tell) -> None:
         for _ in range(5):
             assert only(await client.ask(produce_to("events", (0, batch(b"a"))), 9)).error_code == 0
         # As recovery from a failed sync does when pages are corrupt.
-        world.broker.partitions[EVENTS].log.truncate_to(2)
+        partition = world.broker.partitions[EVENTS]
+        partition.log.truncate_to(2)
+        assert partition.high_watermark == partition.last_stable_offset == 2
 
         def refuse(*_: object) -> int:
             raise OSError(errno.ENOSPC, "no space left on device")

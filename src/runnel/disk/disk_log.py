@@ -47,6 +47,7 @@ class DiskLog:
         "flush_is_due",
         "health",
         "name",
+        "on_truncated",
         "producer_state",
         "read",
         "reader",
@@ -92,6 +93,7 @@ class DiskLog:
         """The swap of compacted segments that a thread carries out."""
         self.cleaning: FolderLease | None = None
         self.truncations = 0
+        self.on_truncated: Callable[[], None] = lambda: None
         self.was_closed_cleanly = False
         """Did the last run close it cleanly? Otherwise records may have been lost since they were read."""
         self.flush_is_due = False
@@ -297,6 +299,7 @@ class DiskLog:
         self.producer_state.truncated(end_offset)
         self.appender.truncated()
         self.segments_changed()
+        self.on_truncated()
 
     def segments_changed(self) -> None:
         """Segments were removed, replaced or truncated."""

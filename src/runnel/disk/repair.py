@@ -83,7 +83,7 @@ def _repaired(
         logger.warning("%s: the records behind offset %d are lost", log.segments.folder, end_offset)
         try:
             truncate_to(log, end_offset)
-        except OSError as second:
+        except (OSError, CorruptBatch) as second:
             failure = second
     if failure is not None:
         log.fail(f"{log.segments.folder}: {failure}", can_repair=True)

@@ -113,6 +113,9 @@ class PartitionLog(Protocol):
 
     config: LogConfig
 
+    on_truncated: Callable[[], None]
+    """Called when records were removed from the end: by `truncate_to`, or by the repair of a failed sync."""
+
     @property
     def log_start_offset(self) -> int: ...
 

@@ -28,6 +28,10 @@ class FollowerReplica:
         self.high_watermark = known
         return True
 
+    def truncated(self, end_offset: int) -> None:
+        """The own disk lost records, which the leader still has."""
+        self.high_watermark = min(self.high_watermark, end_offset)
+
     def check_truncation(self, offset: int) -> None:
         """Reject to remove what is committed: then the leader's history is not the one that was agreed on."""
         if offset < self.high_watermark:

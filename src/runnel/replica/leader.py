@@ -51,8 +51,9 @@ class LeaderReplica:
         return self._commit()
 
     def truncated(self, end_offset: int) -> None:
-        """The own disk lost committed records that no other replica has: the log continues from here."""
-        self.end_offset = self.high_watermark = end_offset
+        """The own disk lost records, perhaps committed ones that no other replica has: the log ends here."""
+        self.end_offset = min(self.end_offset, end_offset)
+        self.high_watermark = min(self.high_watermark, end_offset)
 
     def check_in_sync(self, replicas_min: int) -> None:
         """Reject a write that too few replicas would hold; no topic needs more than it has (KIP-966)."""

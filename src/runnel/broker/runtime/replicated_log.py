@@ -105,6 +105,7 @@ class ReplicatedLog:
         self._clock = clock
         self._is_touched = False
         self._is_queued = False
+        log.on_truncated = self._truncated
         if isinstance(replica, LeaderReplica):
             self.become_leader(replica)
         else:
@@ -187,14 +188,9 @@ class ReplicatedLog:
     def when_committed(self, ack: Ack) -> None:
         """Call `ack` at the end of the turn that commits everything below its end offset, or fails to."""
         if ack.end_offset <= self.replica.high_watermark:
-            if ack.end_offset <= self.log.written_offset:
-                self._outcomes.append((ack, None))
-                self._queue()
-                return
-            # Repair after a failed sync had to truncate the log: these offsets are other records now.
-            assert isinstance(self.replica, LeaderReplica)
-            self.replica.truncated(self.log.written_offset)
-        if self.is_leader:
+            self._outcomes.append((ack, None))
+            self._queue()
+        elif self.is_leader:
             self._acks.append(ack)
         else:
             self._outcomes.append((ack, self._not_leader()))
@@ -273,6 +269,14 @@ class ReplicatedLog:
             # Whether the bytes survive is unknown: they stay uncommitted, and their producers are informed.
             error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
             self._fail_above(self.replica.high_watermark, error)
+
+    def _truncated(self) -> None:
+        """The log on disk was truncated: what is written from its end on are other records."""
+        end_offset = self.log.written_offset
+        self.replica.truncated(end_offset)
+        error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} was truncated to {end_offset}")
+        self._fail_above(end_offset, error)
+        self._turn.wake(self.watchers)
 
     def _fail_above(self, end_offset: int, error: ApiError) -> None:
         # A repeated batch may wait out of order, so all are looked at.
