@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.broker.runtime.coordinators import Coordinators
+from runnel.broker.runtime.group_coordinator import GroupCoordinator
 from runnel.disk.os_files import OsFile
 from runnel.messages.delete_groups import DeleteGroupsRequest
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -125,7 +125,7 @@ def test_coordinator_load_in_progress(tmp_path: Path) -> None:
 
     async def after(world: BrokerWorld, client: Client) -> None:
         world.broker.groups.stop()
-        world.broker.groups = Coordinators(world.broker)
+        world.broker.groups = GroupCoordinator(world.broker)
         world.broker.groups.start()
         with pytest.raises(ApiError) as error:
             world.broker.groups.driver_of("g")

@@ -53,7 +53,7 @@ class Connection:
                 position = self.pipeline.serve(
                     buffer, position + 4, after, len(buffer), self.session, replies, count_max
                 )
-                if replies and replies[-1].holds_line and not replies[-1].is_filled:
+                if replies and replies[-1].mutes_connection and not replies[-1].is_filled:
                     break
         finally:
             self.pipeline.finish_turn()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.broker.runtime import transactions
+from runnel.broker.runtime import transaction_coordinator
 from runnel.controller.values import TRANSACTION_STATE
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
@@ -35,7 +35,7 @@ def test_restart_restores_open_transactions_and_completes_prepared_ones(tmp_path
 
     async def first(world: BrokerWorld, client: Client) -> None:
         # The broker crashes after the prepare record and before the markers.
-        monkeypatch.setattr(transactions, "send_markers", lambda *_: None)
+        monkeypatch.setattr(transaction_coordinator, "send_markers", lambda *_: None)
         for name, partition in (("open", 0), ("ended", 1)):
             holders[name] = await begin(client, name)
             assert await write(client, name, holders[name], name.encode(), partition=partition) == NONE

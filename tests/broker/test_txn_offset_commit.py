@@ -272,7 +272,7 @@ def test_a_bug_after_the_verification_closes_the_connection(
         def fail(*_: object) -> None:
             raise ZeroDivisionError("a bug behind the verification")
 
-        monkeypatch.setattr(world.broker.groups, "ask", fail)
+        monkeypatch.setattr(world.broker.groups, "write", fail)
         client.send(writer.request({0: 5}), ADD_GROUP_VERSION)
         assert await client.is_closed()
 

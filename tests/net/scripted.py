@@ -69,7 +69,7 @@ class ScriptedService:
             case "t":
                 self._at_turn_end.append((reply, rest))
             case "l" | "h":
-                reply.holds_line = verb == "h"
+                reply.mutes_connection = verb == "h"
                 self.later.append((reply, rest))
             case "k":
                 self._keeps = True

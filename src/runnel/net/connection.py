@@ -210,7 +210,7 @@ class Connection:
         for reply in replies:
             if not reply.is_filled:
                 reply.on_filled = self._answer_ready
-                if reply.holds_line:
+                if reply.mutes_connection:
                     self._held = reply
             self._in_flight += reply.count
         self._queue.extend(replies)
@@ -251,7 +251,7 @@ class Connection:
             for reply in replies[seen:]:
                 room -= reply.count
                 unsent_bytes += reply.size_bytes
-                is_full |= reply.holds_line and not reply.is_filled
+                is_full |= reply.mutes_connection and not reply.is_filled
             seen = len(replies)
             is_full |= room <= 0 or unsent_bytes >= ANSWER_BYTES_PENDING_MAX
         return position, ""

@@ -64,7 +64,7 @@ class Reply:
     It is filled now, at the end of the turn, or later.
     """
 
-    __slots__ = ("count", "holds_line", "is_filled", "on_filled", "parts", "size_bytes")
+    __slots__ = ("count", "is_filled", "mutes_connection", "on_filled", "parts", "size_bytes")
 
     def __init__(self) -> None:
         self.count = 1
@@ -72,7 +72,7 @@ class Reply:
         self.parts: Parts = []
         self.size_bytes = 0
         self.is_filled = False
-        self.holds_line = False
+        self.mutes_connection = False
         """The connection's next request waits for this response, as every request does in Kafka."""
         self.on_filled: Callable[[], None] | None = None
 

@@ -26,6 +26,12 @@ class LeaderReplica:
     followers: dict[int, int] = field(default_factory=dict)
     """The end offset of each follower, as its last fetch in this epoch proved it."""
 
+    @classmethod
+    def sole(cls, node: int, epoch: int) -> "LeaderReplica":
+        """The leader of a partition without followers."""
+        alone = frozenset({node})
+        return cls(node, epoch, alone, alone)
+
     def stored(self, end_offset: int) -> bool:
         """The own log holds everything below `end_offset`; True if that moved the high watermark."""
         if end_offset > self.end_offset:

@@ -4,7 +4,7 @@ from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, chain, settled
 from runnel.broker.runtime.topic_creation import ensure_internal_topic
-from runnel.broker.runtime.transactions import error_for_version
+from runnel.broker.runtime.transaction_coordinator import error_for_version
 from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from runnel.model.errors import ApiError, ErrorCode

@@ -5,7 +5,7 @@ from itertools import groupby
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, gather
-from runnel.broker.runtime.transactions import error_for_version
+from runnel.broker.runtime.transaction_coordinator import error_for_version
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,

@@ -24,7 +24,7 @@ def consumer_group_describe(
     def describe(group_id: str) -> MaybePromise[DescribedGroup]:
         if not group_id:
             return DescribedGroup(ErrorCode.INVALID_GROUP_ID.code)
-        return ctx.broker.groups.look(
+        return ctx.broker.groups.read(
             group_id,
             lambda shard: shard.describe_consumer_group(group_id),
             lambda error: DescribedGroup(error.code, group_id=group_id),

@@ -23,7 +23,7 @@ def consumer_group_heartbeat(
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
     try:
         driver = ctx.broker.groups.driver_of(request.group_id)
-        caller = ctx.broker.groups.caller(ctx)
+        caller = ctx.broker.groups.request_context(ctx)
         decision = driver.shard.consumer_heartbeat(request, caller, driver.now())
     except ApiError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))

@@ -14,7 +14,7 @@ def delete_groups(request: DeleteGroupsRequest, ctx: Context) -> MaybePromise[De
     """
 
     def delete(group_id: str) -> MaybePromise[list[DeletableGroupResult]]:
-        return ctx.broker.groups.ask(
+        return ctx.broker.groups.write(
             group_id,
             lambda driver: driver.shard.delete_groups([group_id]),
             lambda error: [DeletableGroupResult(group_id, error.code)],

@@ -19,7 +19,7 @@ def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> MaybePromis
     """
 
     def describe(group_id: str) -> MaybePromise[DescribedGroup]:
-        return ctx.broker.groups.look(
+        return ctx.broker.groups.read(
             group_id,
             lambda shard: shard.describe(group_id, ctx.api_version),
             lambda error: DescribedGroup(group_id=group_id, error_code=error.code),

@@ -28,7 +28,7 @@ def _describe(transactional_id: str, ctx: Context) -> MaybePromise[TransactionSt
     refuse = partial(_refused, transactional_id)
     if not transactional_id:
         return refuse(ErrorCode.INVALID_REQUEST)
-    return ctx.broker.transactions.look(
+    return ctx.broker.transactions.read(
         transactional_id, lambda shard: shard.describe(transactional_id), refuse
     )
 

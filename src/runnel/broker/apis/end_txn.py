@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise
-from runnel.broker.runtime.transactions import error_for_version
+from runnel.broker.runtime.transaction_coordinator import error_for_version
 from runnel.coordinator.txn.end_txn import end_txn_error
 from runnel.messages.end_txn import EndTxnRequest, EndTxnResponse
 from runnel.model.errors import ErrorCode

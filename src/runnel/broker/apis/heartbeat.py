@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.group_coordinator import GroupDriver
 from runnel.broker.runtime.promise import MaybePromise
 from runnel.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from runnel.model.errors import ApiError, ErrorCode

@@ -3,7 +3,7 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise
-from runnel.broker.runtime.transactions import error_for_version
+from runnel.broker.runtime.transaction_coordinator import error_for_version
 from runnel.coordinator.txn.init import init_producer_id_error
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.model.errors import ErrorCode

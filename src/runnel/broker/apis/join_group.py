@@ -19,7 +19,7 @@ def join_group(request: JoinGroupRequest, ctx: Context) -> MaybePromise[JoinGrou
     metadata_bytes = sum(len(protocol.metadata) for protocol in request.protocols)
     if metadata_bytes > MEMBER_METADATA_BYTES_MAX or len(request.protocols) > SLICE_ELEMENTS:
         return join_group_error(ErrorCode.INVALID_REQUEST, request.member_id)
-    return ctx.broker.groups.ask_and_park(
+    return ctx.broker.groups.write_or_park(
         request.group_id,
         ctx,
         lambda driver, caller: driver.shard.join(request, caller, driver.now()),

@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.group_coordinator import GroupDriver
 from runnel.broker.runtime.promise import MaybePromise
 from runnel.coordinator.contract import CoordinatorResult
 from runnel.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -27,6 +27,6 @@ def leave_group(request: LeaveGroupRequest, ctx: Context) -> MaybePromise[LeaveG
             decision.response.error_code = decision.response.members[0].error_code
         return decision
 
-    return ctx.broker.groups.ask(
+    return ctx.broker.groups.write(
         request.group_id, decide, lambda error: LeaveGroupResponse(error_code=error.code)
     )

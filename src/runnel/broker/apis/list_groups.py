@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.group_coordinator import GroupDriver
 from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from runnel.model.errors import ErrorCode

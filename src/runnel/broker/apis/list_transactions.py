@@ -4,7 +4,7 @@ from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.patterns import compiled
 from runnel.broker.runtime.promise import MaybePromise, gather
-from runnel.broker.runtime.transactions import TransactionDriver
+from runnel.broker.runtime.transaction_coordinator import TransactionDriver
 from runnel.coordinator.txn.describe import STATES
 from runnel.messages.list_transactions import (
     ListTransactionsRequest,

@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.group_coordinator import GroupDriver
 from runnel.broker.runtime.promise import MaybePromise
 from runnel.controller.image import MetadataImage
 from runnel.coordinator.contract import CoordinatorResult
@@ -45,7 +45,7 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> MaybePromise[Of
 
     if not any(topic.partitions for topic in request.topics):
         return refuse(ErrorCode.NONE)
-    return ctx.broker.groups.ask(request.group_id, decide, refuse)
+    return ctx.broker.groups.write(request.group_id, decide, refuse)
 
 
 def _split(

@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.group_coordinator import GroupDriver
 from runnel.broker.runtime.promise import MaybePromise
 from runnel.controller.image import MetadataImage
 from runnel.coordinator.contract import CoordinatorResult
@@ -28,7 +28,7 @@ def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> MaybePromise[Of
                 topic.partitions += answers
         return decision
 
-    return ctx.broker.groups.ask(
+    return ctx.broker.groups.write(
         request.group_id, decide, lambda error: OffsetDeleteResponse(error_code=error.code)
     )
 

@@ -79,7 +79,7 @@ def _fetch(
             answer.topics += unknown
         return answer
 
-    answer = ctx.broker.groups.look(
+    answer = ctx.broker.groups.read(
         group.group_id, lambda shard: shard.fetch_offsets(group, id_of, require_stable), refuse
     )
     return gather([answer], with_unknown)

@@ -37,7 +37,7 @@ class DelayedProduce(Promise[ProduceResponse]):
 
     __slots__ = ("outstanding", "response")
 
-    holds_line = False
+    mutes_connection = False
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ def sync_group(request: SyncGroupRequest, ctx: Context) -> MaybePromise[SyncGrou
 
     v1 throttle time · v3 static members · v4 flexible · v5 protocol type and name
     """
-    return ctx.broker.groups.ask_and_park(
+    return ctx.broker.groups.write_or_park(
         request.group_id,
         ctx,
         lambda driver, caller: driver.shard.sync(request, caller, driver.now()),

@@ -2,7 +2,7 @@
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.coordinators import GroupDriver
+from runnel.broker.runtime.group_coordinator import GroupDriver
 from runnel.broker.runtime.promise import MaybePromise, chain
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.controller.image import MetadataImage
@@ -63,7 +63,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePro
         error = errors.get(partition.name, ErrorCode.NONE)
         if error is not ErrorCode.NONE:
             return refuse(error)
-        return ctx.broker.groups.ask(request.group_id, decide, refuse)
+        return ctx.broker.groups.write(request.group_id, decide, refuse)
 
     def decide(current: GroupDriver) -> CoordinatorResult[TxnOffsetCommitResponse]:
         _check_guard(current.partition, identity, guard)

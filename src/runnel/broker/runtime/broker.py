@@ -24,9 +24,9 @@ from runnel.ports.entropy import Entropy
 from runnel.replica.leader import LeaderReplica
 
 if TYPE_CHECKING:
-    from runnel.broker.runtime.coordinators import Coordinators
+    from runnel.broker.runtime.group_coordinator import GroupCoordinator
     from runnel.broker.runtime.metadata_log import MetadataLog
-    from runnel.broker.runtime.transactions import Transactions
+    from runnel.broker.runtime.transaction_coordinator import TransactionCoordinator
 
 T = TypeVar("T")
 
@@ -62,9 +62,9 @@ class Broker:
     """Histogram of event loop pauses, sampled by the composition root."""
     metadata: "MetadataLog" = field(init=False)
     """Cluster metadata: `image` to read, `change` to decide against it."""
-    groups: "Coordinators" = field(init=False)
+    groups: "GroupCoordinator" = field(init=False)
     """The group coordinator."""
-    transactions: "Transactions" = field(init=False)
+    transactions: "TransactionCoordinator" = field(init=False)
     """The transaction coordinator."""
 
     _tasks: set[Task[Any]] = field(default_factory=set)
@@ -86,15 +86,10 @@ class Broker:
     ) -> ReplicatedLog:
         """Become leader of a partition: open its log and make its committed records readable."""
         log = self.disk.open_log(name, topic_id, config)
-        leader = self.sole_leader(leader_epoch)
+        leader = LeaderReplica.sole(self.node_id, leader_epoch)
         partition = ReplicatedLog(name, topic_id, log, leader, self.turn, self.disk, self.clock)
         self.partitions[name] = partition
         return partition
-
-    def sole_leader(self, epoch: int) -> LeaderReplica:
-        """This node as the only replica of a partition."""
-        alone = frozenset({self.node_id})
-        return LeaderReplica(self.node_id, epoch, alone, alone)
 
     def close_partition(self, name: TopicPartition) -> None:
         """The topic was deleted: remove the partition and fail its pending requests."""

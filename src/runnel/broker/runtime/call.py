@@ -1,4 +1,4 @@
-"""One request in flight: what its handler sees, how its response is encoded, and that it is accounted."""
+"""One request in flight: the context of its handler, how its response is encoded, and its accounting."""
 
 import logging
 from dataclasses import dataclass
@@ -111,12 +111,12 @@ class Call(Context):
 
 
 def _error_response(response: type[Any], version: int, code: int, message: str) -> Response | None:
-    """A response that says nothing but an error, if this response can."""
+    """A response with nothing but an error, if this response has a field for it."""
     present = {field.name for field in fields_of(response) if field.versions.covers(version)}
     if "error_code" not in present:
         return None
     if "error_message" in present:
-        # What went wrong inside is for our log; a refusal was written for the client.
+        # The message of a bug is for the log; that of an ApiError was written for the client.
         text = message if code != ErrorCode.UNKNOWN_SERVER_ERROR.code else None
         failure: Response = response(error_code=code, error_message=text)
     else:

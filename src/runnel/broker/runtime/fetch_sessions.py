@@ -1,8 +1,8 @@
 """Fetch sessions (KIP-227): the partitions of a consumer's previous requests.
 
-epoch -1  no session: the request names everything, an old session of the same id ends
+epoch -1  no session: the request names all partitions, an old session of the same id ends
 epoch  0  the same, and a new session begins
-epoch  n  only what changed since epoch n-1 is named; the answer holds only what has news
+epoch  n  only changes since epoch n-1 are named; the response contains only partitions with changes
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class RequestedPartition:
     asked: FetchPartition
     high_watermark: int = -1
     log_start_offset: int = -1
-    is_unsaid: bool = True
+    is_unsent: bool = True
     """Not yet included in a response of the session."""
 
     def is_unchanged(self, high_watermark: int, log_start_offset: int) -> bool:
@@ -41,7 +41,7 @@ class RequestedPartition:
         return (
             high_watermark == self.high_watermark
             and log_start_offset == self.log_start_offset
-            and not self.is_unsaid
+            and not self.is_unsent
         )
 
 
@@ -86,7 +86,7 @@ class FetchSession:
             wanted.high_watermark = data.high_watermark
             wanted.log_start_offset = data.log_start_offset
             # After an error the next response includes the partition again.
-            wanted.is_unsaid = bool(data.error_code)
+            wanted.is_unsent = bool(data.error_code)
             if data.records:
                 key = (wanted.topic, wanted.topic_id, wanted.asked.partition)
                 if key in self.partitions:
@@ -183,7 +183,7 @@ class FetchSessions:
         wanted.asked = asked
         wanted.high_watermark = high_watermark
         wanted.log_start_offset = log_start_offset
-        wanted.is_unsaid = False
+        wanted.is_unsent = False
 
     def _begin(self, wanted: list[RequestedPartition], *, uses_topic_ids: bool) -> FetchSession | None:
         if not wanted:

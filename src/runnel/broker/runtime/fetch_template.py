@@ -1,4 +1,4 @@
-"""Repeated fetch requests: a reader of one partition asks for the next offset, and nothing else changes.
+"""Repeated fetch requests: a consumer of one partition requests the next offset, and nothing else changes.
 
 The bytes around the session epoch and the offset are compared with the last request's. If they are the same,
 so is their meaning, and neither request nor response is decoded or encoded field by field. A request that
@@ -64,11 +64,11 @@ class FetchTemplate:
     __slots__ = (
         "_after",
         "_api",
-        "_asked",
         "_before",
         "_body_position",
         "_broker",
         "_client_id",
+        "_constant",
         "_epoch",
         "_fixed_bytes",
         "_index",
@@ -91,7 +91,9 @@ class FetchTemplate:
         "version",
     )
 
-    def __init__(self, request: FetchRequest, partition: ReplicatedLog, call: Call, asked: "Asked") -> None:
+    def __init__(
+        self, request: FetchRequest, partition: ReplicatedLog, call: Call, layout: "RequestLayout"
+    ) -> None:
         broker, version = call.broker, call.api_version
         topic = request.topics[0]
         wanted = topic.partitions[0]
@@ -100,10 +102,10 @@ class FetchTemplate:
         self._route = call.route
         self._client_id = call.client_id
         self._api = _API(API_KEY, version)
-        self._asked = asked.constant
-        self._body_position = asked.body_position
-        self._size = asked.size
-        self._unpack = asked.layout.unpack_from
+        self._constant = layout.constant
+        self._body_position = layout.body_position
+        self._size = layout.size
+        self._unpack = layout.unpack_from
         self._session_id = request.session_id
         self._session_key = (topic.topic, topic.topic_id, wanted.partition)
         self._wanted = copy(wanted)
@@ -132,9 +134,9 @@ class FetchTemplate:
         body = encoded(response, version)
         self._before, rest = body.split(_OFFSETS.pack(*_SAMPLE_OFFSETS))
         self._middle, self._after = rest.split(self._length(len(_SAMPLE_RECORDS)) + _SAMPLE_RECORDS)
-        layout = Layout(f">ii{'x' * self._is_flexible}{len(self._before)}sqqq{len(self._middle)}s")
-        self._pack = layout.pack
-        self._fixed_bytes = layout.size - 4 + len(self._after)
+        response_layout = Layout(f">ii{'x' * self._is_flexible}{len(self._before)}sqqq{len(self._middle)}s")
+        self._pack = response_layout.pack
+        self._fixed_bytes = response_layout.size - 4 + len(self._after)
 
     def _length(self, size_bytes: int) -> bytes:
         return varint(size_bytes + 1) if self._is_flexible else _SIZE(size_bytes)
@@ -151,7 +153,7 @@ class FetchTemplate:
         if len(frame) != self._size or self._partition() is None:
             return False
         api, _, before, _, middle, _, after = self._unpack(frame, 0)
-        return api == self._api and (before, middle, after) == self._asked
+        return api == self._api and (before, middle, after) == self._constant
 
     def serve(
         self,
@@ -171,7 +173,7 @@ class FetchTemplate:
         partition = self._partition()
         if after - start != size or partition is None or self._broker.gates.quotas.limits(session):
             return start
-        run = Run()
+        run = FetchRun()
         limits = self._limits(partition)
         position = start
         while after <= end and run.count < count_max and run.memory_bytes < RUN_BYTES_MAX:
@@ -210,7 +212,7 @@ class FetchTemplate:
     def _match(self, buffer: memoryview, start: int) -> tuple[int, int] | None:
         """(correlation id, offset) if the request at `start` repeats the template."""
         api, correlation_id, before, epoch, middle, offset, after = self._unpack(buffer, start)
-        own_before, own_middle, own_after = self._asked
+        own_before, own_middle, own_after = self._constant
         if before != own_before or middle != own_middle or after != own_after or api != self._api:
             return None
         if self._session_id == NO_SESSION:
@@ -264,7 +266,7 @@ class FetchTemplate:
     ) -> Reply:
         """Nothing to read yet: answer when there is, or when the time is up."""
         reply = Reply()
-        reply.holds_line = True
+        reply.mutes_connection = True
         call = Call(
             self._broker,
             session,
@@ -282,7 +284,7 @@ class FetchTemplate:
         poll.on_settled(partial(self._settled, call, bytes(frame)))
         poll.start([partition], self._max_wait_ms)
         if self._max_wait_ms <= 0:
-            poll.give_up()
+            poll.expire()
         return reply
 
     def _attempt(self, partition: ReplicatedLog, offset: int, is_last: bool) -> "Encoded | Undecided | None":
@@ -323,7 +325,7 @@ class Undecided:
 UNDECIDED = Undecided()
 
 
-class Run:
+class FetchRun:
     """Consecutive responses of one connection, sent together."""
 
     __slots__ = ("_file_bytes", "_parts", "count", "memory_bytes")
@@ -359,10 +361,10 @@ class Run:
         replies.append(reply)
 
 
-class Asked:
+class RequestLayout:
     """Where a request varies: the bytes around the session epoch and the offset."""
 
-    __slots__ = ("body_position", "constant", "layout", "size")
+    __slots__ = ("body_position", "constant", "size", "unpack_from")
 
     def __init__(self, frame: memoryview, body_position: int, epoch: int, offset: int) -> None:
         self.size = len(frame)
@@ -373,7 +375,7 @@ class Asked:
             bytes(frame[offset + 8 :]),
         )
         before, middle, after = map(len, self.constant)
-        self.layout = Layout(f">4si{before}si{middle}sq{after}s")
+        self.unpack_from = Layout(f">4si{before}si{middle}sq{after}s").unpack_from
 
 
 class FetchTemplates:
@@ -401,15 +403,15 @@ class FetchTemplates:
         partition = self._broker.partition_at.get((name, topic.partitions[0].partition))
         if partition is None:
             return
-        asked = _asked(request, call.api_version, frame, body_position)
-        if asked is None:
+        layout = _layout_of(request, call.api_version, frame, body_position)
+        if layout is None:
             return
-        key = (call.api_version, *asked.constant)
+        key = (call.api_version, *layout.constant)
         template = self._known.get(key)
         if template is None or not template.is_of(partition):
             if len(self._known) >= TEMPLATES_MAX:
                 self._known.clear()
-            template = self._known[key] = FetchTemplate(request, partition, call, asked)
+            template = self._known[key] = FetchTemplate(request, partition, call, layout)
         session.template = template
 
 
@@ -428,7 +430,9 @@ def _is_simple(request: FetchRequest, version: int) -> bool:
     )
 
 
-def _asked(request: FetchRequest, version: int, frame: memoryview, body_position: int) -> Asked | None:
+def _layout_of(
+    request: FetchRequest, version: int, frame: memoryview, body_position: int
+) -> RequestLayout | None:
     """Where the request varies, if it is encoded as we would encode it."""
     body = frame[body_position:]
     if body != encoded(request, version):
@@ -442,7 +446,9 @@ def _asked(request: FetchRequest, version: int, frame: memoryview, body_position
     wanted.fetch_offset = ~offset
     offset_position = _first_difference(body, encoded(request, version))
     wanted.fetch_offset = offset
-    return Asked(frame, body_position, body_position + epoch_position, body_position + offset_position)
+    return RequestLayout(
+        frame, body_position, body_position + epoch_position, body_position + offset_position
+    )
 
 
 def _first_difference(one: memoryview, other: bytes) -> int:

@@ -46,8 +46,7 @@ class GroupCluster:
         return known
 
     def name_of(self, topic_id: bytes) -> str | None:
-        topic = self._broker.metadata.image.topics_by_id.get(topic_id)
-        return None if topic is None else topic.name
+        return self._broker.topic_name(topic_id)
 
     def matching(self, pattern: str) -> tuple[str, ...]:
         names = self._broker.metadata.image.names_in_order()

@@ -12,6 +12,7 @@ from runnel.model.configs import ResourceType
 from runnel.model.errors import ApiError
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
+from runnel.replica.leader import LeaderReplica
 from runnel.schemas.metadata import (
     ConfigRecord,
     FeatureLevelRecord,
@@ -121,7 +122,7 @@ class MetadataFollower:
             state = topic.partitions[record.partition_id]
             partition = self._broker.partitions.get(TopicPartition(topic.name, record.partition_id))
             if partition is not None and state.leader == self._broker.node_id:
-                partition.become_leader(self._broker.sole_leader(state.leader_epoch))
+                partition.become_leader(LeaderReplica.sole(self._broker.node_id, state.leader_epoch))
 
     def _apply_settings(self) -> None:
         image = self._image

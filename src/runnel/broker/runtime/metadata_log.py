@@ -53,7 +53,7 @@ BATCH_OVERHEAD_BYTES = 100
 """More than what a batch adds to its records."""
 
 READ_BYTES = 256 * 1024
-"""How much of the log is replayed at start before other tasks get their turn."""
+"""How much of the log is replayed at start before other tasks run."""
 
 Reply = TypeVar("Reply")
 
@@ -62,7 +62,7 @@ class Follower(Protocol):
     """What must happen on this node when metadata has changed."""
 
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
-        """Apply records that the image just took in to this node; yields between steps.
+        """Apply records that were replayed into the image to this node; yields between steps.
 
         `removed` are the topics that the records removed, as they last were.
         """
@@ -80,7 +80,7 @@ class _Pending:
         self.records = records
         self.is_committed = False
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The caller may be gone; an outcome that is not looked at is not an error of its own.
+        # The caller may have been cancelled; an exception that is not retrieved is not an error of its own.
         self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     def committed(self) -> None:
@@ -91,7 +91,7 @@ class _Pending:
         self._log._fail(str(error))
 
 
-class _Caught(Promise[None]):
+class _CommitWait(Promise[None]):
     """A promise that everything below an offset is committed."""
 
     __slots__ = ("end_offset",)
@@ -118,10 +118,9 @@ class MetadataLog:
         self.removed: set[str] = set()
         """Topics whose removal was replayed at start: their logs may have outlived them."""
         if self.log.failure is not None:
-            # What is stored before the damage is not all: to act on it could remove what was created later.
+            # The records before the damage are incomplete: to apply them could remove what was created later.
             raise BadMetadata(f"the metadata log is damaged: {self.log.failure}")
-        alone = frozenset({node_id})
-        leader = LeaderReplica(node_id, METADATA_EPOCH, alone, alone)
+        leader = LeaderReplica.sole(node_id, METADATA_EPOCH)
         self._replicated = ReplicatedLog(
             METADATA_PARTITION, METADATA_TOPIC_ID, self.log, leader, turn, disk, clock
         )
@@ -155,7 +154,7 @@ class MetadataLog:
         return self.image.version
 
     def follow(self, follower: Follower) -> None:
-        """Who brings the node in line with every change from now on."""
+        """Apply every change from now on to the node through `follower`."""
         self._follower = follower
 
     async def submit(self, records: list[MetadataRecord]) -> None:
@@ -166,14 +165,14 @@ class MetadataLog:
         """Decide against the newest image and carry it out; the reply comes when the decision is committed.
 
         Raises what `decide` raises, POLICY_VIOLATION for more records than one batch can hold, and
-        KAFKA_STORAGE_ERROR if the disk would not take them.
+        KAFKA_STORAGE_ERROR if they cannot be written.
         """
         self._check_usable()
         decision = decide(self._ahead)
         if decision.records:
             pending = self._append(decision.records)
         elif self._pending:
-            # The answer may rest on a change that is not durable yet: it must not be known before that is.
+            # The response may depend on a change that is not durable yet: it must not be sent before that is.
             pending = self._pending[-1]
         else:
             return decision.response
@@ -181,16 +180,16 @@ class MetadataLog:
         return decision.response
 
     async def close(self) -> None:
-        """Let what is under way finish."""
+        """Wait for changes and snapshots in flight."""
         if self._applying is not None:
             await self._applying
         await self._snapshots.close()
 
     async def make_durable(self) -> None:
-        """Commit what a crashed process had only written: from now on it will be acted on."""
-        caught = _Caught(self.log.written_offset)
-        self._replicated.when_committed(caught)
-        await settled(caught)
+        """Commit what a crashed process had written but not synced."""
+        wait = _CommitWait(self.log.written_offset)
+        self._replicated.when_committed(wait)
+        await settled(wait)
 
     def _check_usable(self) -> None:
         if self._failure is not None:
@@ -227,10 +226,10 @@ class MetadataLog:
         try:
             while self._to_apply:
                 await self._apply(self._to_apply.popleft())
-            # Everything that is committed is applied: of what the snapshot leaves out, nothing is left to do.
+            # All committed changes are applied, so no change that the snapshot replaces is pending.
             self._snapshots.write_if_due(self.image, self._clock.now_ms(), METADATA_EPOCH)
         except Exception:
-            # A bug, which is logged; the callers must not wait for ever.
+            # A bug, which is logged; the callers must not wait forever.
             for pending in self._pending:
                 pending.is_committed = False
             self._fail("a change could not be applied")
@@ -254,7 +253,7 @@ class MetadataLog:
 
     def _fail(self, reason: str) -> None:
         # Which of the written records survive is unknown, and a later fdatasync would not show it. Nothing
-        # more is written after them; a restart finds out by reading.
+        # more is written after them; a restart determines it by reading.
         if self._failure is None:
             log.error("the metadata log takes no more changes until the broker is restarted: %s", reason)
             self._failure = reason

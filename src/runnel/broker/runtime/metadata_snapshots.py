@@ -11,6 +11,7 @@ from functools import partial
 
 from runnel.batch.errors import CorruptBatch
 from runnel.broker.runtime.blocking import Job
+from runnel.broker.runtime.promise import Promise, settled
 from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot_batches import read_snapshot, snapshot_batches
@@ -111,15 +112,8 @@ class MetadataSnapshots:
             self._writing = None
 
     async def _drop_log_before(self, offset: int) -> None:
-        dropped: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def done(error: ApiError | None) -> None:
-            if dropped.done():
-                return
-            if error is None:
-                dropped.set_result(None)
-            else:
-                dropped.set_exception(error)
-
-        self._log.delete_records_before(offset, done)
-        await dropped
+        dropped: Promise[None] = Promise()
+        self._log.delete_records_before(
+            offset, lambda error: dropped.resolve(None) if error is None else dropped.fail(error)
+        )
+        await settled(dropped)

@@ -1,4 +1,4 @@
-"""The way of every request, from frame to response.
+"""The request pipeline: every request passes it, from frame to response.
 
     frame → decode → authenticate → resolve topics → authorize → throttle → handle → account → encode
 
@@ -7,7 +7,8 @@ A handler returns its response, a Promise of it, or None if none is wanted (acks
 Authentication, authorization, quotas and accounting are ports (`ports/gates.py`); `apis/access.py` lists what
 each API needs. A repeated produce or fetch request is recognized by its bytes (`produce_template.py`,
 `fetch_template.py`): it was permitted before, and skips authorization for as long as the authorizer's
-version is the same; it is authenticated, throttled and accounted like any other.
+version is the same; it is authenticated and accounted like any other, and connections with a quota do not
+use templates.
 
 What cannot be answered raises CloseConnection. An ApiError that a handler raises becomes the top-level error
 of its response. Any other exception is a bug: it is logged, and the client gets UNKNOWN_SERVER_ERROR, or
@@ -148,7 +149,7 @@ class Pipeline:
             call.account(0)
             return None
         if isinstance(result, Promise):
-            reply.holds_line = result.holds_line
+            reply.mutes_connection = result.mutes_connection
             session.pending.add(call)
             result.on_settled(call.answer)
         else:
@@ -192,14 +193,14 @@ class Pipeline:
 
     def closed(self, session: Session) -> None:
         """The connection is closed: its long poll needs no response, and its requests are finished."""
-        self.broker.waiting.leave(session)
+        self.broker.waiting.disconnected(session)
         pending, session.pending = session.pending, set()
         for call in pending:
             call.account(0)
 
     def ending(self) -> None:
         """No more requests will come: long polls are answered with what there is."""
-        self.broker.waiting.give_up_all()
+        self.broker.waiting.expire_all()
 
     def _add_route(self, api_key: int, version: int) -> Route:
         if api_key not in APIS:

@@ -179,7 +179,7 @@ class ProduceTemplate:
             found = self.match(buffer, start, after - start)
         if not batches:
             return position
-        run = Run(self, session, partition, index, correlation_ids, request_bytes)
+        run = ProduceRun(self, session, partition, index, correlation_ids, request_bytes)
         replies.append(run.reply)
         run.begin(self._stage(partition, batches))
         return position
@@ -193,11 +193,11 @@ class ProduceTemplate:
         return partition
 
     def _is_verified(self, records: memoryview, partition: ReplicatedLog) -> bool:
-        """Whether a transactional batch may be written without asking the transaction coordinator."""
+        """Whether a transactional batch may be written without a check by the transaction coordinator."""
         return self._has_transactional_id and is_verified(records, partition)
 
     def _stage(self, partition: ReplicatedLog, batches: list[memoryview]) -> list[Staged | ApiError]:
-        """What becomes of each batch; one that is refused says nothing about the others."""
+        """The outcome of each batch; a rejected one does not affect the others."""
         try:
             # What the request alone decides is the same for all of them.
             checked_records(batches[0], partition, self._acks, self.version)
@@ -229,7 +229,7 @@ class ProduceTemplate:
         return ProduceResponse([TopicProduceResponse(self._topic, self._topic_id, [result])])
 
 
-class Run:
+class ProduceRun:
     """Consecutive requests for one partition: one acknowledgement, one reply."""
 
     __slots__ = (

@@ -33,7 +33,7 @@ class Promise(Generic[T]):
 
     __slots__ = ("_callback", "_loop", "_outcome")
 
-    holds_line = True
+    mutes_connection = True
     """The connection's next request waits for this answer; produce lets it pass, to share one disk sync."""
 
     def __init__(self) -> None:

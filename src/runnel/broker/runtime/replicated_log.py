@@ -1,4 +1,4 @@
-"""A log with one owner: its role and epoch, what is committed, who waits for that, and asynchronous reads.
+"""A log with one owner: its role and epoch, what is committed, acknowledgements, and asynchronous reads.
 
     stage ──▶ end of the turn: write ──▶ stored ──▶ replica core ──▶ high watermark
                                                                         │ the turn, afterwards
@@ -90,16 +90,16 @@ class ReplicatedLog:
         """Written by the broker only."""
         self.topic_id = topic_id
         self.log = log
-        """The log on disk. What it is asked for by others than this class must not change or commit it."""
+        """The log on disk. Other classes may read it, but must not change it or commit records."""
         self.replica: LeaderReplica | FollowerReplica = FollowerReplica(replica.node, -1)
         self.is_leader = False
         self.watchers: dict[Watcher, None] = {}
         """Long polls on this log."""
         self.appended_bytes = 0
-        """All bytes staged since start: how much a long poll may hope for."""
+        """All bytes staged since start: lets a long poll compare with min.bytes."""
         self._acks: deque[Ack] = deque()
         self._outcomes: deque[tuple[Ack, ApiError | None]] = deque()
-        """Acknowledgements whose outcome is known already, whatever the high watermark does."""
+        """Acknowledgements whose outcome is known, independently of the high watermark."""
         self._turn = turn
         self._disk = disk
         self._clock = clock
@@ -127,7 +127,7 @@ class ReplicatedLog:
         self.replica = replica
         self.is_leader = True
         if self.log.config.acks_wait_for_disk:
-            # Also if the disk now refuses to sync the rest.
+            # Even if the rest cannot be synced.
             self._stored(self.log.durable_offset)
         self.commit_stored()
 
@@ -150,7 +150,7 @@ class ReplicatedLog:
         self.log.truncate_to(offset)
 
     def check_leader_epoch(self, epoch: int) -> None:
-        """Fence a client whose idea of the leader epoch is older or newer than ours; -1 is no idea."""
+        """Fence a client whose leader epoch is older or newer than ours; -1 is not checked."""
         own = self.replica.epoch
         if epoch in (-1, own):
             return
@@ -279,7 +279,7 @@ class ReplicatedLog:
         self._turn.wake(self.watchers)
 
     def _fail_above(self, end_offset: int, error: ApiError) -> None:
-        # A repeated batch may wait out of order, so all are looked at.
+        # A duplicate batch may wait out of order, so all are checked.
         acks = self._acks
         failed = [(ack, error) for ack in acks if ack.end_offset > end_offset]
         if failed:
@@ -292,12 +292,12 @@ class ReplicatedLog:
     # -- writing
 
     def stage(self, records: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Staged:
-        """Line a batch up for the end of the turn. The memory is borrowed until then. Raises ApiError."""
+        """Stage a batch for the end of the turn. The memory is borrowed until then. Raises ApiError."""
         if not self.is_leader:
             raise self._not_leader()
         staged = self.log.stage(records, self.replica.epoch, now_ms, origin)
         if staged.duplicate:
-            self._repeated(staged)
+            self._duplicated(staged)
         else:
             self._touch(len(records))
         return staged
@@ -311,7 +311,7 @@ class ReplicatedLog:
         for records, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, Staged):
                 if outcome.duplicate:
-                    self._repeated(outcome)
+                    self._duplicated(outcome)
                 else:
                     size_bytes += len(records)
         if size_bytes:
@@ -324,9 +324,9 @@ class ReplicatedLog:
             self._is_touched = True
             self._turn.touch(self)
 
-    def _repeated(self, staged: Staged) -> None:
+    def _duplicated(self, staged: Staged) -> None:
         if self.replica.high_watermark <= staged.last_offset < self.log.written_offset:
-            # Its first sync may have failed, and nothing else would bring about another.
+            # Its first sync may have failed, and nothing else would trigger another.
             self.commit_stored()
 
     def append_now(self, records: bytearray) -> Staged:
@@ -362,10 +362,10 @@ class ReplicatedLog:
     def write(self, loan: Loan | None = None) -> None:
         """The end of the turn: put what is staged into the file; commit it if the flush policy allows.
 
-        Much at once is written in the background if its memory is lent for so long.
+        Large writes are done in the background if a loan keeps their memory.
         """
         if not self._is_touched:
-            # A coordinator did not wait for the end of the turn; a second sync would be for nothing.
+            # A coordinator wrote before the end of the turn; a second sync would be wasted.
             return
         self._is_touched = False
         if loan is not None:

@@ -169,8 +169,8 @@ def _replay_sound(driver: ShardDriver[Any], header: BatchHeader, batch: memoryvi
             continue
         record = read_record(shard.record_types, stored.key, stored.value)
         if isinstance(record, CoordinatorRecord):
-            place = ReplayContext(stored.offset, producer_id, producer_epoch)
-            shard.replay(record.key, record.value, place)
+            context = ReplayContext(stored.offset, producer_id, producer_epoch)
+            shard.replay(record.key, record.value, context)
         elif record.version is not None and not shard.can_skip_corrupt_batches:
             raise CorruptBatch(f"record at {stored.offset} has an unknown type or version: {record}")
         else:

@@ -70,7 +70,7 @@ class Shards(ABC, Generic[AnyShard]):
             raise _loading(self.topic)
         return driver
 
-    def ask(
+    def write(
         self, name: str, decide: Callable[[ShardDriver[AnyShard]], CoordinatorResult[T]], refuse: Refuse[T]
     ) -> MaybePromise[T]:
         """Run a write operation on the shard of a name; returns the response or a promise of it."""
@@ -80,7 +80,7 @@ class Shards(ABC, Generic[AnyShard]):
         except ApiError as error:
             return refuse(error.error)
 
-    def look(self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T]) -> MaybePromise[T]:
+    def read(self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T]) -> MaybePromise[T]:
         """Run a read operation on the shard of a name; the response waits until its state is committed."""
         try:
             driver = self.driver_of(name)

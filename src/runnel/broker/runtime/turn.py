@@ -1,4 +1,4 @@
-"""One turn: everything that a bout of requests staged is written together, then acknowledged together.
+"""One turn: all that the requests of one receive staged is written together, then acknowledged together.
 
     serve, serve … → finish: write each touched log once → acknowledge what that committed → long polls
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class Watcher(Protocol):
     """A waiting request that is retried when a log has more to read."""
 
-    def look(self) -> None: ...
+    def try_complete(self) -> None: ...
 
 
 class Turn:
@@ -73,7 +73,7 @@ class Turn:
                 while woken:
                     watcher = next(iter(woken))
                     del woken[watcher]
-                    watcher.look()
+                    watcher.try_complete()
         finally:
             self.is_open = False
         if bug is not None:

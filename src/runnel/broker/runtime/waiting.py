@@ -34,18 +34,18 @@ class LongPoll(Promise[T]):
         for partition in partitions:
             partition.watchers[self] = None
             self._partitions.append(partition)
-        self._timer = self._waiting.timers.call_later(wait_ms, self.give_up)
+        self._timer = self._waiting.timers.call_later(wait_ms, self.expire)
         self._waiting.polls[self._session] = self
 
-    def look(self) -> None:
+    def try_complete(self) -> None:
         """A watched partition changed: try to complete."""
         self._try(False)
 
-    def give_up(self) -> None:
+    def expire(self) -> None:
         """The deadline is over, or the broker is stopping: complete with the available data."""
         self._try(True)
 
-    def leave(self) -> None:
+    def stop_watching(self) -> None:
         """Stop watching."""
         for partition in self._partitions:
             partition.watchers.pop(self, None)
@@ -62,11 +62,11 @@ class LongPoll(Promise[T]):
         try:
             response = self._attempt(is_expired)
         except Exception as error:  # noqa: BLE001 - reported through the promise
-            self.leave()
+            self.stop_watching()
             self.fail(error)
             return
         if response is not None:
-            self.leave()
+            self.stop_watching()
             forward(response, self)
 
 
@@ -77,14 +77,14 @@ class Waiting:
         self.timers = timers
         self.polls: dict[Session, LongPoll[Any]] = {}
 
-    def leave(self, session: Session) -> None:
+    def disconnected(self, session: Session) -> None:
         """The connection was closed."""
         poll = self.polls.get(session)
         if poll is not None:
-            poll.leave()
+            poll.stop_watching()
             poll.abandon()
 
-    def give_up_all(self) -> None:
+    def expire_all(self) -> None:
         """The broker is stopping: complete all long polls with the available data."""
         for poll in list(self.polls.values()):
-            poll.give_up()
+            poll.expire()

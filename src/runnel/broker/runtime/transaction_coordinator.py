@@ -38,7 +38,7 @@ _UNCOMPRESSED = 0
 """Kafka's settings of this topic; its records are small and short-lived."""
 
 
-class Transactions(Shards[TransactionShard]):
+class TransactionCoordinator(Shards[TransactionShard]):
     """All transaction shards of this node."""
 
     topic = TRANSACTION_STATE
@@ -53,25 +53,27 @@ class Transactions(Shards[TransactionShard]):
             expire_interval_ms=settings["transaction.remove.expired.transaction.cleanup.interval.ms"],
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._next_look: TimerHandle | None = None
+        self._next_check: TimerHandle | None = None
         self.features_changed()
 
     def start(self) -> None:
         """Start to load every partition with records, and periodic maintenance."""
         super().start()
-        self._look_over()
+        self._check_shards()
 
     def stop(self) -> None:
         """Fail pending requests, reject new ones and cancel timers."""
         super().stop()
-        if self._next_look is not None:
-            self._next_look.cancel()
+        if self._next_check is not None:
+            self._next_check.cancel()
         for task in self._tasks:
             task.cancel()
 
-    def _look_over(self) -> None:
+    def _check_shards(self) -> None:
         """Reload shards that lost records, also without requests: they may have transactions to complete."""
-        self._next_look = self._broker.timers.call_later(self._settings.abort_interval_ms, self._look_over)
+        self._next_check = self._broker.timers.call_later(
+            self._settings.abort_interval_ms, self._check_shards
+        )
         for index, driver in list(self._drivers.items()):
             if not self._is_current(driver):
                 self._drop(index, driver)
@@ -96,7 +98,7 @@ class Transactions(Shards[TransactionShard]):
     ) -> MaybePromise[T]:
         """Run an operation that may need a new producer id; returns the response or a promise of it."""
         try:
-            return self.ask(transactional_id, decide, refuse)
+            return self.write(transactional_id, decide, refuse)
         except ProducerIdRequired:
             return self._broker.run(self._decide_with_producer_id(transactional_id, decide, refuse))
 
@@ -111,7 +113,7 @@ class Transactions(Shards[TransactionShard]):
                 producer_id = await self._broker.producer_ids.take()
                 # The shard may have been reloaded.
                 self.driver_of(transactional_id).shard.add_producer_id(producer_id)
-                return await settled(self.ask(transactional_id, decide, refuse))
+                return await settled(self.write(transactional_id, decide, refuse))
             except ProducerIdRequired:
                 # Allocated concurrently by another request.
                 continue
@@ -138,7 +140,7 @@ class Transactions(Shards[TransactionShard]):
                 driver.shard.verify_partitions(transactional_id, producer_id, producer_epoch, partitions)
             )
 
-        return self._ask_about(transactional_id, partitions, decide)
+        return self._write_for_partitions(transactional_id, partitions, decide)
 
     def add(
         self,
@@ -155,9 +157,9 @@ class Transactions(Shards[TransactionShard]):
                 transactional_id, producer_id, producer_epoch, partitions, client_version, driver.now()
             )
 
-        return self._ask_about(transactional_id, partitions, decide)
+        return self._write_for_partitions(transactional_id, partitions, decide)
 
-    def _ask_about(
+    def _write_for_partitions(
         self,
         transactional_id: str,
         partitions: Collection[TopicPartition],
@@ -168,7 +170,7 @@ class Transactions(Shards[TransactionShard]):
 
         if not transactional_id:
             return refuse(ErrorCode.INVALID_REQUEST)
-        return self.ask(transactional_id, decide, refuse)
+        return self.write(transactional_id, decide, refuse)
 
     def _make(self, partition: ReplicatedLog) -> TransactionDriver:
         driver: TransactionDriver = ShardDriver(
@@ -178,28 +180,28 @@ class Transactions(Shards[TransactionShard]):
             self._broker.timers,
             _COMMIT_TIMEOUT_MS,
             _UNCOMPRESSED,
-            lambda order: self._carry_out(driver, order),
+            lambda effect: self._carry_out(driver, effect),
         )
         return driver
 
-    def _carry_out(self, driver: TransactionDriver, order: ShardEffect) -> None:
-        match order:
+    def _carry_out(self, driver: TransactionDriver, effect: ShardEffect) -> None:
+        match effect:
             case WriteMarkers():
-                self._write_markers(driver, order)
+                self._write_markers(driver, effect)
             case AllocateProducerId():
-                task = asyncio.get_running_loop().create_task(self._give_producer_id(driver))
+                task = asyncio.get_running_loop().create_task(self._allocate_producer_id(driver))
                 # The loop itself keeps only weak references to tasks.
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    def _write_markers(self, driver: TransactionDriver, order: WriteMarkers) -> None:
-        ended = order.ended
+    def _write_markers(self, driver: TransactionDriver, effect: WriteMarkers) -> None:
+        ended = effect.ended
         marker = Marker(
             ended.producer_id,
             ended.epoch,
             driver.partition.epoch,
-            order.is_commit,
-            order.transaction_version,
+            effect.is_commit,
+            effect.transaction_version,
         )
 
         def on_marked(partition: TopicPartition, error: ErrorCode) -> None:
@@ -208,9 +210,9 @@ class Transactions(Shards[TransactionShard]):
             if driver.is_loaded:
                 driver.run(driver.shard.marked(ended, partition, error, driver.now()))
 
-        send_markers(self._broker, marker, order.partitions, on_marked)
+        send_markers(self._broker, marker, effect.partitions, on_marked)
 
-    async def _give_producer_id(self, driver: TransactionDriver) -> None:
+    async def _allocate_producer_id(self, driver: TransactionDriver) -> None:
         try:
             producer_id = await self._broker.producer_ids.take()
         except ApiError as error:

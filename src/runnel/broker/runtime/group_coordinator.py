@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GroupDriver = ShardDriver[GroupShard]
 
 
-class Coordinators(Shards[GroupShard]):
+class GroupCoordinator(Shards[GroupShard]):
     """All group shards of this node."""
 
     topic = CONSUMER_OFFSETS
@@ -41,27 +41,27 @@ class Coordinators(Shards[GroupShard]):
         self._deleted_topics = set(self._broker.metadata.removed)
         super().start()
 
-    def ask_and_park(
+    def write_or_park(
         self,
         group_id: str,
         context: "Context",
         decide: Callable[[GroupDriver, RequestContext], CoordinatorResult[T]],
         refuse: Refuse[T],
     ) -> MaybePromise[T]:
-        """The same for a request that the shard may park."""
+        """`write` for a request that the shard may park: its response comes with a later operation."""
         try:
             driver = self.driver_of(group_id)
         except ApiError as error:
             return refuse(error.error)
         waiter = driver.park(refuse)
         try:
-            decision = decide(driver, self.caller(context, waiter))
+            decision = decide(driver, self.request_context(context, waiter))
         except ApiError as error:
             driver.unpark(waiter)
             return refuse(error.error)
         return driver.decide(decision, refuse, waiter)
 
-    def caller(self, context: "Context", waiter: int = NOT_PARKED) -> RequestContext:
+    def request_context(self, context: "Context", waiter: int = NOT_PARKED) -> RequestContext:
         """The client of a request, and the number under which it is parked."""
         return RequestContext(
             client_id=context.client_id or "",
@@ -102,8 +102,8 @@ class Coordinators(Shards[GroupShard]):
     def _loaded(self, driver: GroupDriver) -> None:
         driver.loaded()
         # The topic may have been recreated: offsets committed since then are kept.
-        gone = self._deleted_topics - self._broker.metadata.image.topics.keys()
-        driver.run(driver.shard.topics_deleted(gone))
+        deleted = self._deleted_topics - self._broker.metadata.image.topics.keys()
+        driver.run(driver.shard.topics_deleted(deleted))
 
 
 def group_settings(settings: Settings) -> GroupSettings:
