@@ -3,7 +3,19 @@
 import errno
 
 from runnel.model.log_config import LogConfig
-from tests.disk.world import START_MS, Place, append, batch, files_of, in_loop, offsets_of, read_all
+from runnel.ports.disk import Origin
+from tests.disk.world import (
+    START_MS,
+    HeldWorkers,
+    Place,
+    append,
+    batch,
+    commit,
+    files_of,
+    in_loop,
+    offsets_of,
+    read_all,
+)
 
 
 @in_loop
@@ -35,3 +47,20 @@ async def test_a_log_whose_unsynced_batches_are_lost_is_truncated_and_takes_writ
     assert log.high_watermark == log.end_offset == 4
     assert append(log, batch(b"again")) == 4
     assert await directory.sync(log) == 5
+
+
+@in_loop
+async def test_what_is_staged_when_a_repair_begins_is_not_truncated_by_it() -> None:
+    """The repair gave the file the size that it had at the start: an acknowledged batch was lost."""
+    workers = HeldWorkers()
+    place = Place(workers=workers)
+    directory, log = place.open_log(LogConfig())
+    append(log, batch(b"0"))
+    staged = log.stage(memoryview(batch(b"1")), 0, START_MS, Origin.CLIENT)
+    log.fail("its sync failed", can_repair=True)
+    directory.upkeep(START_MS)
+    log.write_staged()
+    assert log.written_offset == staged.last_offset + 1
+    workers.drain()
+    assert log.failure is None
+    assert offsets_of(read_all(commit(log))) == [0, 1]

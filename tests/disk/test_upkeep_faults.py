@@ -1,15 +1,19 @@
 """A log that fails in upkeep, for a foreseen reason or another, does not keep the others from it."""
 
+import pytest
+
+from runnel.batch.header import read_header
 from runnel.disk.cleaner import RETRY_AFTER_MS, Cleaner
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.workers import InlineWorkers
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
+from runnel.ports.disk import Origin
 from runnel.sim.files import SimFiles
 from tests.disk.compacted import CONFIG, ID, NOW_MS, new_files
 from tests.disk.test_upkeep import directory, fill
-from tests.disk.world import START_MS, Place, append, batch, commit, files_of, in_loop
+from tests.disk.world import START_MS, Place, append, batch, commit, files_of, in_loop, read_all
 
 EXPIRED = LogConfig(segment_bytes=500, retention_ms=1000)
 FIRST, SECOND = TopicPartition("first", 0), TopicPartition("second", 0)
@@ -34,6 +38,20 @@ async def test_a_damaged_log_does_not_stop_retention_of_the_others() -> None:
         disk.upkeep(LATE_MS)
     assert (second.log_start_offset, second.end_offset) == (10, 10)
     assert first.log_start_offset == 0
+
+
+@in_loop
+async def test_a_log_with_a_staged_batch_is_expired_without_it(caplog: pytest.LogCaptureFixture) -> None:
+    """Upkeep may run between the turn's staging and writing: rolling the segment met an assertion."""
+    disk = Place().open()
+    log = commit(disk.open_log(FIRST, ID, EXPIRED))
+    append(log, batch(bytes(100)))
+    log.stage(memoryview(batch(b"new", timestamp_ms=LATE_MS)), 0, LATE_MS, Origin.CLIENT)
+    for _ in range(3):
+        disk.upkeep(LATE_MS)
+    log.write_staged()
+    assert caplog.records == []
+    assert read_header(read_all(log)[-1]).base_offset == 1
 
 
 def damage_producers(files: SimFiles, folder: str) -> None:

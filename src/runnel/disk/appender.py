@@ -158,11 +158,11 @@ class Appender:
         return True
 
     def settle(self) -> None:
-        """Return when no write is in flight or waits for one."""
-        if self._write is None:
+        """Return when nothing is staged and no write is in flight."""
+        if self._write is None and not self._staging.batches:
             return
         self._has_caller = False
-        if self._end_now(self._write) is None:
+        if self._write is None or self._end_now(self._write) is None:
             with suppress(StorageFailed):
                 # Every caller receives it, now or when it requests the write of its batches.
                 self.write_staged()

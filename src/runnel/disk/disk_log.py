@@ -155,7 +155,7 @@ class DiskLog:
         return self.appender.write_later(done)
 
     def settle(self) -> None:
-        """Return when no write is in flight or waits for one."""
+        """Return when nothing is staged and no write is in flight."""
         self.appender.settle()
 
     def roll_now(self) -> None:

@@ -15,6 +15,11 @@ def apply_retention(log: DiskLog, now_ms: int) -> bool:
     if count == 0:
         return True
     if count == len(ages):
+        end_offset = log.written_offset
+        log.settle()
+        if log.written_offset > end_offset:
+            # The active segment has grown by records that are not old.
+            return False
         log.roll_now()
     return drop_oldest(log, count) == count
 
