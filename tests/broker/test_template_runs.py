@@ -293,3 +293,26 @@ def test_a_recreated_topic_has_templates_again(tell) -> None:
             assert [reply.count for reply in connection.receive(frame * 3)] == [1, 2]
 
     tell(scenario)
+
+
+@pytest.mark.parametrize("isolation", [0, 1])
+def test_records_that_are_not_committed_yet_count_for_a_fetch_that_waits(tell, isolation: int) -> None:
+    """They are staged when the fetch looks for them, and nothing is appended before they are committed."""
+
+    async def scenario(world: BrokerWorld) -> None:
+        await world.create("events")
+        connection = Connection(Pipeline(world.broker), uses_templates=False)
+        fetch = fetch_from("events", (0, 0), wait_ms=20_000, min_bytes=100, isolation=isolation)
+        frames = wire(produce_to("events", (0, batch(b"v" * 200)), acks=1), 9, 1) + wire(fetch, 12, 2)
+        produced, fetched = connection.receive(frames)
+        await asyncio.wait_for(filled(produced, fetched), 10)
+        # Below min.bytes it waits: what is appended is counted, and read once there is enough.
+        fetch = fetch_from("events", (0, 1), wait_ms=20_000, min_bytes=100, isolation=isolation)
+        (fetched,) = connection.receive(wire(fetch, 12, 3))
+        client = await world.connect()
+        await client.ask(produce_to("events", (0, batch(b"v"))), 9)
+        assert not fetched.is_filled
+        await client.ask(produce_to("events", (0, batch(b"v"))), 9)
+        await asyncio.wait_for(filled(fetched), 10)
+
+    tell(scenario)

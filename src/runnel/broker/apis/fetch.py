@@ -58,6 +58,7 @@ class DelayedFetch:
         "_budget",
         "_deadline_ms",
         "_found_bytes",
+        "_has_hidden_bytes",
         "_is_committed_only",
         "_is_truncated",
         "_loads",
@@ -65,6 +66,7 @@ class DelayedFetch:
         "_plan",
         "_request",
         "_session",
+        "_watched",
     )
 
     def __init__(self, broker: Broker, request: FetchRequest, plan: FetchPlan, session: Session) -> None:
@@ -79,7 +81,10 @@ class DelayedFetch:
         """After loading: pages evicted since then are read on the event loop."""
         self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
         self._is_committed_only = request.isolation_level == READ_COMMITTED
-        """A marker can make more bytes readable than were appended since the last attempt."""
+        self._has_hidden_bytes = False
+        """At the last attempt, not all was committed, or a transaction was open: more bytes may become
+        readable than are appended from now on."""
+        self._watched: list[ReplicatedLog] | None = None
         self._found_bytes = 0
         self._is_truncated = False
         """More data is available than was read, for example at the end of a segment: do not wait."""
@@ -87,9 +92,11 @@ class DelayedFetch:
         """Bytes appended to all requested partitions at the time of the last attempt."""
 
     def partitions(self) -> list[ReplicatedLog]:
-        """The partitions to watch."""
-        found = (_find(self._broker, wanted) for wanted in self._plan.wanted)
-        return [partition for partition in found if partition is not None]
+        """The partitions to watch; those that existed when the request began to wait."""
+        if self._watched is None:
+            found = (_find(self._broker, wanted) for wanted in self._plan.wanted)
+            self._watched = [partition for partition in found if partition is not None]
+        return self._watched
 
     def wait(self) -> MaybePromise[FetchResponse]:
         """Wait for more data until max.wait.ms is over."""
@@ -99,7 +106,7 @@ class DelayedFetch:
 
     def retry(self, is_expired: bool) -> MaybePromise[FetchResponse] | None:
         """A watched partition changed: try again if min.bytes may be reached."""
-        if not is_expired and self._request.min_bytes > 1 and not self._is_committed_only:
+        if not is_expired and self._request.min_bytes > 1 and not self._has_hidden_bytes:
             grown_bytes = self._count_appended_bytes() - self._appended_bytes
             if self._found_bytes + grown_bytes < self._request.min_bytes:
                 return None
@@ -110,7 +117,7 @@ class DelayedFetch:
         budget = self._budget
         results: list[Result] = []
         size_bytes = 0
-        self._is_truncated = False
+        self._is_truncated = self._has_hidden_bytes = False
         is_urgent = is_expired or not self._plan.wanted
         for wanted in self._plan.wanted:
             data, read_bytes = self._read_partition(wanted, budget - size_bytes, size_bytes == 0)
@@ -154,6 +161,7 @@ class DelayedFetch:
                 end_offset = stable_offset if self._is_committed_only else partition.high_watermark
                 found = self._read(partition, asked, budget, end_offset, is_first)
                 size_bytes = found.size_bytes
+                self._has_hidden_bytes |= partition.log.end_offset > end_offset
                 if size_bytes and found.end_offset < end_offset:
                     self._is_truncated = True
                 if len(found.parts) == 1 and type(found.parts[0]) is bytes:
