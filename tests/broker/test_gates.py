@@ -26,6 +26,7 @@ from runnel.messages.offset_fetch import (
 )
 from runnel.messages.registry import api
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.limits import SLICE_ELEMENTS
 from runnel.ports.gates import Operation, Permission, ResourceType
 from runnel.ports.service import CloseConnection, Reply, Session
 from runnel.wire import Request, Struct, decode, fields_of
@@ -542,6 +543,23 @@ def test_promised_responses_are_accounted_once(gated, is_closed, fails):
     recorder = gated(scenario)
     assert len(recorder.accounts) == 1
     assert bool(recorder.accounts[0][4]) is not is_closed
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_large_produce_without_acknowledgement_is_accounted_once(gated, is_closed):
+    async def scenario(gates: Gated, world: Any) -> None:
+        batches = [(0, batch(b"a")) for _ in range(2 * SLICE_ELEMENTS)]
+        (reply,) = gates.serve((produce_to("events", *batches, acks=0), 9))
+        assert reply.mutes_connection and not gates.recorder.accounts
+        if is_closed:
+            gates.pipeline.closed(gates.session)
+        while not reply.is_filled:
+            await asyncio.sleep(0)
+        assert reply.is_silent and not reply.parts
+        assert world.broker.partition("events", 0).log.end_offset == len(batches)
+
+    recorder = gated(scenario)
+    assert [(*account[:3], account[4]) for account in recorder.accounts] == [(0, 9, 1, 0)]
 
 
 @pytest.mark.parametrize("is_repeated", [False, True])

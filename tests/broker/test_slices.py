@@ -36,7 +36,7 @@ from runnel.model.limits import (
 )
 from runnel.wire import fields_of
 from runnel.wire.primitives import ArrayOf, StructOf
-from tests.broker.requests import NOW_MS, batch, produce_to
+from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, values
 
 REQUEST_ARRAYS = ("groups", "topics", "partition_indexes")
 RESPONSE_ARRAYS = ("groups", "topics", "partitions")
@@ -165,16 +165,38 @@ def test_a_large_produce_keeps_its_records(tell) -> None:
     tell(story)
 
 
-def test_a_large_produce_without_acks_is_refused(tell) -> None:
+def test_a_large_produce_without_acks_holds_back_the_next_request(tell) -> None:
     async def story(world) -> None:
+        count = 3 * SLICE_ELEMENTS
         await world.create("events", 100)
         client = await world.connect()
-        request = produce_to("events", *((index % 100, batch(b"x")) for index in range(SLICE_ELEMENTS)))
-        request.acks = 0
-        client.send(request, 9)
-        assert await client.is_closed()
+        large = produce_to("events", *((index % 100, batch(b"%d" % index)) for index in range(count)), acks=0)
+        client.send(large, 9)
+        client.sent.clear()
+        # It must neither overtake the later slices nor be taken for an answer to the first request.
+        later = await client.ask(produce_to("events", *((index, batch(b"x")) for index in range(100))), 9)
+        results = later.responses[0].partition_responses
+        assert {(one.error_code, one.base_offset) for one in results} == {(0, count // 100)}
+        read = await client.ask(fetch_from("events", (7, 0)), 12)
+        assert values(only(read).records) == [b"%d" % index for index in range(7, count, 100)] + [b"x"]
 
     tell(story)
+
+
+def test_a_large_produce_without_acks_closes_after_an_error(tell, caplog) -> None:
+    """As a small one does: what can be appended is."""
+
+    async def story(world) -> None:
+        count = 3 * SLICE_ELEMENTS
+        await world.create("events", 100)
+        client = await world.connect()
+        batches = [(index % 100, batch(b"x")) for index in range(count)]
+        client.send(produce_to("events", (100, batch(b"lost")), *batches, acks=0), 9)
+        assert await client.is_closed()
+        assert world.broker.partition("events", 99).log.end_offset == count // 100
+
+    tell(story)
+    assert "produce with acks=0 to events-100" in caplog.text
 
 
 @pytest.mark.parametrize("version", [9, 13])

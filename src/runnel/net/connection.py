@@ -335,11 +335,14 @@ class Connection:
         queue = self._queue
         parts: Parts = []
         count = memory_bytes = 0
-        hangs_up = False
+        hangs_up, reason = False, ""
         while queue and queue[0].is_filled:
             reply = queue.popleft()
+            if reply.is_silent:
+                self._in_flight -= reply.count
+                continue
             if not reply.parts:
-                hangs_up = True
+                hangs_up, reason = True, reply.close_reason
                 break
             parts += reply.parts
             memory_bytes += reply.size_bytes
@@ -351,7 +354,7 @@ class Connection:
         if parts:
             self._send(parts)
         if hangs_up:
-            self.close("")
+            self.close(reason, warn=True)
             return
         if self._held is not None and self._held.is_filled:
             self._held = None

@@ -61,10 +61,20 @@ class Loan:
 class Reply:
     """One response, or several that follow each other, in the queue of a connection.
 
-    It is filled now, at the end of the turn, or later.
+    It is filled now, at the end of the turn, or later. Filled without parts, it closes the connection, or
+    if it is silent (acks=0), nothing is sent.
     """
 
-    __slots__ = ("count", "is_filled", "mutes_connection", "on_filled", "parts", "size_bytes")
+    __slots__ = (
+        "close_reason",
+        "count",
+        "is_filled",
+        "is_silent",
+        "mutes_connection",
+        "on_filled",
+        "parts",
+        "size_bytes",
+    )
 
     def __init__(self) -> None:
         self.count = 1
@@ -72,12 +82,15 @@ class Reply:
         self.parts: Parts = []
         self.size_bytes = 0
         self.is_filled = False
+        self.is_silent = False
+        self.close_reason = ""
+        """Why a response without parts closes the connection, if the client is to blame: it is logged."""
         self.mutes_connection = False
         """The connection's next request waits for this response, as every request does in Kafka."""
         self.on_filled: Callable[[], None] | None = None
 
     def fill(self, parts: Parts, size_bytes: int) -> None:
-        """The response is known; one without parts closes the connection instead."""
+        """The response is known."""
         self.parts = parts
         self.size_bytes = size_bytes
         self.is_filled = True

@@ -96,7 +96,7 @@ class SimConnection:
                 reply.on_filled = partial(self._later, self._answered, reply)
 
     def _answered(self, reply: Reply) -> None:
-        if self._is_closed:
+        if self._is_closed or reply.is_silent:
             return
         if not reply.parts:
             self.close()

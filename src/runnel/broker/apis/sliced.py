@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from runnel.batch.header import COMPRESSION_MASK, HEADER_BYTES, unpack_header
 from runnel.broker.runtime.slices import Slicing
 from runnel.model.limits import INSPECTED_RECORDS_MAX
-from runnel.ports.service import CloseConnection
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.context import Context
@@ -32,9 +31,6 @@ def _once(array: str) -> Callable[[Any], None]:
 
 def _keep_records(request: Any) -> None:
     """Copy the records: the memory of the frame is reused after the first slice."""
-    if not request.acks:
-        # Without a response to wait for, the client's next request would overtake the later slices.
-        raise CloseConnection("a produce request with acks=0 to that many partitions")
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = None if data.records is None else memoryview(bytes(data.records))

@@ -10,7 +10,7 @@ from runnel.broker.apis.rules import Rule
 from runnel.broker.runtime.context import Context, Encoded
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.disk import FileSlice
-from runnel.ports.service import Reply
+from runnel.ports.service import CloseConnection, Reply
 from runnel.wire import Request, Response, decode, encode, fields_of
 
 _PREFIX = Layout(">ii").pack
@@ -49,12 +49,19 @@ class Call(Context):
     throttle_ms: int = 0
     is_accounted: bool = False
 
-    def answer(self, outcome: Response | Encoded | Exception) -> None:
-        """Fill the reply with the response, or with what can be reported of a failure."""
+    def answer(self, outcome: Response | Encoded | Exception | None) -> None:
+        """Fill the reply with the response, with nothing, or with what can be reported of a failure."""
+        if outcome is None:
+            self.reply.is_silent = True
+            self._fill([], 0)
+            return
         try:
             parts, size_bytes = self._encoded(outcome)
         except Exception as error:  # noqa: BLE001 - _failed logs it
             parts, size_bytes = self._failed(error)
+        self._fill(parts, size_bytes)
+
+    def _fill(self, parts: list[Any], size_bytes: int) -> None:
         memory_bytes = size_bytes
         if len(parts) > 1:
             memory_bytes -= sum(part.length for part in parts if type(part) is FileSlice)
@@ -95,6 +102,9 @@ class Call(Context):
 
     def _failed(self, error: Exception) -> tuple[list[Any], int]:
         """The response frame of a failure; no parts, which closes the connection, if it cannot carry one."""
+        if isinstance(error, CloseConnection):
+            self.reply.close_reason = str(error)
+            return [], 0
         code = ErrorCode.UNKNOWN_SERVER_ERROR.code
         if isinstance(error, ApiError):
             code = error.code

@@ -2,7 +2,7 @@
 
     frame → decode → authenticate → resolve topics → authorize → throttle → handle → account → encode
 
-A handler returns its response, a Promise of it, or None if none is wanted (acks=0).
+A handler returns its response, or None if none is wanted (acks=0), or a Promise of either.
 
 Authentication, authorization, quotas and accounting are ports (`ports/gates.py`); `apis/access.py` lists what
 each API needs. A repeated produce or fetch request is recognized by its bytes (`produce_template.py`,
@@ -51,7 +51,7 @@ UNKNOWN_KEY = -1
 
 _HEAD = Layout(">hhih").unpack_from
 
-Result = MaybePromise[Response | Encoded]
+Result = MaybePromise[Response | Encoded | None]
 
 
 class Pipeline:
@@ -138,7 +138,7 @@ class Pipeline:
             reply,
             request_bytes,
         )
-        result: Result | Exception | None
+        result: Result | Exception
         try:
             result = self._permit_and_handle(route, request, call, frame, header)
         except CloseConnection:
@@ -158,7 +158,7 @@ class Pipeline:
 
     def _permit_and_handle(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
-    ) -> Result | None:
+    ) -> Result:
         gates, session = self.broker.gates, call.session
         gates.authenticator.check(session, request.api_key)
         amendments: list[Amend] = []
@@ -173,7 +173,7 @@ class Pipeline:
             self._produce_templates.remember(request, frame, call, is_permitted)
         elif isinstance(request, FetchRequest):
             self._fetch_templates.remember(request, frame, call, header.body_position, is_permitted)
-        result: Result | None = route.handler(request, call)
+        result: Result = route.handler(request, call)
         if amendments and result is not None:
             return chain(result, partial(_amended, call, amendments))
         return result
@@ -254,7 +254,9 @@ def _authorize(route: Route, request: Request, call: Call, amendments: list[Amen
     return None
 
 
-def _amended(call: Call, amendments: list[Amend], response: Response | Encoded) -> Response:
+def _amended(call: Call, amendments: list[Amend], response: Response | Encoded | None) -> Response | None:
+    if response is None:
+        return None
     if isinstance(response, Encoded):
         response = call.route.decoded(response, call.api_version)
     for amend in amendments:

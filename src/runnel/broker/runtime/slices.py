@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.promise import MaybePromise, settled
 from runnel.model.limits import SLICE_ELEMENTS
+from runnel.ports.service import CloseConnection
 from runnel.wire import Response, Struct, fields_of
 from runnel.wire.primitives import ArrayOf
 
@@ -63,8 +64,13 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
 
 async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context", weight_max: int) -> Any:
     whole: Any = None
+    refusal: CloseConnection | None = None
     for part, joined_levels in cut(request, slicing.request, weight_max):
-        response: Any = await settled(handler(part, ctx))
+        try:
+            response: Any = await settled(handler(part, ctx))
+        except CloseConnection as error:
+            # With acks=0, the other partitions are appended as well before the connection is closed.
+            response, refusal = None, refusal or error
         if isinstance(response, Encoded) or getattr(response, "error_code", None):
             return response
         if whole is None:
@@ -72,6 +78,8 @@ async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Conte
         else:
             merge(whole, response, slicing.response, joined_levels)
         await asyncio.sleep(0)
+    if refusal is not None:
+        raise refusal
     return whole
 
 
