@@ -14,7 +14,7 @@ from tools.crash.chain.workers import java_missing
 from tools.crash.disk_full import disk_full
 from tools.crash.powercut import power_cuts
 from tools.crash.rounds import Outcome, Progress, kill, run_rounds
-from tools.crash.spark.story import MakeJob, SparkOutcome, under_kills
+from tools.crash.spark.run import MakeJob, SparkOutcome, under_kills
 from tools.crash.spark.to_table import ArchiveToTable
 from tools.crash.spark.to_topic import CopyToTopic
 from tools.processes import unwind_when_ended

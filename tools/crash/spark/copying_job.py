@@ -10,11 +10,11 @@ from pyspark.sql.functions import udf
 from pyspark.sql.types import BinaryType
 
 from runnel.pipelines.session import spark_session
-from tools.crash.spark.story import EXECUTORS
+from tools.crash.spark.run import EXECUTORS
 
 SETTINGS = {
     **EXECUTORS,
-    # Rows come to the sink slowly and in small portions, so that a task is inside its transaction for long.
+    # Rows reach the sink slowly and in small batches, so that a task is in its transaction for long.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
 }
 ROW_PAUSE_S = 0.005
@@ -27,7 +27,7 @@ TRANSACTION_TIMEOUT_MS = 60_000
 
 
 def slowed(value: bytes) -> bytes:
-    """The same value, padded, after a while."""
+    """The same value, padded, after a pause."""
     time.sleep(ROW_PAUSE_S)
     return value + PADDING
 
@@ -43,7 +43,7 @@ def main(master: str, bootstrap: str, source: str, target: str, checkpoint: str)
             .option("maxOffsetsPerTrigger", RECORDS_PER_BATCH)
             .load()
         )
-        # Mixed anew, so that every task writes to every partition.
+        # Repartitioned, so that every task writes to every partition.
         query = (
             rows.repartition(TASKS)
             .select("key", udf(slowed, BinaryType(), useArrow=False)("value").alias("value"))

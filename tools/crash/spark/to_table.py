@@ -1,4 +1,4 @@
-"""Topic to table: the archive as anybody runs it, adding a snapshot several times a second."""
+"""Topic to table: the archive job, adding a snapshot several times a second."""
 
 from collections import Counter
 from pathlib import Path
@@ -10,7 +10,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from tools.crash.chain.verification import Log
-from tools.crash.spark.story import EXECUTORS, INPUT, RUNNEL
+from tools.crash.spark.run import EXECUTORS, INPUT, RUNNEL
 
 TABLE = "archive.spark_in"
 EVERY_S = 0.3
@@ -55,7 +55,7 @@ class ArchiveToTable:
         return Counter(zip(*(columns[name].to_pylist() for name in columns.column_names), strict=True))
 
     def undone(self) -> int:
-        """Rows in files that no snapshot ever had: those of tasks and drivers that died."""
+        """Rows in files that no snapshot ever had: those of killed tasks and drivers."""
         table = self._table()
         known = set(table.inspect.all_files()["file_path"].to_pylist()) if table is not None else set()
         left = (path for path in self._warehouse.rglob("*.parquet") if f"file://{path}" not in known)
@@ -78,7 +78,7 @@ class ArchiveToTable:
 
 
 def rows_in(path: Path) -> int:
-    """How many rows a file holds; none if its writer died before it was whole."""
+    """How many rows a file holds; none if its writer was killed before it was complete."""
     try:
         return int(parquet.read_metadata(path).num_rows)
     except ArrowInvalid:

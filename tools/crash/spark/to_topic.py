@@ -13,7 +13,7 @@ from tools.crash.chain.traffic import read_partitions
 from tools.crash.chain.verification import Log, original
 from tools.crash.ledger import Partition
 from tools.crash.spark.copying_job import TRANSACTION_TIMEOUT_MS
-from tools.crash.spark.story import INPUT, PARTITIONS
+from tools.crash.spark.run import INPUT, PARTITIONS
 
 OUTPUT = "spark-out"
 PLACES: list[Partition] = [(OUTPUT, number) for number in range(PARTITIONS)]
@@ -55,5 +55,5 @@ class CopyToTopic:
 
 
 def values(log: Log) -> Counter[bytes]:
-    """Every value of a log, without its padding, and how often it is there."""
+    """Every value of a log, without its padding, and how often it occurs."""
     return Counter(original(value) for records in log.values() for _, value in records)

@@ -1,4 +1,4 @@
-"""A job on a Spark cluster while everybody is killed, and the reckoning at the end."""
+"""A job on a Spark cluster under random kills of its processes and of the broker, and its verification."""
 
 import json
 import os
@@ -30,11 +30,11 @@ EXECUTORS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.driver.memory": "512m",
-    # Whoever is killed costs a task one of its tries.
+    # Every kill may cost a task one of its attempts.
     "spark.task.maxFailures": "20",
 }
-PATIENCE_S = 300.0
-REST_S = 2.0
+TIMEOUT_S = 300.0
+RESTART_INTERVAL_S = 2.0
 VICTIMS = {"executor": 0.3, "python worker": 0.25, "driver": 0.2, "broker": 0.25}
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
@@ -45,71 +45,71 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class SparkOutcome:
-    """How the story ended."""
+    """The outcome of a run."""
 
     kills: Counter[str] = field(default_factory=Counter)
     drivers: int = 0
     inputs: int = 0
     outputs: int = 0
     undone: int = 0
-    """Records that were written and never shown."""
+    """Records that were written and never committed."""
     audit: str = ""
-    """The audit's verdict, in its own words."""
+    """The headline of the audit."""
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
 
 
 class Job(Protocol):
-    """A streaming job that brings every record of the input somewhere, and how to look at what it brought."""
+    """A streaming job that copies every record of the input, and how to read its output."""
 
     topics: list[str]
-    """What must be there besides the input."""
+    """Topics to create besides the input."""
     command: list[str]
-    """Starts the driver; given again, it goes on where the last one was killed."""
+    """Starts the driver; started again, it resumes where the last one was killed."""
 
     def shown(self) -> int:
-        """A number that grows whenever readers are shown more."""
+        """A number that grows with the committed output."""
         ...
 
     def wanted(self, inputs: Log) -> Counter[Any]:
-        """What should be there, and how often."""
+        """The expected records, and how often each."""
         ...
 
     def found(self) -> Counter[Any]:
-        """What is there, read by a stranger."""
+        """The committed records, read by a third-party library."""
         ...
 
     def undone(self) -> int:
-        """How many records were written and never shown."""
+        """How many records were written and never committed."""
         ...
 
     def wait_until_closed(self) -> str | None:
-        """Wait until nothing of the dead driver is open; what is wrong if something stays so."""
+        """Wait until no transaction of the killed driver is open; a violation if one stays open."""
         ...
 
     def audit_options(self, count: int) -> list[str]:
-        """What to tell the audit of the input's topic to have it look at the job's work as well."""
+        """Options by which the audit of the input verifies the output as well."""
         ...
 
 
 class Driver:
-    """The job's driver, started again whenever it has ended."""
+    """The job's driver, restarted whenever it has ended."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._command = command
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
-        self._born_s = 0.0
-        self.lives = 0
+        self._started_s = 0.0
+        self.starts = 0
 
-    def revive(self) -> None:
-        """Start it unless it runs; one that ends at once is not started in every moment."""
+    def restart_if_ended(self) -> None:
+        """Start it unless it runs, at most once in a while."""
         if self._process is not None:
-            if self._process.poll() is None or time.monotonic() < self._born_s + REST_S:
+            if self._process.poll() is None or time.monotonic() < self._started_s + RESTART_INTERVAL_S:
                 return
             self.kill()
-        self._born_s = time.monotonic()
-        self.lives += 1
+        self._started_s = time.monotonic()
+        self.starts += 1
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -123,16 +123,16 @@ class Driver:
             self._process.wait()
 
 
-class CalmFeeder(IdempotentInput):
-    """Feeds at a pace that a job can follow which is killed all the time."""
+class SlowInput(IdempotentInput):
+    """Produces at a rate that a job under kills can follow."""
 
     def produce_some(self) -> None:
         super().produce_some()
         time.sleep(0.4)
 
 
-class Story:
-    """Everybody who takes part."""
+class SparkRun:
+    """Broker, cluster, input and driver of one run."""
 
     def __init__(
         self, broker: BrokerProcess, cluster: Cluster, job: Job, folder: Path, seed: int, progress: Progress
@@ -145,29 +145,29 @@ class Story:
         self.verifier = Verifier()
         self.outcome = SparkOutcome(violations=self.verifier.violations)
         self.chance = random.Random(seed)
-        make_topics(broker.bootstrap, [INPUT, *job.topics])
-        self.feeder = CalmFeeder("p", broker.bootstrap, INPUT, seed, self.verifier)
+        create_topics(broker.bootstrap, [INPUT, *job.topics])
+        self.input = SlowInput("p", broker.bootstrap, INPUT, seed, self.verifier)
         self.driver = Driver(job.command, folder / "driver.log")
 
-    def play(self, kills: int) -> None:
-        """Load, kills, rest."""
-        self.feeder.start()
+    def run(self, kills: int) -> None:
+        """Produce, kill, verify."""
+        self.input.start()
         self.wait_for_output(1)
         while self.outcome.kills.total() < kills and not self.verifier.violations:
-            # Most of the time somebody is in the middle of a batch; now and then, of a start.
+            # Most kills hit a process in the middle of a batch, some during a start.
             if self.chance.random() < 0.75:
                 self.wait_for_output(self.job.shown() + 1)
-            # Right behind an output Spark has not noted it down yet; later, it is at work on the next one.
+            # Right after an output Spark has not logged its commit yet; later, the next batch is running.
             self.wait(self.chance.choice([0.0, self.chance.uniform(0.1, 4.0)]))
-            self.strike()
-            told = ", ".join(f"{count} {name}" for name, count in sorted(self.outcome.kills.items()))
-            self.progress(f"killed {told}: {self.feeder.sent} sent, {self.job.shown()} shown")
-        self.feeder.end()
+            self.kill_any()
+            killed = ", ".join(f"{count} {name}" for name, count in sorted(self.outcome.kills.items()))
+            self.progress(f"killed {killed}: {self.input.sent} sent, {self.job.shown()} committed")
+        self.input.end()
         if not self.verifier.violations:
-            self.come_to_rest()
-        self.outcome.drivers = self.driver.lives
+            self.finish()
+        self.outcome.drivers = self.driver.starts
 
-    def strike(self) -> None:
+    def kill_any(self) -> None:
         victim = self.chance.choices(list(VICTIMS), list(VICTIMS.values()))[0]
         if victim == "driver":
             self.driver.kill()
@@ -192,56 +192,56 @@ class Story:
     def wait(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            self.driver.revive()
+            self.driver.restart_if_ended()
             time.sleep(0.05)
 
     def wait_for_output(self, count: int) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.job.shown() < count:
             if time.monotonic() > deadline:
                 self.verifier.fail(f"stuck: the output does not grow beyond {self.job.shown()}")
                 return
             self.wait(0.2)
 
-    def come_to_rest(self) -> None:
-        """All input is brought over, everybody leaves, and nothing stays open."""
-        self.progress("no more kills: the rest is brought over")
+    def finish(self) -> None:
+        """Wait for the whole output, stop the driver, and verify."""
+        self.progress("no more kills: waiting for the rest of the output")
         inputs = self.read_input()
         wanted = self.job.wanted(inputs).total()
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.job.found().total() < wanted:
             if time.monotonic() > deadline:
                 self.verifier.fail(f"stuck: {wanted} records in, and not all of them out")
                 break
             self.wait(1.0)
-        # Anything that is there in spite of its doubles would come now.
+        # Duplicates would appear now.
         self.wait(5.0)
         self.driver.kill()
         if left := self.job.wait_until_closed():
             self.verifier.fail(left)
-        self.reckon(inputs)
+        self.verify(inputs)
         if self.broker.stop() != 0:
             self.verifier.fail("a clean stop ended with an error")
         self.broker.start()
-        self.reckon(inputs)
-        self.progress("the audit looks at all of it")
-        self.let_audit(wanted)
+        self.verify(inputs)
+        self.progress("running the audit")
+        self.audit(wanted)
 
     def read_input(self) -> Log:
         places: list[Partition] = [(INPUT, number) for number in range(PARTITIONS)]
         return read_partitions(self.broker.bootstrap, places, "read_committed")
 
-    def reckon(self, inputs: Log) -> None:
+    def verify(self, inputs: Log) -> None:
         wanted, found = self.job.wanted(inputs), self.job.found()
-        for complaint in differences(wanted, found):
-            self.verifier.fail(complaint)
-        self.verifier.check_acknowledged(self.feeder.acknowledged, inputs)
+        for difference in differences(wanted, found):
+            self.verifier.fail(difference)
+        self.verifier.check_acknowledged(self.input.acknowledged, inputs)
         self.outcome.inputs = wanted.total()
         self.outcome.outputs = found.total()
         self.outcome.undone = self.job.undone()
 
-    def let_audit(self, count: int) -> None:
-        """Runnel's own judge, told nothing but how many records there should be."""
+    def audit(self, count: int) -> None:
+        """Runnel's audit, given only the expected number of records."""
         audit = [*RUNNEL, "pipeline", "run", "audit", "--bootstrap-server", self.broker.bootstrap]
         options = ["--topic", INPUT, "--expect", f"{INPUT}={count}", *self.job.audit_options(count)]
         report = ["--report", str(self.folder / "audit"), "--json", "--quiet"]
@@ -255,13 +255,13 @@ class Story:
 
 
 def differences(inputs: Mapping[Any, int], outputs: Mapping[Any, int]) -> list[str]:
-    """What is not in the output as often as in the input, each kind with a few examples."""
+    """Records that are not in the output as often as in the input, each kind with a few examples."""
     lost = [value for value, count in inputs.items() if outputs.get(value, 0) < count]
-    doubled = [value for value, count in outputs.items() if value in inputs and count > inputs[value]]
-    strange = [value for value in outputs if value not in inputs]
+    duplicated = [value for value, count in outputs.items() if value in inputs and count > inputs[value]]
+    unknown = [value for value in outputs if value not in inputs]
     return [
         f"{len(found)} records {kind}: {sorted(found)[:5]}"
-        for kind, found in (("lost", lost), ("doubled", doubled), ("from nowhere", strange))
+        for kind, found in (("lost", lost), ("duplicated", duplicated), ("unknown", unknown))
         if found
     ]
 
@@ -273,25 +273,25 @@ MakeJob = Callable[[str, str, Path], Job]
 def under_kills(
     make_job: MakeJob, folder: Path, kills: int, seed: int = 1, progress: Progress = no_progress
 ) -> SparkOutcome:
-    """Play the story of a job from an empty broker to its reckoning."""
+    """Run a job under kills, from an empty broker to its verification."""
     began = time.monotonic()
     broker = BrokerProcess(folder / "data", SETTINGS, folder / "broker.log")
     try:
         broker.start()
         with running_cluster(folder / "cluster") as cluster:
             job = make_job(broker.bootstrap, cluster.master, folder)
-            story = Story(broker, cluster, job, folder, seed, progress)
+            run = SparkRun(broker, cluster, job, folder, seed, progress)
             try:
-                story.play(kills)
+                run.run(kills)
             finally:
-                story.driver.kill()
+                run.driver.kill()
     finally:
         broker.kill()
-    story.outcome.seconds = time.monotonic() - began
-    return story.outcome
+    run.outcome.seconds = time.monotonic() - began
+    return run.outcome
 
 
-def make_topics(bootstrap: str, names: list[str]) -> None:
+def create_topics(bootstrap: str, names: list[str]) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names]).values():
-        future.result(PATIENCE_S)
+        future.result(TIMEOUT_S)
