@@ -71,13 +71,13 @@ class DataDirectory:
         self.stays_unclean = False
         self._closed_logs = self._take_manifest()
         """Logs of the last clean run that have not been opened since."""
-        self._checkpoints = Checkpoints(files, self._path, sync_workers)
-        self._commit = GroupCommit(sync_workers, upkeep_workers)
+        self._checkpoints = Checkpoints(files, self._path, sync_workers, upkeep_workers)
+        self._commit = GroupCommit(sync_workers, upkeep_workers, self._checkpoints.note)
         self._removal = Removal(files, self._path, upkeep_workers)
         names = files.names(self._path)
         self._removal.adopt(names)
         self._folders = {found for found in map(partition_of, names) if found is not None}
-        self._checkpoints.forget_all_but(self._folders)
+        self._checkpoints.delete_all_but(self._folders)
         self._upkeep = Upkeep(
             self._logs,
             self._checkpoints,
@@ -110,20 +110,39 @@ class DataDirectory:
             return log_from_manifest(partition, entry, config, self, segments)
         if partition in self._folders:
             if topic_id_of(self._files, segments.folder) in (None, topic_id):
-                return recover_log(
-                    partition,
-                    topic_id,
-                    config,
-                    self,
-                    segments,
-                    recovery_point=self._checkpoints.recovery_points.stored.get(partition, 0),
-                    log_start_offset=self._checkpoints.log_starts.stored.get(partition, 0),
-                )
+                return self._recover(partition, topic_id, config, segments)
             logger.warning("%s belongs to a deleted topic: it is replaced", segments.folder)
         self.remove_log(partition)
-        self._checkpoints.free(partition)
+        recreated = self._checkpoints.recreated
+        is_recreated = self._checkpoints.may_contain_deleted(partition)
+        if is_recreated:
+            recreated.mark(partition, topic_id)
+        is_recreated |= recreated.is_marked(partition, topic_id)
         self._folders.add(partition)
-        return create_log(partition, topic_id, config, self, segments)
+        log = create_log(partition, topic_id, config, self, segments)
+        if is_recreated:
+            recreated.add(log)
+        return log
+
+    def _recover(
+        self, partition: TopicPartition, topic_id: bytes, config: LogConfig, segments: Segments
+    ) -> DiskLog:
+        checkpoints = self._checkpoints
+        is_recreated = checkpoints.recreated.is_marked(partition, topic_id)
+        if is_recreated:
+            checkpoints.delete(partition)
+        log = recover_log(
+            partition,
+            topic_id,
+            config,
+            self,
+            segments,
+            recovery_point=checkpoints.recovery_points.offsets.get(partition, 0),
+            log_start_offset=checkpoints.log_starts.offsets.get(partition, 0),
+        )
+        if is_recreated:
+            checkpoints.recreated.add(log)
+        return log
 
     def remove_log(self, partition: TopicPartition) -> None:
         """Forget the log now, free its files later."""
@@ -141,7 +160,7 @@ class DataDirectory:
                 # It needs no room: on a full disk this is how space is freed.
                 self._removal.remove_folder(str(partition), log.config.file_delete_delay_ms if log else 0)
                 self._folders.discard(partition)
-            self._checkpoints.forget(partition)
+            self._checkpoints.delete(partition)
         except OSError as error:
             raise StorageFailed(f"{self._path}/{partition}: {error}") from error
 
@@ -250,15 +269,13 @@ class DataDirectory:
         self._upkeep.repair_later(log)
 
     def advance_log_start(self, log: DiskLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
-        self._checkpoints.advancing.advance(log, offset, done)
+        self._checkpoints.advance_log_start(log, offset, done)
 
     def interrupt_sync(self, log: DiskLog) -> None:
         self._commit.interrupt(log)
 
     def lower_recovery_point(self, log: DiskLog) -> None:
-        points = self._checkpoints.recovery_points
-        if points.stored.get(log.name, 0) > log.durability.recovery_point:
-            points.store(self._checkpoints.recovery_points_of(self._logs.values()))
+        self._checkpoints.lower_recovery_point(log)
 
     def discard(self, paths: list[str], delay_ms: int) -> None:
         self._removal.discard(paths, delay_ms)

@@ -6,6 +6,7 @@ A sync that is requested while one is running waits for the next: the running on
 """
 
 from asyncio import Future, get_running_loop
+from collections.abc import Callable
 from functools import partial
 
 from runnel.disk.disk_log import DiskLog
@@ -17,7 +18,10 @@ from runnel.ports.files import Workers
 class GroupCommit:
     """The syncs of all logs: at most one at a time for each."""
 
-    def __init__(self, workers: Workers, seal_workers: Workers) -> None:
+    def __init__(
+        self, workers: Workers, seal_workers: Workers, on_durable: Callable[[DiskLog], None]
+    ) -> None:
+        self._on_durable = on_durable
         self._workers = workers
         self._seal_workers = seal_workers
         self._running: dict[DiskLog, tuple[SyncJob, list[Future[int]]]] = {}
@@ -114,6 +118,9 @@ class GroupCommit:
             _fail(waiters + self._next.pop(log, []), error)
             return
         finish_sync(job, bool(sealed))
+        if log.failure is None:
+            # Else it may have been removed, and another one have its name.
+            self._on_durable(log)
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(log.durability.durable_offset)

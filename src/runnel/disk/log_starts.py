@@ -15,8 +15,8 @@ from runnel.model.ids import TopicPartition
 from runnel.ports.files import Workers
 
 if TYPE_CHECKING:
-    from runnel.disk.checkpointing import OffsetFile
     from runnel.disk.disk_log import DiskLog
+    from runnel.disk.offset_file import OffsetFile
 
 logger = logging.getLogger(__name__)
 
@@ -39,13 +39,15 @@ class Request:
 class LogStarts:
     """The log starts that are being advanced."""
 
-    __slots__ = ("_file", "_storing", "_waiting", "_workers")
+    __slots__ = ("_file", "_requested", "_storing", "_waiting", "_workers")
 
     def __init__(self, file: "OffsetFile", workers: Workers) -> None:
         self._file = file
         self._workers = workers
         self._storing: list[Request] = []
         self._waiting: list[Request] = []
+        self._requested: dict[TopicPartition, int] = {}
+        """The offsets that are being stored."""
 
     def advance(self, log: "DiskLog", offset: int, done: Done) -> None:
         """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong."""
@@ -53,36 +55,38 @@ class LogStarts:
         if not self._storing:
             self._store()
 
-    @property
-    def requested(self) -> dict[TopicPartition, int]:
-        """The offsets that are being stored: any other write of the file must contain them, too."""
-        offsets: dict[TopicPartition, int] = {}
-        for request in self._storing:
-            log = request.log
-            if not request.is_void:
-                offsets[log.name] = max(request.offset, log.log_start_offset, offsets.get(log.name, 0))
-        return offsets
+    def __contains__(self, name: TopicPartition) -> bool:
+        """Is a log start of this log being stored? Any other write of the file must contain it, too."""
+        return name in self._requested
 
     def forget(self, name: TopicPartition) -> None:
         """The log of this name was removed: no later write of the file may contain its offsets."""
         for request in self._storing + self._waiting:
             if request.log.name == name:
                 request.is_void = True
+        self._requested.pop(name, None)
 
     def _store(self) -> None:
         self._storing, self._waiting = self._waiting, []
-        work = self._file.prepare({**self._file.stored, **self.requested})
-        self._workers.submit(work, partial(self._stored, self._storing))
+        requested = self._requested
+        for request in self._storing:
+            log = request.log
+            if not request.is_void:
+                offset = max(request.offset, log.log_start_offset, requested.get(log.name, 0))
+                requested[log.name] = offset
+                self._file.set(log.name, offset)
+        self._workers.submit(self._file.prepare(), partial(self._stored, self._storing))
 
     def _stored(self, requests: list[Request], _: None, failure: BaseException | None) -> None:
         self._storing = []
+        self._requested.clear()
         if failure is not None:
             self._take_back(requests)
         else:
             stale = [request for request in requests if request.log.truncations != request.truncations]
             if stale:
                 self._take_back(stale)
-                self._workers.submit(self._file.prepare(self._file.stored), lambda _, __: None)
+                self._workers.submit(self._file.prepare(), lambda _, __: None)
         # The log starts advance before the next ones are stored, which must not lower them.
         outcomes = [
             _advance(request) if failure is None else _failed(request, failure) for request in requests
@@ -94,11 +98,9 @@ class LogStarts:
 
     def _take_back(self, requests: list[Request]) -> None:
         """The next write of the file must not contain what these have asked for."""
-        starts = dict(self._file.stored)
         for request in requests:
             if not request.is_void:
-                starts[request.log.name] = request.log.log_start_offset
-        self._file.stored = starts
+                self._file.set(request.log.name, request.log.log_start_offset)
 
 
 def _advance(request: Request) -> ApiError | None:

@@ -152,6 +152,7 @@ class Upkeep:
                 logger.exception("%s: retention failed", log.segments.folder)
         log.producer_state.expire(now_ms, log.config.producer_id_expiration_ms)
         log.reader.time_passed()
+        self._checkpoints.note(log)
         self._commit.seal(log)
 
     def _drop_old(self, log: DiskLog, now_ms: int) -> None:
@@ -171,14 +172,15 @@ class Upkeep:
 
     def _checkpoint(self, now_ms: int) -> None:
         checkpoints = self._checkpoints
-        for interval, file, offsets_of in (
-            (self._recovery_points, checkpoints.recovery_points, checkpoints.recovery_points_of),
-            (self._log_starts, checkpoints.log_starts, checkpoints.log_starts_of),
+        for interval, file in (
+            (self._recovery_points, checkpoints.recovery_points),
+            (self._log_starts, checkpoints.log_starts),
         ):
             if interval.is_over(now_ms, first=False):
-                offsets = offsets_of(self._logs.values())
-                if not file.is_stored(offsets):
-                    self._workers.submit(file.prepare(offsets), _report_failure)
+                checkpoints.recreated.release(again=True)
+                if not file.is_stored:
+                    self._workers.submit(file.prepare(), _report_failure)
+        checkpoints.recreated.release()
 
 
 def _report_failure(_: object, failure: BaseException | None) -> None:

@@ -1,6 +1,6 @@
 """How folders and files of a log are called; the names are Kafka's."""
 
-from runnel.model.ids import SnapshotId, TopicPartition
+from runnel.model.ids import SnapshotId, TopicPartition, id_text
 
 LOG = ".log"
 INDEX = ".index"
@@ -13,6 +13,7 @@ DELETED = ".deleted"
 CLEANED = ".cleaned"
 TEMPORARY = ".tmp"
 REMOVED_FOLDER = "-delete"
+RECREATED = ".recreated"
 
 EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
@@ -57,6 +58,11 @@ def snapshot_of(name: str) -> SnapshotId | None:
     if len(end_offset) != _DIGITS or len(epoch) != _EPOCH_DIGITS:
         return None
     return SnapshotId(int(end_offset), int(epoch))
+
+
+def recreated_name(partition: TopicPartition, topic_id: bytes) -> str:
+    """The mark of a log whose name the checkpoint files may list for an older one."""
+    return f"{id_text(topic_id)}-{partition.partition}{RECREATED}"
 
 
 def partition_of(folder: str) -> TopicPartition | None:
