@@ -8,6 +8,7 @@ import pytest
 
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.log_starts import DROPS_AT_ONCE_MAX
 from runnel.model.errors import ApiError
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
@@ -53,6 +54,34 @@ def test_nothing_is_synced_on_the_event_loop() -> None:
     scene.workers.drain()
     assert [log.log_start_offset for log in scene.logs] == [3] * 10
     assert scene.stored == 2
+
+
+def test_many_logs_are_not_all_shortened_at_once() -> None:
+    """One request for 1,000 partitions stopped the event loop for a third of a second."""
+    scene = Scene(0)
+    scene.files.fault = None
+    config = LogConfig(segment_bytes=300)
+    for number in range(2 * DROPS_AT_ONCE_MAX + 1):
+        log = commit(scene.directory.open_log(TopicPartition("orders", number), TOPIC_ID, config))
+        for _ in range(5):
+            append(log, batch(bytes(100)))
+        scene.logs.append(log)
+    scene.workers.drain()
+
+    def lengths() -> list[int]:
+        return [len(log.segments.segments) for log in scene.logs]
+
+    (before,) = set(lengths())
+    for log in scene.logs:
+        scene.delete(log, 4)
+    scene.workers.finish_one()
+    scene.workers.finish_one()
+    assert scene.outcomes == [None] * len(scene.logs)
+    assert {log.log_start_offset for log in scene.logs} == {4}
+    assert lengths().count(before) == len(scene.logs) - 1 - DROPS_AT_ONCE_MAX
+    for _ in range(2):
+        scene.directory.upkeep(scene.place.clock.ms)
+    assert before not in lengths()
 
 
 def test_it_is_answered_once_it_is_durable() -> None:
