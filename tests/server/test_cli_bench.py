@@ -45,7 +45,7 @@ def test_a_given_topic_is_kept(run, name):
     assert view["partitions"][0]["end_offset"] == 1 + report["produce"]["records"] + 20
 
 
-def test_percentiles():
-    view = Percentiles.of([float(number) for number in range(100)])
-    assert (view.p50_ms, view.p90_ms, view.p99_ms, view.max_ms) == (50.0, 90.0, 99.0, 99.0)
+def test_percentiles_are_by_nearest_rank():
+    view = Percentiles.of([float(number) for number in range(1, 101)])
+    assert (view.p50_ms, view.p90_ms, view.p99_ms, view.max_ms) == (50.0, 90.0, 99.0, 100.0)
     assert Percentiles.of([]).max_ms == 0.0

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from runnel.client import SyncClient
+from runnel.server.bench.percentiles import percentile
 from tools.bench import loadgen
-from tools.bench.percentiles import percentile, percentiles_us
+from tools.bench.percentiles import percentiles_us
 from tools.broker_process import BrokerProcess
 from tools.fetch.programs import Unavailable
 

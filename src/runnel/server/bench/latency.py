@@ -11,6 +11,7 @@ from runnel.client.offsets import end_offsets
 from runnel.client.producer import Producer
 from runnel.client.reader import Reader
 from runnel.model.ids import TopicPartition
+from runnel.server.bench.percentiles import percentile
 
 ReportProgress = Callable[[str, int, int], None]
 
@@ -30,11 +31,7 @@ class Percentiles:
     def of(cls, durations_ms: Sequence[float]) -> "Percentiles":
         """Nearest-rank percentiles; zero for an empty set."""
         ordered = sorted(durations_ms) or [0.0]
-
-        def rank(share: float) -> float:
-            return round(ordered[min(int(share * len(ordered)), len(ordered) - 1)], 3)
-
-        return cls(rank(0.5), rank(0.9), rank(0.99), rank(1.0))
+        return cls(*(round(percentile(ordered, share), 3) for share in (0.5, 0.9, 0.99, 1.0)))
 
 
 @dataclass(slots=True)
