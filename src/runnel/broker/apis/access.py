@@ -42,7 +42,7 @@ _REPLICA_STATE_FROM = 15
 def topic_of(item: Any, ctx: Context) -> str | None:
     """The name of the topic that an element of a request names, by name or by id; None if there is none.
 
-    An unknown id is nothing to be permitted: the handler answers UNKNOWN_TOPIC_ID.
+    An unknown id needs no permission: the handler answers UNKNOWN_TOPIC_ID.
     """
     if isinstance(item, str):
         return item
@@ -69,7 +69,7 @@ def _groups(operation: Operation, array: str, into: str) -> Rule:
 
 
 def _configs(operation: Operation, into: str) -> Rule:
-    """A permission on whatever the settings belong to."""
+    """A permission on the resource that the settings belong to."""
 
     def permission(item: Any, ctx: Context) -> Permission:
         if item.resource_type == _CONFIG_TOPIC:
@@ -169,7 +169,7 @@ def _described_topics(request: Any, ctx: Context, allows: Allows) -> Outcome:
     request.topics = kept
 
     def amend(response: Any) -> None:
-        # In version 0 an empty list asked for all topics.
+        # In version 0 an empty list requests all topics.
         response.topics = [*(response.topics if kept else ()), *refused]
 
     return amend
@@ -229,7 +229,7 @@ def _fetched_offsets_of_one_group(request: Any, ctx: Context, allows: Allows) ->
     if not allows(on_group(_DESCRIBE, request.group_id)):
         error = ErrorCode.GROUP_AUTHORIZATION_FAILED
         if ctx.api_version < 2:
-            return denied_items("topics", "topics")(request, ctx.api_version, error)
+            return denied_items("topics", "topics")(request, error)
         return empty_response(request, error_code=error.code)
     if request.topics is None:
         return partial(hide, "topics", lambda topic: on_topic(_DESCRIBE, topic.name), allows)
@@ -272,13 +272,13 @@ def _producer_id(request: Any, ctx: Context, allows: Allows) -> Outcome:
 
 
 def _added_partitions(request: Any, ctx: Context, allows: Allows) -> Outcome:
-    """AddPartitionsToTxn: from clients up to v3, from brokers above. One denied topic refuses all."""
+    """AddPartitionsToTxn: from clients up to v3, from brokers above. One denied topic rejects all."""
     if ctx.api_version >= 4:
         return _cluster(_CLUSTER_ACTION)(request, ctx, allows)
     array, into = "v3_and_below_topics", "results_by_topic_v3_and_below"
     if not allows(on_transactional_id(_WRITE, request.v3_and_below_transactional_id)):
         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return denied_items(array, into)(request, ctx.api_version, error)
+        return denied_items(array, into)(request, error)
     denied = [not allows(on_topic(_WRITE, topic.name)) for topic in request.v3_and_below_topics]
     if not any(denied):
         return None
@@ -311,7 +311,7 @@ def _scram_changes(request: Any, ctx: Context, allows: Allows) -> Outcome:
 
 
 def _subscription(request: Any, ctx: Context, allows: Allows) -> Outcome:
-    """ConsumerGroupHeartbeat: one subscribed topic that is denied refuses the heartbeat."""
+    """ConsumerGroupHeartbeat: one denied topic of the subscription rejects the heartbeat."""
     names = request.subscribed_topic_names or ()
     if all(allows(on_topic(_DESCRIBE, name)) for name in names):
         return None
@@ -364,44 +364,46 @@ def _produce_id(request: Any) -> Permission | None:
 
 
 ACCESS: dict[int, tuple[Rule, ...]] = {
-    0: (
+    0: (  # Produce
         _produced(whole(_produce_id, denied_items("topic_data", "responses"))),
         _produced(_topics(_WRITE, "topic_data", "responses")),
     ),
-    1: (_fetched_topics,),
-    2: (_topics(_DESCRIBE, "topics", "topics"),),
-    3: (_described_topics,),
-    8: (
+    1: (_fetched_topics,),  # Fetch
+    2: (_topics(_DESCRIBE, "topics", "topics"),),  # ListOffsets
+    3: (_described_topics,),  # Metadata
+    8: (  # OffsetCommit
         whole(lambda request: on_group(_READ, request.group_id), denied_items("topics", "topics")),
         _topics(_READ, "topics", "topics"),
     ),
-    9: (_fetched_offsets,),
-    10: (_coordinators,),
-    11: (_READ_GROUP,),
-    12: (_READ_GROUP,),
-    13: (_READ_GROUP,),
-    14: (_READ_GROUP,),
-    15: (_groups(_DESCRIBE, "groups", "groups"),),
-    16: (
+    9: (_fetched_offsets,),  # OffsetFetch
+    10: (_coordinators,),  # FindCoordinator
+    11: (_READ_GROUP,),  # JoinGroup
+    12: (_READ_GROUP,),  # Heartbeat
+    13: (_READ_GROUP,),  # LeaveGroup
+    14: (_READ_GROUP,),  # SyncGroup
+    15: (_groups(_DESCRIBE, "groups", "groups"),),  # DescribeGroups
+    16: (  # ListGroups
         listed(
             "groups", lambda group: on_group(_DESCRIBE, group.group_id), alternative=on_cluster(_DESCRIBE)
         ),
     ),
-    17: (),
-    18: (),
+    17: (),  # SaslHandshake
+    18: (),  # ApiVersions
+    # CreateTopics
     19: (_topics(_CREATE, "topics", "topics", alternative=on_cluster(_CREATE)), _created_configs),
-    20: (
+    20: (  # DeleteTopics
         _topics(_DELETE, "topics", "responses", alternative=on_cluster(_DELETE)),
         _topics(_DELETE, "topic_names", "responses", alternative=on_cluster(_DELETE)),
     ),
-    21: (_topics(_DELETE, "topics", "topics"),),
-    22: (_producer_id,),
+    21: (_topics(_DELETE, "topics", "topics"),),  # DeleteRecords
+    22: (_producer_id,),  # InitProducerId
+    # OffsetForLeaderEpoch
     23: (_topics(_DESCRIBE, "topics", "topics", alternative=on_cluster(_CLUSTER_ACTION)),),
-    24: (_added_partitions,),
-    25: (_WRITE_TRANSACTIONAL_ID, _READ_GROUP),
-    26: (_WRITE_TRANSACTIONAL_ID,),
-    27: (_markers,),
-    28: (
+    24: (_added_partitions,),  # AddPartitionsToTxn
+    25: (_WRITE_TRANSACTIONAL_ID, _READ_GROUP),  # AddOffsetsToTxn
+    26: (_WRITE_TRANSACTIONAL_ID,),  # EndTxn
+    27: (_markers,),  # WriteTxnMarkers
+    28: (  # TxnOffsetCommit
         whole(
             lambda request: on_transactional_id(_WRITE, request.transactional_id),
             denied_items("topics", "topics"),
@@ -409,38 +411,41 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
         whole(lambda request: on_group(_READ, request.group_id), denied_items("topics", "topics")),
         _topics(_READ, "topics", "topics"),
     ),
-    29: (_cluster(_DESCRIBE),),
-    30: (_cluster_items(_ALTER, "creations", "results"),),
-    31: (_cluster_items(_ALTER, "filters", "filter_results"),),
-    32: (_configs(_DESCRIBE_CONFIGS, "results"),),
-    33: (_configs(_ALTER_CONFIGS, "responses"),),
-    35: (_cluster(_DESCRIBE),),
-    36: (),
-    37: (_topics(_ALTER, "topics", "results"),),
-    42: (_groups(_DELETE, "groups_names", "results"),),
+    29: (_cluster(_DESCRIBE),),  # DescribeAcls
+    30: (_cluster_items(_ALTER, "creations", "results"),),  # CreateAcls
+    31: (_cluster_items(_ALTER, "filters", "filter_results"),),  # DeleteAcls
+    32: (_configs(_DESCRIBE_CONFIGS, "results"),),  # DescribeConfigs
+    33: (_configs(_ALTER_CONFIGS, "responses"),),  # AlterConfigs
+    35: (_cluster(_DESCRIBE),),  # DescribeLogDirs
+    36: (),  # SaslAuthenticate
+    37: (_topics(_ALTER, "topics", "results"),),  # CreatePartitions
+    42: (_groups(_DELETE, "groups_names", "results"),),  # DeleteGroups
+    # ElectLeaders
     43: (_cluster_items(_ALTER, "topic_partitions", "replica_election_results", with_top_level=True),),
-    44: (_configs(_ALTER_CONFIGS, "responses"),),
-    45: (_cluster_items(_ALTER, "topics", "responses", with_top_level=True),),
-    46: (_cluster(_DESCRIBE),),
+    44: (_configs(_ALTER_CONFIGS, "responses"),),  # IncrementalAlterConfigs
+    45: (_cluster_items(_ALTER, "topics", "responses", with_top_level=True),),  # AlterPartitionReassignments
+    46: (_cluster(_DESCRIBE),),  # ListPartitionReassignments
+    # OffsetDelete
     47: (whole(lambda request: on_group(_DELETE, request.group_id)), _topics(_READ, "topics", "topics")),
-    48: (_cluster(_DESCRIBE_CONFIGS),),
-    49: (_cluster_items(_ALTER_CONFIGS, "entries", "entries"),),
-    50: (_cluster_items(_DESCRIBE, "users", "results", with_top_level=True),),
-    51: (_scram_changes,),
-    55: (_cluster(_DESCRIBE),),
-    57: (_cluster(_ALTER),),
-    60: (),
-    61: (_topics(_READ, "topics", "topics"),),
-    64: (_cluster(_ALTER),),
-    65: (
+    48: (_cluster(_DESCRIBE_CONFIGS),),  # DescribeClientQuotas
+    49: (_cluster_items(_ALTER_CONFIGS, "entries", "entries"),),  # AlterClientQuotas
+    50: (_cluster_items(_DESCRIBE, "users", "results", with_top_level=True),),  # DescribeUserScramCredentials
+    51: (_scram_changes,),  # AlterUserScramCredentials
+    55: (_cluster(_DESCRIBE),),  # DescribeQuorum
+    57: (_cluster(_ALTER),),  # UpdateFeatures
+    60: (),  # DescribeCluster
+    61: (_topics(_READ, "topics", "topics"),),  # DescribeProducers
+    64: (_cluster(_ALTER),),  # UnregisterBroker
+    65: (  # DescribeTransactions
         items(
             "transactional_ids", lambda name, ctx: on_transactional_id(_DESCRIBE, name), "transaction_states"
         ),
         _described_transactions,
     ),
+    # ListTransactions
     66: (listed("transaction_states", lambda state: on_transactional_id(_DESCRIBE, state.transactional_id)),),
-    68: (_READ_GROUP, _subscription),
-    69: (_groups(_DESCRIBE, "group_ids", "groups"), _described_members),
-    74: (_cluster(_DESCRIBE_CONFIGS),),
-    75: (_listed_topics,),
+    68: (_READ_GROUP, _subscription),  # ConsumerGroupHeartbeat
+    69: (_groups(_DESCRIBE, "group_ids", "groups"), _described_members),  # ConsumerGroupDescribe
+    74: (_cluster(_DESCRIBE_CONFIGS),),  # ListConfigResources
+    75: (_listed_topics,),  # DescribeTopicPartitions
 }

@@ -14,8 +14,8 @@ from runnel.wire import Request, Response, fields_of
 from runnel.wire.primitives import ArrayOf, StructOf
 from runnel.wire.struct import Field, Struct
 
-Denied = Callable[[Any, int, ErrorCode], Response]
-"""The response to a request that is denied as a whole: (request, version, error)."""
+Denied = Callable[[Any, ErrorCode], Response]
+"""The response to a request that is denied as a whole."""
 
 _CODES = ("error_code", "partition_error_code")
 _INDEXES = ("index", "partition_index", "partition", "partition_id")
@@ -37,9 +37,9 @@ _UNKNOWN_VALUES = {
 
 
 def denied_items(array: str, into: str, *, with_top_level: bool = False) -> Denied:
-    """Every element of the request's array gets the error; the response itself too if so wished."""
+    """Every element of the request's array gets the error; `with_top_level`: the response as well."""
 
-    def denied(request: Request, version: int, error: ErrorCode) -> Response:
+    def denied(request: Request, error: ErrorCode) -> Response:
         elements = getattr(request, array) or ()
         fields: dict[str, Any] = {into: [denied_item(request, into, element, error) for element in elements]}
         if with_top_level:
@@ -104,8 +104,8 @@ def _denied_elements(name: str, element: type[Struct], item: Any, error: ErrorCo
     if not _carries_error(element):
         return []
     arrays = (getattr(item, field.name) for field in fields_of(type(item)) if isinstance(field.type, ArrayOf))
-    asked = same if isinstance(same, list) else next(arrays, [])
-    return [_denied(element, each, error) for each in asked or ()]
+    requested = same if isinstance(same, list) else next(arrays, [])
+    return [_denied(element, each, error) for each in requested or ()]
 
 
 def _carries_error(struct: Any) -> bool:

@@ -45,7 +45,7 @@ def whole(permission: Callable[[Any], Permission | None], denied: Denied | None 
             return None
         error = DENIED[needed.resource_type]
         if denied is not None:
-            return denied(request, ctx.api_version, error)
+            return denied(request, error)
         return empty_response(request, error_code=error.code)
 
     return rule
