@@ -17,7 +17,7 @@ from kafka import KafkaConsumer
 from tools.broker_process import BrokerProcess
 from tools.kafka.commands import tool
 
-PATIENCE_S = 40
+TIMEOUT_S = 40
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
@@ -52,7 +52,7 @@ def produce(broker: BrokerProcess, values: range) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
     for value in values:
         producer.produce("t", str(value).encode())
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
 
 
 class Worker(threading.Thread):
@@ -83,7 +83,7 @@ class Worker(threading.Thread):
 
 
 def wait_for(workers: list[Worker], values: range) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not set(values) <= {value for worker in workers for value in worker.seen}:
         assert time.monotonic() < deadline, "no progress"
         time.sleep(0.05)
@@ -112,7 +112,7 @@ def test_group_survives_a_crash_of_the_broker(broker: BrokerProcess, strategy: s
         for partition, offset in worker.acknowledged.items():
             acknowledged[partition] = max(offset, acknowledged.get(partition, 0))
     with closing(confluent(broker)) as reader:
-        committed = reader.committed([TopicPartition("t", index) for index in range(4)], timeout=PATIENCE_S)
+        committed = reader.committed([TopicPartition("t", index) for index in range(4)], timeout=TIMEOUT_S)
     # A commit without acknowledgement may have been stored before the crash.
     for mark in committed:
         assert mark.offset >= acknowledged.get(mark.partition, 0), f"a commit in {mark.partition} was lost"
@@ -132,11 +132,11 @@ def test_aiokafka_and_confluent_in_one_group(broker: BrokerProcess) -> None:
         async with AIOKafkaConsumer("t", **settings) as first:
             assert len(first.assignment()) == 4
             async with AIOKafkaConsumer("t", **settings) as second:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(TIMEOUT_S):
                     while len(first.assignment()) != 2 or len(second.assignment()) != 2:
                         await asyncio.gather(first.getmany(timeout_ms=50), second.getmany(timeout_ms=50))
                 assert first.assignment().isdisjoint(second.assignment())
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while len(first.assignment()) != 4:
                     await first.getmany(timeout_ms=50)
 
@@ -155,7 +155,7 @@ def test_static_member_restarts_without_rebalance(broker: BrokerProcess) -> None
             session_timeout_ms=30_000,
             heartbeat_interval_ms=200,
         )
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not consumer.assignment():
             assert time.monotonic() < deadline
             # Poll until the first record: a short poll may end during the rejoin after a metadata update,

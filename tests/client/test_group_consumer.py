@@ -18,7 +18,7 @@ from runnel.model.ids import TopicPartition
 from runnel.testing import Broker
 
 PARTITIONS = 4
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 async def fill(cluster: Cluster, topic: str, count: int) -> None:
@@ -33,7 +33,7 @@ async def send(cluster: Cluster, topic: str, numbers: range) -> None:
 
 
 async def poll_until(done: Callable[[], bool], *consumers: GroupConsumer) -> list[Message]:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     got: list[Message] = []
     while not done():
         assert time.monotonic() < deadline_s, "the group never got there"
@@ -44,7 +44,7 @@ async def poll_until(done: Callable[[], bool], *consumers: GroupConsumer) -> lis
 
 async def drain(count: int, *consumers: GroupConsumer) -> list[int]:
     got: list[Message] = []
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while len(got) < count:
         assert time.monotonic() < deadline_s, f"only {len(got)} of {count} came"
         for messages in await asyncio.gather(*(consumer.poll(0.1) for consumer in consumers)):

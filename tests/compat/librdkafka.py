@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def send(
@@ -25,7 +25,7 @@ def send(
     target = {} if partition < 0 else {"partition": partition}
     for value in values:
         producer.produce(topic, value=value, on_delivery=delivered, **target)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     return reports
 
 
@@ -48,7 +48,7 @@ def consumer(bootstrap: str, group: str, **config: Any) -> Iterator[Consumer]:
 def take(source: Consumer, count: int) -> list[Message]:
     """Poll until `count` messages are received."""
     messages: list[Message] = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(messages) < count:
         assert time.monotonic() < deadline, f"only {len(messages)} of {count} messages came"
         for message in source.consume(count - len(messages), timeout=0.5):
@@ -66,7 +66,7 @@ def read_all(bootstrap: str, topic: str, count: int, partition: int = 0) -> list
 
 def poll_until(sources: list[Consumer], condition: Callable[[], bool]) -> None:
     """Poll all consumers until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "the condition never came true"
         for source in sources:

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 AN_HOUR_AGO_MS = time.time_ns() // 1_000_000 - 3_600_000
 
 
@@ -33,7 +33,7 @@ def consumer(bootstrap: str, group: str | None, *topics: str, **config: Any) -> 
 
 
 async def take(source: AIOKafkaConsumer, count: int) -> list:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         return [await source.getone() for _ in range(count)]
 
 
@@ -44,7 +44,7 @@ async def read_all(bootstrap: str, topic: str, count: int) -> list:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while not condition():
             await asyncio.sleep(0.05)
 

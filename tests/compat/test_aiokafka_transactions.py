@@ -6,7 +6,7 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import ProducerFenced
 
-from tests.compat.test_aiokafka import PATIENCE_S, consumer, send, take
+from tests.compat.test_aiokafka import TIMEOUT_S, consumer, send, take
 
 
 def a_producer(bootstrap: str, transactional_id: str) -> AIOKafkaProducer:
@@ -50,7 +50,7 @@ def test_offsets_are_committed_with_the_transaction(bootstrap, topic, group) -> 
             async with producer.transaction():
                 await producer.send_offsets_to_transaction({partition: 5}, group)
             # The marker of __consumer_offsets is written after the producer's commit is acknowledged.
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while await reader.committed(partition) != 5:
                     await asyncio.sleep(0.05)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, KafkaError, Producer
 
-from tests.compat.librdkafka import PATIENCE_S, poll_until, send, take
+from tests.compat.librdkafka import TIMEOUT_S, poll_until, send, take
 
 
 def member(bootstrap: str, group: str, *topics: str, protocol: str = "consumer", **config: Any) -> Consumer:
@@ -55,7 +55,7 @@ def test_the_requested_server_side_assignor_is_used(bootstrap, make_topic, group
     members = [member(bootstrap, group, *topics, group_remote_assignor=assignor) for _ in range(2)]
     wanted = {"uniform": [3, 3], "range": [2, 4]}[assignor]
     poll_until(members, lambda: sorted(shares(*members)) == wanted)
-    described = admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
+    described = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
     assert described.partition_assignor == assignor
     close(*members)
 
@@ -120,18 +120,18 @@ def test_the_group_is_listed_and_described(bootstrap, make_topic, group, admin) 
     poll_until([one], lambda: shares(one) == [3])
 
     def described() -> Any:
-        return admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
+        return admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
 
     poll_until([one], lambda: described().state == ConsumerGroupState.STABLE)
     seen = described()
     assert (seen.type, len(seen.members)) == (ConsumerGroupType.CONSUMER, 1)
     assert seen.members[0].client_id == "client-1"
     assert {place.partition for place in seen.members[0].assignment.topic_partitions} == {0, 1, 2}
-    listed = admin.list_consumer_groups().result(PATIENCE_S).valid
+    listed = admin.list_consumer_groups().result(TIMEOUT_S).valid
     assert [found.type for found in listed if found.group_id == group] == [ConsumerGroupType.CONSUMER]
     one.close()
     until(lambda: described().state == ConsumerGroupState.EMPTY)
-    admin.delete_consumer_groups([group])[group].result(PATIENCE_S)
+    admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("protocols", [("classic", "consumer"), ("consumer", "classic")])
@@ -150,7 +150,7 @@ def test_members_of_both_protocols_share_a_group(bootstrap, make_topic, group, p
     poll_until([first, second], lambda: shares(first, second) == [2, 2])
     send(bootstrap, topic, [b"%d" % number for number in range(40)])
     seen: set[bytes] = set()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(seen) < 40:
         assert time.monotonic() < deadline, f"only {len(seen)} of 40 records came"
         seen |= {message.value() for one in (first, second) for message in one.consume(20, timeout=0.2)}
@@ -164,12 +164,12 @@ def test_members_commit_offsets_in_transactions(bootstrap, topic, group, admin) 
     one = member(bootstrap, group, topic)
     take(one, 6)
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"x-{group}"})
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(TIMEOUT_S)
     producer.begin_transaction()
     positions = one.position(one.assignment())
-    producer.send_offsets_to_transaction(positions, one.consumer_group_metadata(), PATIENCE_S)
-    producer.commit_transaction(PATIENCE_S)
-    assert [place.offset for place in one.committed(one.assignment(), PATIENCE_S)] == [6]
+    producer.send_offsets_to_transaction(positions, one.consumer_group_metadata(), TIMEOUT_S)
+    producer.commit_transaction(TIMEOUT_S)
+    assert [place.offset for place in one.committed(one.assignment(), TIMEOUT_S)] == [6]
     one.close()
 
 

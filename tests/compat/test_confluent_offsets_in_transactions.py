@@ -5,12 +5,12 @@ from confluent_kafka.admin import AdminClient
 
 from tests.compat.librdkafka import send, take
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 
 def a_producer(bootstrap: str, transactional_id: str) -> Producer:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(TIMEOUT_S)
     return producer
 
 
@@ -33,7 +33,7 @@ def committed(bootstrap: str, group: str, topic: str) -> int:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     asked = [ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0)])]
     (reply,) = admin.list_consumer_group_offsets(asked, require_stable=True).values()
-    (partition,) = reply.result(PATIENCE_S).topic_partitions
+    (partition,) = reply.result(TIMEOUT_S).topic_partitions
     return int(partition.offset)
 
 
@@ -45,8 +45,8 @@ def test_offsets_are_committed_with_the_transaction(bootstrap, topic) -> None:
     for end, expected in ((producer.abort_transaction, -1001), (producer.commit_transaction, 10)):
         producer.begin_transaction()
         offsets = consumer.position(consumer.assignment())
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S)
-        end(PATIENCE_S)
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
+        end(TIMEOUT_S)
         assert committed(bootstrap, f"g-{topic}", topic) == expected
     consumer.close()
 
@@ -58,11 +58,11 @@ def test_a_fenced_producer_commits_no_offsets(bootstrap, topic) -> None:
     assert len(take(consumer, 2)) == 2
     offsets = consumer.position(consumer.assignment())
     zombie.begin_transaction()
-    zombie.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S)
+    zombie.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
     heir = a_producer(bootstrap, f"x-{topic}")
     assert committed(bootstrap, f"g-{topic}", topic) == -1001
     heir.begin_transaction()
-    heir.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S)
-    heir.commit_transaction(PATIENCE_S)
+    heir.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), TIMEOUT_S)
+    heir.commit_transaction(TIMEOUT_S)
     assert committed(bootstrap, f"g-{topic}", topic) == 2
     consumer.close()

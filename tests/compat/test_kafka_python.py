@@ -10,7 +10,7 @@ from kafka.admin import ConfigResource, KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 # A member joins, fetches the metadata of the topic and rejoins. If that takes longer than a poll,
 # kafka-python 3.0.12 never gets an assignment: polls that may join have a long timeout.
 JOINING_POLL_MS = 10_000
@@ -21,8 +21,8 @@ def send(bootstrap: str, topic: str, values: list[bytes], **config) -> list:
     """Produce, and return the acknowledgements in order."""
     with closing(KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5, **config)) as producer:
         futures = [producer.send(topic, value, partition=0) for value in values]
-        producer.flush(timeout=PATIENCE_S)
-        return [future.get(timeout=PATIENCE_S) for future in futures]
+        producer.flush(timeout=TIMEOUT_S)
+        return [future.get(timeout=TIMEOUT_S) for future in futures]
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def consumer(bootstrap: str, group: str | None, *topics: str, **config) -> Itera
 def take(source: KafkaConsumer, count: int) -> list:
     """Poll until `count` records are received."""
     records: list = []
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(records) < count:
         assert time.monotonic() < deadline, f"only {len(records)} of {count} records came"
         for batch in source.poll(timeout_ms=JOINING_POLL_MS, max_records=count - len(records)).values():
@@ -51,7 +51,7 @@ def read_all(bootstrap: str, topic: str, count: int) -> list:
 
 
 def poll_until(sources: list[KafkaConsumer], condition: Callable[[], bool], poll_ms: int = 50) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "timed out waiting for the condition"
         for source in sources:
@@ -61,8 +61,8 @@ def poll_until(sources: list[KafkaConsumer], condition: Callable[[], bool], poll
 def test_records_round_trip_unchanged(bootstrap, topic) -> None:
     headers = [("trace", b"\x00\x01"), ("empty", b"")]
     with closing(KafkaProducer(bootstrap_servers=bootstrap)) as producer:
-        producer.send(topic, b"v", key=b"k", headers=headers, timestamp_ms=AN_HOUR_AGO_MS).get(PATIENCE_S)
-        producer.send(topic, None, key=b"tombstone").get(PATIENCE_S)
+        producer.send(topic, b"v", key=b"k", headers=headers, timestamp_ms=AN_HOUR_AGO_MS).get(TIMEOUT_S)
+        producer.send(topic, None, key=b"tombstone").get(TIMEOUT_S)
     first, second = read_all(bootstrap, topic, 2)
     assert (first.key, first.value, list(first.headers), first.timestamp) == (
         b"k",
@@ -94,7 +94,7 @@ def test_seek_by_time_is_exact(bootstrap, topic) -> None:
     with closing(KafkaProducer(bootstrap_servers=bootstrap, linger_ms=50)) as producer:
         for number in range(200):
             producer.send(topic, b"%d" % number, timestamp_ms=base + number * 10)
-        producer.flush(timeout=PATIENCE_S)
+        producer.flush(timeout=TIMEOUT_S)
     partition = TopicPartition(topic, 0)
     with consumer(bootstrap, None) as reader:
         reader.assign([partition])
@@ -149,7 +149,7 @@ def test_topics_are_administered(kafka_admin, group) -> None:
     assert settings["retention.ms"]["value"] == "7200000"
     assert settings["cleanup.policy"]["value"] == "delete"
     kafka_admin.delete_topics([topic])
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while topic in kafka_admin.list_topics():
         assert time.monotonic() < deadline
 

@@ -9,7 +9,7 @@ from kafka.structs import OffsetAndMetadata
 
 from tests.compat.test_kafka_python import JOINING_POLL_MS, consumer, poll_until, send, take
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 def a_producer(bootstrap: str, transactional_id: str) -> KafkaProducer:
@@ -37,7 +37,7 @@ def test_read_committed_sees_complete_transactions(bootstrap, topic) -> None:
             (b"c", producer.commit_transaction),
         ):
             producer.begin_transaction()
-            producer.send(topic, value).get(PATIENCE_S)
+            producer.send(topic, value).get(TIMEOUT_S)
             end()
     assert values(bootstrap, topic, "read_committed", 2) == [b"a", b"c"]
     assert values(bootstrap, topic, "read_uncommitted", 3) == [b"a", b"b", b"c"]
@@ -62,10 +62,10 @@ def test_offsets_are_committed_with_the_transaction(bootstrap, topic, group) -> 
 def test_a_zombie_is_fenced(bootstrap, topic) -> None:
     zombie = a_producer(bootstrap, f"x-{topic}")
     zombie.begin_transaction()
-    zombie.send(topic, b"zombie").get(PATIENCE_S)
+    zombie.send(topic, b"zombie").get(TIMEOUT_S)
     with closing(a_producer(bootstrap, f"x-{topic}")) as heir:
         heir.begin_transaction()
-        heir.send(topic, b"heir").get(PATIENCE_S)
+        heir.send(topic, b"heir").get(TIMEOUT_S)
         heir.commit_transaction()
     with pytest.raises(KafkaError):
         zombie.commit_transaction()

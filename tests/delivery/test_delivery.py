@@ -19,7 +19,7 @@ from tests.delivery.wire import ANSWER, END_TXN, OFFSET_COMMIT, PRODUCE, REQUEST
 
 SABOTEUR = Path(__file__).with_name("saboteur.py")
 CLAIMS = claims()
-PATIENCE_S = 60
+TIMEOUT_S = 60
 ORDERS = ["1", "2", "3"]
 
 
@@ -48,7 +48,7 @@ class Stage:
     def run(self, program: str, *arguments: str) -> "tuple[int, str]":
         """Run a program of the page; returns its exit code and output."""
         process = self.start(program, *arguments)
-        printed, _ = process.communicate(timeout=PATIENCE_S)
+        printed, _ = process.communicate(timeout=TIMEOUT_S)
         return process.returncode, printed
 
     def values(self, topic: str, *, committed_only: bool = True) -> list[str]:
@@ -75,7 +75,7 @@ class Stage:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + TIMEOUT_S
     while not is_so():
         assert time.monotonic() < deadline_s, "this never happens"
         time.sleep(0.01)
@@ -154,12 +154,12 @@ def undisturbed(stage: Stage, program: str) -> None:
 
 
 def killed_between(stage: Stage, program: str) -> None:
-    assert stage.start(program, sabotage=f"{BETWEEN[program]}:SIGKILL").wait(PATIENCE_S) == -signal.SIGKILL
+    assert stage.start(program, sabotage=f"{BETWEEN[program]}:SIGKILL").wait(TIMEOUT_S) == -signal.SIGKILL
     stage.start(program)
 
 
 def killed_after(stage: Stage, program: str) -> None:
-    assert stage.start(program, sabotage=f"{AFTER[program]}:SIGKILL").wait(PATIENCE_S) == -signal.SIGKILL
+    assert stage.start(program, sabotage=f"{AFTER[program]}:SIGKILL").wait(TIMEOUT_S) == -signal.SIGKILL
     stage.start(program)
 
 
@@ -178,7 +178,7 @@ def suspended_between(stage: Stage, program: str) -> None:
     if program == "at_most_once.py":
         wait_until(lambda: len(stage.values("bills")) == 3)
     else:
-        assert suspended.wait(PATIENCE_S) == 1
+        assert suspended.wait(TIMEOUT_S) == 1
 
 
 CONSUMER_FAILURES: dict[str, Callable[[Stage, str], None]] = {

@@ -6,7 +6,7 @@ from collections import Counter
 
 from runnel.model.ids import NO_ID
 from tools.fuzz.mutate import mutated
-from tools.fuzz.run import broken_frames, bugs, fuzz
+from tools.fuzz.run import bugs, fuzz, mutated_frames
 from tools.fuzz.samples import TOPIC, ends_topic, sample_frames
 
 
@@ -35,7 +35,7 @@ def test_a_seed_breaks_the_same_frames_again() -> None:
 def test_what_is_captured_does_not_change_how_declared_frames_break() -> None:
     def declared(captured: list[bytes]) -> list[bytes]:
         pools = {"declared": [frame(b"d" * 20)], "captured": captured}
-        return [broken for broken in broken_frames(300, 5, pools, Counter(), NO_ID) if b"ddd" in broken]
+        return [broken for broken in mutated_frames(300, 5, pools, Counter(), NO_ID) if b"ddd" in broken]
 
     assert declared([frame(b"c" * 30)]) == declared([frame(b"e" * 50), frame(b"c" * 9)])
 
@@ -45,7 +45,7 @@ def test_no_broken_frame_deletes_the_topic_that_the_others_need() -> None:
     by_name = frame(b"\0\x14\0\3\0\0\0\7\xff\xff\0\0\0\1\0\4" + TOPIC.encode())
     pools = {"captured": [by_name, frame(b"\0\x14\0\6" + topic_id), frame(b"\0\x14\0\3 other")]}
     assert [ends_topic(one, topic_id) for one in pools["captured"]] == [True, True, False]
-    broken = list(broken_frames(500, 5, pools, Counter(), topic_id))
+    broken = list(mutated_frames(500, 5, pools, Counter(), topic_id))
     assert len(broken) == 500
     assert not any(ends_topic(one, topic_id) for one in broken)
 

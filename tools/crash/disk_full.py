@@ -9,7 +9,7 @@ from tools.broker_process import BrokerProcess
 from tools.crash.ledger import Ledger
 from tools.crash.load import Sender, read_log
 from tools.crash.rounds import (
-    PATIENCE_S,
+    TIMEOUT_S,
     Outcome,
     Progress,
     create_topics,
@@ -83,7 +83,7 @@ def wait_for_refusals(senders: list[Sender], ledger: Ledger) -> None:
     for sender in senders:
         sender.failed = 0
         sender.failure_codes.clear()
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while not all(sender.failed for sender in senders):
         if time.monotonic() > deadline:
             ledger.fail("the disk never filled, or no error was reported")

@@ -13,7 +13,7 @@ from tools.crash.ledger import Ledger, Partition
 from tools.crash.load import Reader, Sender, read_log
 
 PARTITIONS = 3
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 # Group commit, and segments small enough that a kill can meet a roll.
 KEPT = {"flush.policy": "commit", "segment.bytes": str(1024 * 1024)}
 TOPICS = {"kept": KEPT, "kept-compressed": {**KEPT, "compression.type": "zstd"}}
@@ -48,7 +48,7 @@ def create_topics(bootstrap: str) -> list[Partition]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     new = [NewTopic(name, PARTITIONS, 1, config=config) for name, config in TOPICS.items()]
     for future in admin.create_topics(new).values():
-        future.result(PATIENCE_S)
+        future.result(TIMEOUT_S)
     return [(name, partition) for name in TOPICS for partition in range(PARTITIONS)]
 
 
@@ -101,7 +101,7 @@ def run_rounds(
 def wait_for_progress(senders: list[Sender], ledger: Ledger) -> None:
     """Every sender gets a new acknowledgement, or is stuck."""
     before = [sender.acknowledged for sender in senders]
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     for sender, count in zip(senders, before, strict=True):
         while sender.acknowledged == count:
             if time.monotonic() > deadline or not sender.is_alive():

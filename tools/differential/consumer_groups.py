@@ -37,7 +37,7 @@ from tools.differential.topics import create, new_topic
 
 NO_MEMBER = ""
 UNKNOWN_MEMBER = "unknown"
-PATIENCE_S = 20.0
+TIMEOUT_S = 20.0
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Scenario:
 
     def tries(self) -> Iterator[None]:
         """Attempts with pauses between them: brokers assign at most once in a second."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while time.monotonic() < deadline:
             yield
             time.sleep(max(self.pair.settle_s, 0.05))

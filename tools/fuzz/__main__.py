@@ -1,4 +1,4 @@
-"""`make fuzz`: mutated frames against a live broker. Exit 1 if it dies, grows or meets a bug.
+"""`make fuzz`: mutated frames against a live broker. Exit 1 if it crashes, grows or logs an exception.
 
 With --cost: requests as large as the protocol permits. Exit 1 if one pauses the event loop for too long.
 """
@@ -45,7 +45,7 @@ def cost(page_path: Path, is_quick: bool) -> int:
 
 
 def fuzz_frames(options: argparse.Namespace) -> int:
-    """Send mutated frames, and report what became of the broker."""
+    """Send mutated frames, and report the state of the broker."""
     with tempfile.TemporaryDirectory(prefix="runnel-fuzz-") as folder:
         outcome = fuzz(
             Path(folder), options.frames, options.seed, lambda line: print(f"  {line}", flush=True)
@@ -62,7 +62,7 @@ def fuzz_frames(options: argparse.Namespace) -> int:
     for complaint in outcome.complaints:
         print(f"FAILED {complaint}")
     if not outcome.complaints:
-        print("the broker is alive, small, and works")
+        print("the broker is available and within its memory limit")
     return 1 if outcome.complaints else 0
 
 

@@ -1,7 +1,7 @@
 """Mutated frames to a live broker, each followed by a valid request.
 
 The response to the valid request shows the outcome of the frame before it: answered (both are), refused (the
-connection is closed), or parked (neither comes soon; then we hang up, as a crashed client would).
+connection is closed), or parked (neither comes soon; then the connection is closed, as by a crashed client).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
-PATIENCE_S = 0.1
+TIMEOUT_S = 0.1
 CONNECTIONS = 48
 RESPONSE_BYTES_MAX = 1 << 26
 QUESTION = 0x7EAD0000
@@ -48,14 +48,14 @@ class Attack:
             fate = await self._fate(reader, number & 0xFFFF)
             self.fates[fate] += 1
             if fate != "answered":
-                await _hang_up(writer)
+                await _disconnect(writer)
                 writer = None
         if writer is not None:
-            await _hang_up(writer)
+            await _disconnect(writer)
 
     async def _fate(self, reader: asyncio.StreamReader, number: int) -> str:
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 while True:
                     size, correlation_id = _HEAD.unpack(await reader.readexactly(_HEAD.size))
                     await reader.readexactly(size - 4)
@@ -67,7 +67,7 @@ class Attack:
             return "refused"
 
 
-async def _hang_up(writer: asyncio.StreamWriter) -> None:
+async def _disconnect(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()

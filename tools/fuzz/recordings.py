@@ -13,7 +13,7 @@ from tools.fuzz.samples import TOPIC
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLIENTS = ("confluent", "kafka_python", "aiokafka")
-PATIENCE_S = 60
+TIMEOUT_S = 60
 # Fetches and heartbeats repeat themselves; some of each are as good as all.
 KEPT_OF_EACH_MAX = 12
 _API_AND_VERSION = struct.Struct(">4xhh")
@@ -49,10 +49,10 @@ def run(client: str, bootstrap: str) -> str:
     command = [sys.executable, "-m", f"tools.fuzz.clients.{client}", bootstrap, TOPIC]
     try:
         done = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+            command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"not done after {PATIENCE_S} s"
+        return f"not done after {TIMEOUT_S} s"
     lines = done.stderr.strip().splitlines() or [f"ended with {done.returncode}"]
     return lines[-1] if done.returncode else ""
 

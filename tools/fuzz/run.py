@@ -1,11 +1,11 @@
-"""A broker under mutated frames: does it stay alive, small and useful, and does it meet a bug?"""
+"""A broker under mutated frames: it must stay available within its memory limits, and log no exception."""
 
 import asyncio
 import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from runnel.model.ids import id_from_text
 from tools.broker_process import BrokerProcess, answers
 from tools.crash.ledger import Ledger
 from tools.crash.load import Sender, read_log
+from tools.crash.rounds import Progress, no_progress
 from tools.fuzz.attack import Attack
 from tools.fuzz.mutate import mutated
 from tools.fuzz.recordings import Recordings, record
@@ -30,8 +31,6 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
 }
 BUGS_SHOWN_MAX = 20
-
-Note = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -48,8 +47,8 @@ class Outcome:
     complaints: list[str]
 
 
-def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Outcome:
-    """Throw `count` broken frames at a fresh broker."""
+def fuzz(folder: Path, count: int, seed: int, progress: Progress = no_progress) -> Outcome:
+    """Send `count` mutated frames to a new broker."""
     broker = BrokerProcess(folder / "data", SETTINGS)
     kinds: Counter[str] = Counter()
     with Relay(broker.port) as relay:
@@ -61,8 +60,8 @@ def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Ou
             pools = {"declared": sample_frames(topic_id), "captured": recordings.frames}
             before = memory_bytes(broker.pid)
             began = time.monotonic()
-            frames = broken_frames(count, seed, pools, kinds, topic_id)
-            fates, largest = asyncio.run(attack(broker, frames, note))
+            frames = mutated_frames(count, seed, pools, kinds, topic_id)
+            fates, largest = asyncio.run(attack(broker, frames, progress))
             seconds = time.monotonic() - began
             complaints = (
                 still_works(broker.bootstrap)
@@ -75,12 +74,12 @@ def fuzz(folder: Path, count: int, seed: int, note: Note = lambda _: None) -> Ou
     return Outcome(fates, kinds, recordings, seconds, before, largest, complaints)
 
 
-def broken_frames(
+def mutated_frames(
     count: int, seed: int, pools: Mapping[str, list[bytes]], kinds: Counter[str], topic_id: bytes
 ) -> Iterator[bytes]:
-    """Frames of all pools in turn by chance, counted by kind."""
+    """Mutated frames of randomly chosen pools, counted by kind."""
     chance = random.Random(seed)
-    # What is captured differs from run to run: it must not change how the others break.
+    # What is captured differs from run to run: it must not change the mutations of the others.
     chances = {kind: random.Random(f"{seed} {kind}") for kind, pool in pools.items() if pool}
     for _ in range(count):
         kind = chance.choice(list(chances))
@@ -91,28 +90,30 @@ def broken_frames(
 
 
 def create(bootstrap: str, topic: str) -> bytes:
-    """Make a topic; its id."""
+    """Create a topic; its id."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(30)
     described = admin.describe_topics(TopicCollection([topic]))[topic].result(30)
     return id_from_text(str(described.topic_id))
 
 
-async def attack(broker: BrokerProcess, frames: Iterator[bytes], note: Note) -> tuple[Counter[str], int]:
-    """Fire all frames; what became of them, and the largest memory seen."""
+async def attack(
+    broker: BrokerProcess, frames: Iterator[bytes], progress: Progress
+) -> tuple[Counter[str], int]:
+    """Send all frames; their outcomes, and the largest memory seen."""
     running = Attack(broker.port, frames)
     task = asyncio.create_task(running.run())
     largest = 0
     while not task.done():
         await asyncio.wait([task], timeout=2)
         largest = max(largest, memory_bytes(broker.pid))
-        note(f"{running.sent} frames, {largest >> 20} MB, {dict(running.fates)}")
+        progress(f"{running.sent} frames, {largest >> 20} MB, {dict(running.fates)}")
     task.result()
     return running.fates, largest
 
 
 def still_works(bootstrap: str) -> list[str]:
-    """Produce and read back on a fresh topic; what went wrong."""
+    """Produce to a new topic and read it back; what went wrong."""
     create(bootstrap, "after")
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     if TOPIC not in admin.list_topics(timeout=30).topics:

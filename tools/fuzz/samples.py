@@ -12,13 +12,13 @@ from runnel.wire.frame import request_frame
 from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text, WireType
 
 TOPIC = "fuzz"
-GONE = "gone"
-GONE_ID = b"gone" * 4
-# Their samples change the cluster for all later frames: they name what does not exist, or only try.
+MISSING = "missing"
+MISSING_ID = b"gone" * 4
+# These would change the cluster for later frames: their samples name what does not exist, or only validate.
 DESTRUCTIVE = {20, 37, 42, 64}
 DELETE_TOPICS = (20).to_bytes(2, "big")
 
-# Numbers that lead into a handler instead of to its door.
+# Numbers that a handler accepts instead of rejecting the request at once.
 NUMBERS = {
     "acks": 1,
     "count": 2,
@@ -47,13 +47,13 @@ def sample_frames(topic_id: bytes) -> list[bytes]:
 
 
 def ends_topic(frame: bytes, topic_id: bytes) -> bool:
-    """Would it delete the topic? Without one, all later frames would be turned away at the door."""
+    """Would it delete the topic? Without it, all later frames would be rejected at once."""
     return frame[4:6] == DELETE_TOPICS and (TOPIC.encode() in frame or topic_id in frame)
 
 
 def _samples(api_key: int, topic_id: bytes) -> list[bytes]:
     request = api(api_key).request
-    name, topic_id = (GONE, GONE_ID) if api_key in DESTRUCTIVE else (TOPIC, topic_id)
+    name, topic_id = (MISSING, MISSING_ID) if api_key in DESTRUCTIVE else (TOPIC, topic_id)
     frames = []
     for version in request.versions:
         message = _struct(request, name, topic_id)
@@ -88,7 +88,7 @@ def _number(kind: str, field: str) -> Any:
         return False
     if kind == "float64":
         return 1.0
-    # Waiting is not what is tried here.
+    # Short timeouts: waiting is not tested here.
     return NUMBERS.get(field, 1 if "wait" in field or "timeout" in field else 0)
 
 

@@ -23,7 +23,7 @@ THREADS_MAX = 4
 PROBE_STEP_BYTES = 128 * 1024
 """One page is probed in so many bytes: the kernel reads ahead in units of this size."""
 
-PATIENCE_MS = 5
+SEND_TIMEOUT_MS = 5
 """How long a thread waits for a peer that takes no more, before the event loop does that waiting."""
 
 Back = Callable[[OSError | None], None]
@@ -136,5 +136,5 @@ def _send(descriptor: int, piece: FileSlice) -> None:
             if writable is None:
                 writable = select.poll()
                 writable.register(descriptor, select.POLLOUT)
-            if not writable.poll(PATIENCE_MS):
+            if not writable.poll(SEND_TIMEOUT_MS):
                 return

@@ -20,7 +20,7 @@ from tools.crash.chain.workers import INPUT, OUTPUT, ChainConfig, JavaWorker, Py
 from tools.crash.ledger import Partition
 from tools.crash.rounds import Progress, kill, no_progress
 
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 INPUT_PARTITIONS = 3
 OUTPUT_PARTITIONS = 4
 OFFSETS_PARTITIONS = 4
@@ -126,7 +126,7 @@ class Chain:
             time.sleep(0.05)
 
     def wait_for_output(self, count: int) -> bool:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while self.output_reader.records_read < count:
             if time.monotonic() > deadline:
                 self.verifier.fail(
@@ -223,7 +223,7 @@ def create_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     sizes = {INPUT: INPUT_PARTITIONS, OUTPUT: OUTPUT_PARTITIONS}
     for future in admin.create_topics([NewTopic(name, size, 1) for name, size in sizes.items()]).values():
-        future.result(PATIENCE_S)
+        future.result(TIMEOUT_S)
 
 
 def wait_until_closed(bootstrap: str, partitions: list[Partition], verifier: Verifier) -> None:

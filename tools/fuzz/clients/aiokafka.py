@@ -7,9 +7,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 GROUP = "aiokafka"
-GONE = "gone"
+MISSING = "missing"
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 
 
@@ -51,7 +51,7 @@ async def administer(bootstrap: str, topic: str) -> None:
         await admin.list_topics()
         await admin.describe_cluster()
         await admin.describe_topics([topic])
-        await admin.create_topics([NewTopic(GONE, 2, 1)], validate_only=True)
+        await admin.create_topics([NewTopic(MISSING, 2, 1)], validate_only=True)
         await admin.create_partitions({topic: NewPartitions(5)}, validate_only=True)
         await admin.describe_configs([resource])
         await admin.list_consumer_groups()
@@ -59,14 +59,14 @@ async def administer(bootstrap: str, topic: str) -> None:
         await admin.list_consumer_group_offsets(GROUP)
         await admin.delete_records({partition: RecordsToDelete(1)})
         # It does not exist: the refusal is in the answer.
-        await admin.delete_topics([GONE])
+        await admin.delete_topics([MISSING])
     finally:
         await admin.close()
 
 
 async def main(bootstrap: str, topic: str) -> None:
     for session in (produce, consume, administer):
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             await session(bootstrap, topic)
 
 

@@ -17,9 +17,9 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 GROUP = "confluent"
-GONE = "gone"
+MISSING = "missing"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -29,7 +29,7 @@ def produce(bootstrap: str, topic: str) -> None:
         producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
         for number in range(20):
             producer.produce(topic, b"value" * number, b"key-%d" % number, headers={"trace": b"\x01"})
-        assert producer.flush(PATIENCE_S) == 0, "not all records were acknowledged"
+        assert producer.flush(TIMEOUT_S) == 0, "not all records were acknowledged"
 
 
 def consume(bootstrap: str, topic: str) -> None:
@@ -44,7 +44,7 @@ def consume(bootstrap: str, topic: str) -> None:
     }
     with closing(Consumer(settings)) as consumer:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         count = 0
         while count < 20 * len(CODECS):
             assert time.monotonic() < deadline, f"only {count} records came"
@@ -60,12 +60,12 @@ def administer(bootstrap: str, topic: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
     retention = ConfigEntry("retention.ms", "7200000", incremental_operation=AlterConfigOpType.SET)
     altered = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[retention])
-    admin.list_topics(timeout=PATIENCE_S)
-    admin.describe_cluster().result(PATIENCE_S)
-    admin.list_consumer_groups().result(PATIENCE_S)
+    admin.list_topics(timeout=TIMEOUT_S)
+    admin.describe_cluster().result(TIMEOUT_S)
+    admin.list_consumer_groups().result(TIMEOUT_S)
     asked: list[Mapping[Any, Any]] = [
         admin.describe_topics(TopicCollection([topic])),
-        admin.create_topics([NewTopic(GONE, 2, 1)], validate_only=True),
+        admin.create_topics([NewTopic(MISSING, 2, 1)], validate_only=True),
         admin.create_partitions([NewPartitions(topic, 5)], validate_only=True),
         admin.describe_configs([resource, ConfigResource(ConfigResource.Type.BROKER, "1")]),
         admin.incremental_alter_configs([altered], validate_only=True),
@@ -79,11 +79,11 @@ def administer(bootstrap: str, topic: str) -> None:
     ]
     for futures in asked:
         for future in futures.values():
-            future.result(PATIENCE_S)
+            future.result(TIMEOUT_S)
     # What does not exist is refused, and that is an answer too.
-    for futures in (admin.delete_topics([GONE]), admin.delete_consumer_groups([GONE])):
+    for futures in (admin.delete_topics([MISSING]), admin.delete_consumer_groups([MISSING])):
         for future in futures.values():
-            future.exception(PATIENCE_S)
+            future.exception(TIMEOUT_S)
 
 
 if __name__ == "__main__":

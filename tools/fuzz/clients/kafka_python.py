@@ -9,9 +9,9 @@ from kafka.admin import ConfigResource, KafkaAdminClient
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 GROUP = "kafka-python"
-GONE = "gone"
+MISSING = "missing"
 # A join that outlasts a poll may be forgotten by kafka-python 3.0.12; a poll ends as soon as records come.
 POLL_MS = 10_000
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
@@ -25,7 +25,7 @@ def produce(bootstrap: str, topic: str) -> None:
                 producer.send(topic, b"value" * number, b"key-%d" % number, headers=[("trace", b"\x01")])
                 for number in range(20)
             ]:
-                future.get(timeout=PATIENCE_S)
+                future.get(timeout=TIMEOUT_S)
 
 
 def consume(bootstrap: str, topic: str) -> None:
@@ -37,7 +37,7 @@ def consume(bootstrap: str, topic: str) -> None:
         "fetch_max_wait_ms": 1,
     }
     with closing(KafkaConsumer(topic, bootstrap_servers=bootstrap, **settings)) as consumer:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         count = 0
         while count < 20 * len(CODECS):
             assert time.monotonic() < deadline, f"only {count} records came"
@@ -53,7 +53,7 @@ def administer(bootstrap: str, topic: str) -> None:
         admin.list_topics()
         admin.describe_cluster()
         admin.describe_topics([topic])
-        admin.create_topics({GONE: {"num_partitions": 2, "replication_factor": 1}}, validate_only=True)
+        admin.create_topics({MISSING: {"num_partitions": 2, "replication_factor": 1}}, validate_only=True)
         admin.create_partitions({topic: 5}, validate_only=True)
         altered = ConfigResource("TOPIC", topic, {"retention.ms": "7200000"})
         admin.alter_configs([altered], validate_only=True)
@@ -68,9 +68,9 @@ def administer(bootstrap: str, topic: str) -> None:
         admin.list_partition_reassignments()
         # What does not exist is refused, and that is an answer too.
         with suppress(KafkaError):
-            admin.delete_topics([GONE])
+            admin.delete_topics([MISSING])
         with suppress(KafkaError):
-            admin.delete_groups([GONE])
+            admin.delete_groups([MISSING])
 
 
 if __name__ == "__main__":

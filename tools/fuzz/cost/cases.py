@@ -22,7 +22,7 @@ from runnel.model.limits import (
     REQUEST_ELEMENTS_MAX,
     TEXT_BYTES_MAX,
 )
-from runnel.wire import Request, Struct, fields_of, is_flexible
+from runnel.wire import Request, Struct, fields_of
 from runnel.wire.frame import request_frame
 from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text, WireType
 from tools.fuzz.cost.values import Fill, Values
@@ -111,10 +111,10 @@ def shapes(request: type[Request], version: int, bounds: Bounds) -> Iterator[Sha
         yield from _extremes(number)
         if (request.api_key, number.path) in LARGEST_ALLOWED:
             yield Shape(numbers={number.path: LARGEST_ALLOWED[request.api_key, number.path]})
-    yield from _long_texts(texts, is_flexible(request, version), bounds)
+    yield from _long_texts(texts, bounds)
     yield from _full_arrays(arrays, bounds)
     for array in arrays:
-        yield from _array_with(array, texts, numbers, is_flexible(request, version), bounds)
+        yield from _array_with(array, texts, numbers, bounds)
 
 
 def _extremes(leaf: Leaf) -> Iterator[Shape]:
@@ -123,12 +123,12 @@ def _extremes(leaf: Leaf) -> Iterator[Shape]:
     yield Shape(numbers={leaf.path: -1 if leaf.type.name.startswith("int") else 0})
 
 
-def _long_texts(texts: list[Leaf], flexible: bool, bounds: Bounds) -> Iterator[Shape]:
+def _long_texts(texts: list[Leaf], bounds: Bounds) -> Iterator[Shape]:
     for leaf in texts:
-        yield Shape(lengths={leaf.path: _longest(leaf, flexible, bounds.size_bytes)})
+        yield Shape(lengths={leaf.path: _longest(leaf, bounds.size_bytes)})
 
 
-def _longest(leaf: Leaf, flexible: bool, size_bytes: int) -> int:
+def _longest(leaf: Leaf, size_bytes: int) -> int:
     room = size_bytes - 4096
     return room if isinstance(leaf.type, Blob) else min(room, TEXT_BYTES_MAX)
 
@@ -148,13 +148,11 @@ def _full_arrays(arrays: list[Leaf], bounds: Bounds) -> Iterator[Shape]:
                 yield Shape({first.path: half, second.path: half}, fill=Fill.EXISTING)
 
 
-def _array_with(
-    array: Leaf, texts: list[Leaf], numbers: list[Leaf], flexible: bool, bounds: Bounds
-) -> Iterator[Shape]:
+def _array_with(array: Leaf, texts: list[Leaf], numbers: list[Leaf], bounds: Bounds) -> Iterator[Shape]:
     count = min(PAIRED_ELEMENTS, bounds.elements // 4)
     for leaf in texts:
         if leaf.is_within(array):
-            length = _longest(leaf, flexible, max(bounds.size_bytes // count, 64) + 4000)
+            length = _longest(leaf, max(bounds.size_bytes // count, 64) + 4000)
             yield Shape({array.path: count}, lengths={leaf.path: length})
     for leaf in numbers:
         assert isinstance(leaf.type, Fixed)

@@ -13,7 +13,7 @@ from tools.fuzz.cost.cases import Case
 ROOT = Path(__file__).resolve().parent.parent.parent.parent
 START_TIMEOUT_S = 300.0
 SETTLE_S = 0.02
-"""How long after the answer its after-effects (a metadata change, a rebalance) are still counted."""
+"""How long after the response its effects (a metadata change, a rebalance) are still counted."""
 
 _SIZE = struct.Struct(">i")
 
@@ -28,7 +28,6 @@ class Cost:
     answer_bytes: int
     cpu_ms: float
     wall_ms: float
-    total_cpu_ms: float
 
 
 class MeasuredBroker:
@@ -80,11 +79,11 @@ class MeasuredBroker:
         return answer
 
 
-async def cost_of(broker: MeasuredBroker, case: Case, frame: bytes, patience_s: float) -> Cost:
+async def cost_of(broker: MeasuredBroker, case: Case, frame: bytes, timeout_s: float) -> Cost:
     """Send the frame on a connection of its own; the longest pause until its answer and a little longer."""
     # One connection is accepted and one request served before, so that imports are not measured.
     await broker.command("reset")
-    outcome, answer_bytes = await _exchange(broker.port, frame, patience_s)
+    outcome, answer_bytes = await _exchange(broker.port, frame, timeout_s)
     await asyncio.sleep(SETTLE_S)
     pauses = await broker.command("read")
     return Cost(
@@ -94,15 +93,14 @@ async def cost_of(broker: MeasuredBroker, case: Case, frame: bytes, patience_s: 
         answer_bytes,
         pauses["cpu_ms_max"],
         pauses["wall_ms_max"],
-        pauses["cpu_ms_total"],
     )
 
 
-async def _exchange(port: int, frame: bytes, patience_s: float) -> tuple[str, int]:
+async def _exchange(port: int, frame: bytes, timeout_s: float) -> tuple[str, int]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
     size = 0
     try:
-        async with asyncio.timeout(patience_s):
+        async with asyncio.timeout(timeout_s):
             writer.write(frame)
             (size,) = _SIZE.unpack(await reader.readexactly(4))
             left = size

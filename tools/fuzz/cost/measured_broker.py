@@ -21,12 +21,10 @@ from tools.fuzz.cost.population import SETTINGS
 
 @dataclass(slots=True)
 class Pauses:
-    """The longest pause since the last reset, by either clock, and all work together."""
+    """The longest pause since the last reset, by either clock."""
 
     wall_ms_max: float = 0.0
     cpu_ms_max: float = 0.0
-    cpu_ms_total: float = 0.0
-    count: int = 0
 
 
 class MeasuringSelector(selectors.DefaultSelector):
@@ -44,8 +42,6 @@ class MeasuringSelector(selectors.DefaultSelector):
         pauses = self.pauses
         pauses.wall_ms_max = max(pauses.wall_ms_max, wall_ms)
         pauses.cpu_ms_max = max(pauses.cpu_ms_max, cpu_ms)
-        pauses.cpu_ms_total += cpu_ms
-        pauses.count += 1
         events = super().select(timeout)
         self._woken_s, self._woken_cpu_s = time.perf_counter(), time.thread_time()
         return events

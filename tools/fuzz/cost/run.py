@@ -1,11 +1,12 @@
 """The whole measurement: every API, its worst case, and the page that shows them."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from runnel.broker.apis.handlers import APIS
+from tools.crash.rounds import Progress, no_progress
 from tools.fuzz.cost.cases import Bounds, Case, cases, frame_of
 from tools.fuzz.cost.measure import Cost, MeasuredBroker, cost_of
 from tools.fuzz.cost.population import Population, populate, topic_ids
@@ -14,11 +15,9 @@ from tools.fuzz.cost.values import Fill, Values
 PAUSE_MS_MAX = 100.0
 REPEATS = 3
 """A case that exceeds the bound is tried again: other programs and garbage collection are not its fault."""
-PATIENCE_S = 3.0
+TIMEOUT_S = 3.0
 LAST = (19, 37, 42, 47, 20)
 """APIs that create or delete what the others need."""
-
-Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +31,17 @@ class Plan:
     api_keys: tuple[int, ...] = tuple(sorted(APIS, key=lambda key: LAST.index(key) + 1 if key in LAST else 0))
 
 
-def measure_costs(folder: Path, plan: Plan, measured: list[Cost], note: Note = lambda _: None) -> None:
+def measure_costs(folder: Path, plan: Plan, measured: list[Cost], progress: Progress = no_progress) -> None:
     """Add the costs of all cases, API by API, so that an interrupted run keeps those that are done."""
-    asyncio.run(_measure(folder, plan, measured, note))
+    asyncio.run(_measure(folder, plan, measured, progress))
 
 
-async def _measure(folder: Path, plan: Plan, measured: list[Cost], note: Note) -> None:
+async def _measure(folder: Path, plan: Plan, measured: list[Cost], progress: Progress) -> None:
     data_dir = folder / "data"
     async with MeasuredBroker(data_dir) as broker:
         await populate(broker.port, plan.population)
-    note(f"{plan.population.partitions} partitions and {plan.population.groups} groups are there")
-    # Started again over what it holds, as a broker that has been there for long.
+    progress(f"{plan.population.partitions} partitions and {plan.population.groups} groups created")
+    # Restarted with this data, like a broker that has run for long.
     async with MeasuredBroker(data_dir) as broker:
         ids = await topic_ids(broker.port, plan.population.topics)
         for api_key in plan.api_keys:
@@ -53,7 +52,7 @@ async def _measure(folder: Path, plan: Plan, measured: list[Cost], note: Note) -
                 if not plan.is_quick or _is_in_quick_run(case)
             ]
             costs.sort(key=lambda cost: cost.cpu_ms, reverse=True)
-            note(f"{costs[0].cpu_ms:7.1f} ms  {costs[0].case}")
+            progress(f"{costs[0].cpu_ms:7.1f} ms  {costs[0].case}")
             measured += costs
 
 
@@ -73,7 +72,7 @@ async def _worst_of_one(
             values.population, values.ids, values.fill, f"new-{case.api_key}-{number}-{len(tries)}"
         )
         fitted, frame = frame_of(case, named, bounds)
-        tries.append(await cost_of(broker, fitted, frame, PATIENCE_S))
+        tries.append(await cost_of(broker, fitted, frame, TIMEOUT_S))
     return min(tries, key=lambda cost: cost.cpu_ms)
 
 
