@@ -11,12 +11,19 @@ from runnel.batch.compression import Compression
 from runnel.batch.records import Record
 from runnel.broker.apis.handlers import APIS
 from runnel.broker.apis.sliced import SLICINGS
+from runnel.broker.runtime import context
 from runnel.broker.runtime.slices import cut, merge, weight
 from runnel.messages.api_versions import ApiVersionsRequest
 from runnel.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from runnel.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
+from runnel.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from runnel.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -311,3 +318,56 @@ def test_names_of_great_length_weigh_more() -> None:
     topics = [MetadataRequestTopic(name="x" * 30_000) for _ in range(10)]
     assert weight(MetadataRequest(topics), ("topics",)) < 100
     assert weight("x" * 30_000, ()) > 100
+
+
+async def committed(world, *groups: str, partitions: int = 5):
+    """A client, and groups that have committed an offset of each partition."""
+    await world.create("events", partitions)
+    client = await world.connect()
+    parts = [OffsetCommitRequestPartition(index, 7) for index in range(partitions)]
+    for group in groups:
+        topics = [OffsetCommitRequestTopic("events", partitions=parts)]
+        request = OffsetCommitRequest(group_id=group, topics=topics)
+        await client.ask(FindCoordinatorRequest(group), 0)
+        await client.ask(request, 8)
+    return client
+
+
+def test_offsets_of_many_groups_are_bounded(tell, monkeypatch) -> None:
+    """A few bytes ask for all offsets of a group; asked again, the groups that had no room are answered."""
+    monkeypatch.setattr(context, "RESPONSE_ELEMENTS_MAX", 5, raising=False)
+
+    async def story(world) -> None:
+        client = await committed(world, "a", "b", "c")
+        asked = ["a", "b", "b", "c"]
+        sizes = []
+        while asked:
+            request = OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(name, topics=None) for name in asked]
+            )
+            groups = (await client.ask(request, 8)).groups
+            assert [group.group_id for group in groups] == asked
+            sizes.append([sum(len(topic.partitions) for topic in group.topics) for group in groups])
+            asked = [group.group_id for group in groups if group.error_code]
+            assert {group.error_code for group in groups} <= {0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code}
+        assert sizes == [[5, 0, 0, 0], [5, 0, 0], [5, 0], [5]]
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    ("api_key", "array", "into"), [(15, "groups", "groups"), (69, "group_ids", "groups")]
+)
+def test_descriptions_of_groups_are_bounded(tell, monkeypatch, api_key, array, into) -> None:
+    monkeypatch.setattr(context, "RESPONSE_ELEMENTS_MAX", 2, raising=False)
+
+    async def story(world) -> None:
+        client = await committed(world, "a")
+        request, version = api(api_key).request(), APIS[api_key].version_max
+        setattr(request, array, ["a"] * 40 + ["b", "c", "d", "e"])
+        groups = getattr(await client.ask(request, version), into)
+        assert [group.group_id for group in groups] == ["a", "b", "c", "d", "e"]
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code
+        assert [group.error_code == loading for group in groups] == [False, False, False, True, True]
+
+    tell(story)

@@ -55,6 +55,10 @@ GROUP_MEMBERS_MAX = 2**31 - 1
 TOPIC_NAME_CHARACTERS_MAX = 249
 """Kafka's limit: the name and the partition number must fit a file name."""
 
+RESPONSE_ELEMENTS_MAX = 50_000
+"""Offsets, members and partitions in a response that describes groups or transactions: a short name can stand
+for very many. The next ones have COORDINATOR_LOAD_IN_PROGRESS, and clients ask again for those alone."""
+
 DESCRIBED_PRODUCERS_MAX = 50_000
 """Producers of one DescribeProducers response, which names them for each partition as often as that is asked
 for; the partitions beyond have an error. Encoding this many takes about 50 ms."""

@@ -5,6 +5,7 @@ from functools import partial
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, gather
+from runnel.coordinator.txn.shard import TransactionShard
 from runnel.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -28,9 +29,15 @@ def _describe(transactional_id: str, ctx: Context) -> MaybePromise[TransactionSt
     refuse = partial(_refused, transactional_id)
     if not transactional_id:
         return refuse(ErrorCode.INVALID_REQUEST)
-    return ctx.broker.transactions.read(
-        transactional_id, lambda shard: shard.describe(transactional_id), refuse
-    )
+    if ctx.is_response_full:
+        return refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def described(shard: TransactionShard) -> TransactionState:
+        state = shard.describe(transactional_id)
+        ctx.response_elements += 1 + sum(1 + len(topic.partitions) for topic in state.topics)
+        return state
+
+    return ctx.broker.transactions.read(transactional_id, described, refuse)
 
 
 def _refused(transactional_id: str, error: ErrorCode) -> TransactionState:

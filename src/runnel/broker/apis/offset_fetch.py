@@ -4,6 +4,7 @@ from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, gather
 from runnel.controller.image import MetadataImage
+from runnel.coordinator.group.shard import GroupShard
 from runnel.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -56,6 +57,9 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> MaybePromise[Offs
 def _fetch(
     group: OffsetFetchRequestGroup, require_stable: bool, ctx: Context
 ) -> MaybePromise[OffsetFetchResponseGroup]:
+    if ctx.is_response_full:
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
     image = ctx.broker.metadata.image
     has_ids = ctx.api_version >= _TOPIC_IDS_VERSION
     unknown = _resolve(group, image, has_ids)
@@ -79,9 +83,12 @@ def _fetch(
             answer.topics += unknown
         return answer
 
-    answer = ctx.broker.groups.read(
-        group.group_id, lambda shard: shard.fetch_offsets(group, id_of, require_stable), refuse
-    )
+    def fetch(shard: GroupShard) -> OffsetFetchResponseGroup:
+        found = shard.fetch_offsets(group, id_of, require_stable)
+        ctx.response_elements += 1 + sum(len(topic.partitions) for topic in found.topics)
+        return found
+
+    answer = ctx.broker.groups.read(group.group_id, fetch, refuse)
     return gather([answer], with_unknown)
 
 

@@ -53,6 +53,21 @@ def _inspects_much(request: Any, ctx: "Context") -> bool:
     return cost > INSPECTED_RECORDS_MAX
 
 
+def _lists_offsets(request: Any, ctx: "Context") -> bool:
+    """Whether several groups are fetched, and all offsets of one of them, of which there may be many."""
+    return len(request.groups) > 1 and any(group.topics is None for group in request.groups)
+
+
+DESCRIBED_PER_SLICE = 10
+"""Groups or transactions, each of which may have thousands of members or partitions."""
+
+
+def _few(array: str, into: str) -> Slicing:
+    return replace(_along(array, into, _once(array)), elements=DESCRIBED_PER_SLICE)
+
+
+_OFFSETS = _along("groups.topics.partition_indexes", "groups.topics.partitions")
+
 _PRODUCE = _along("topic_data.partition_data", "responses.partition_responses", _keep_records)
 
 SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
@@ -61,12 +76,12 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     3: (_along("topics", "topics", _name_topics_once),),
     8: (_along("topics.partitions", "topics.partitions"),),
     9: (
-        _along("groups.topics.partition_indexes", "groups.topics.partitions"),
+        replace(_OFFSETS, is_costly=_lists_offsets),
         _along("topics.partition_indexes", "topics.partitions"),
     ),
     10: (_along("coordinator_keys", "coordinators"),),
     13: (_along("members", "members"),),
-    15: (_along("groups", "groups", _once("groups")),),
+    15: (_few("groups", "groups"),),
     20: (_along("topics", "responses"), _along("topic_names", "responses")),
     21: (_along("topics.partitions", "topics.partitions"),),
     23: (_along("topics.partitions", "topics.partitions"),),
@@ -90,6 +105,6 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     49: (_along("entries", "entries"),),
     50: (_along("users", "results"),),
     55: (_along("topics.partitions", "topics.partitions"),),
-    65: (_along("transactional_ids", "transaction_states", _once("transactional_ids")),),
-    69: (_along("group_ids", "groups", _once("group_ids")),),
+    65: (_few("transactional_ids", "transaction_states"),),
+    69: (_few("group_ids", "groups"),),
 }

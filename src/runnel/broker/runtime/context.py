@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from runnel.model.limits import RESPONSE_ELEMENTS_MAX
 from runnel.ports.service import Session
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ class Context:
     client_id: str | None
     denied_topics: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Topics of a fetch session that the client may no longer read."""
+    response_elements: int = field(default=0, kw_only=True)
+    """What the response describes so far, over all slices of the request."""
+
+    @property
+    def is_response_full(self) -> bool:
+        return self.response_elements > RESPONSE_ELEMENTS_MAX
 
     @property
     def client_host(self) -> str:
