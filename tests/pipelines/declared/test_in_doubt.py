@@ -57,7 +57,9 @@ def test_a_pipeline_resumes_after_its_note_has_expired(
         run(spark, DeclaredOptions(pipeline, once=True), Progress())
         assert forget_notes(broker) == 2
         client.send_all("logs-web", [(None, b"two"), (None, b"\xfe")])
-        with pytest.raises(PipelineError, match=r"has no note .* --in-doubt write to .* --in-doubt skip if"):
+        with pytest.raises(
+            PipelineError, match=r"has no commit marker .* --in-doubt write to .* --in-doubt skip if"
+        ):
             run(spark, DeclaredOptions(pipeline, once=True), Progress())
         run(spark, DeclaredOptions(pipeline, once=True, in_doubt="write"), Progress())
         copies = client.read("copies", committed_only=True)

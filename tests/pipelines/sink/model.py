@@ -1,42 +1,42 @@
-"""A model of what a decision acts on: a broker, and processes that die or lose it at any step."""
+"""A model of the commit protocol's environment: a broker, and processes that fail or lose it at any step."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from runnel.pipelines.sink.decision import (
-    Fate,
-    Note,
+    BatchAction,
+    CommitMarker,
+    Outcome,
     Part,
-    Verdict,
-    Written,
+    WrittenBatch,
     abort_batch,
+    batch_action,
     commit_batch,
-    judge,
 )
-from runnel.pipelines.sink.names import IdPool
+from runnel.pipelines.sink.names import TransactionalIdPool
 from runnel.pipelines.sink.options import FAIL
 
 
 class Killed(BaseException):
-    """The process is gone: nothing behind this line runs."""
+    """The process was killed."""
 
 
 class Away(Exception):
-    """The broker cannot be reached; whether it has acted is unknown."""
+    """The broker is unreachable; whether the request took effect is unknown."""
 
 
 class Fenced(Exception):
-    """Somebody else decides now."""
+    """Another process holds the transactional id."""
 
 
 @dataclass
-class World:
-    """A broker that knows one query: its note, who may write it, and the state of each transaction."""
+class ModelBroker:
+    """A broker with the state of one query: its commit marker, its epoch, and its transactions."""
 
-    note: Note | None = None
-    decisions: list[Note] = field(default_factory=list)
-    """All that was ever decided."""
+    marker: CommitMarker | None = None
+    decisions: list[CommitMarker] = field(default_factory=list)
+    """All commit markers ever written."""
     epoch: int = 0
     holders: dict[str, Part] = field(default_factory=dict)
     """The latest transaction of each id."""
@@ -45,7 +45,7 @@ class World:
     serial: int = 0
 
     def write_part(self, rows: list[str], name: str | None = None) -> Part:
-        """Take an id over, which aborts what is open under it, and write."""
+        """Initialize an id, which aborts its open transaction, and write."""
         self.serial += 1
         part = Part(name or f"task-{self.serial}", self.serial, 0)
         before = self.holders.get(part.transactional_id)
@@ -55,12 +55,14 @@ class World:
         self.states[part], self.rows[part] = "open", rows
         return part
 
-    def fate(self, part: Part) -> Fate:
-        """How a part ended, as its coordinator tells it: it knows the latest transaction of an id only."""
+    def outcome(self, part: Part) -> Outcome:
+        """The outcome of a part, of which the coordinator keeps the latest of an id only."""
         latest = self.holders.get(part.transactional_id)
         if latest is None:
-            return Fate.UNKNOWN
-        return {"committed": Fate.COMMITTED, "aborted": Fate.LOST}.get(self.states[latest], Fate.UNKNOWN)
+            return Outcome.UNKNOWN
+        return {"committed": Outcome.COMMITTED, "aborted": Outcome.ABORTED}.get(
+            self.states[latest], Outcome.UNKNOWN
+        )
 
     def visible(self) -> Counter:
         return Counter(
@@ -68,36 +70,36 @@ class World:
         )
 
     def time_out(self) -> None:
-        """The broker aborts whatever is open."""
+        """The broker aborts all open transactions."""
         for part, state in self.states.items():
             if state == "open":
                 self.states[part] = "aborted"
 
 
 @dataclass
-class Life:
-    """One process's view of the world; it dies at a given step, before or after that took effect."""
+class Process:
+    """One process; it fails at a given step, before or after the step took effect."""
 
-    world: World
-    deadly_step: int = -1
-    dies_after: bool = False
+    world: ModelBroker
+    failing_step: int = -1
+    fails_after: bool = False
     fault: type[BaseException] = Killed
     is_lasting: bool = False
-    """Do all steps behind that one fail as well?"""
+    """Do all later steps fail as well?"""
     turn: Callable[[], Awaitable[None]] | None = None
     step: int = 0
-    pool: IdPool = field(default_factory=IdPool)
+    pool: TransactionalIdPool = field(default_factory=TransactionalIdPool)
 
     async def _act(self, effect):
         if self.turn is not None:
             await self.turn()
         self.step += 1
-        if self.step == self.deadly_step and not self.dies_after:
+        if self.step == self.failing_step and not self.fails_after:
             raise self.fault
-        if self.is_lasting and self.step > self.deadly_step:
+        if self.is_lasting and self.step > self.failing_step:
             raise self.fault
         result = effect()
-        if self.step == self.deadly_step:
+        if self.step == self.failing_step:
             raise self.fault
         return result
 
@@ -109,16 +111,16 @@ class Life:
         return await self._act(effect)
 
     async def read(self):
-        return await self._act(lambda: self.world.note)
+        return await self._act(lambda: self.world.marker)
 
-    async def write(self, claim, note):
+    async def write(self, claim, marker):
         def effect():
             if claim != self.world.epoch:
                 raise Fenced
-            self.world.note = note
-            if not note.is_revoked and not note.is_ended:
-                self.world.decisions.append(note)
-            # Each transaction has an epoch of its own.
+            self.world.marker = marker
+            if not marker.is_revoked and not marker.is_ended:
+                self.world.decisions.append(marker)
+            # Each transaction bumps the epoch.
             self.world.epoch += 1
             return self.world.epoch
 
@@ -131,7 +133,7 @@ class Life:
         def effect():
             if self.world.states[part] == "open":
                 self.world.states[part] = "committed"
-            return self.world.fate(part)
+            return self.world.outcome(part)
 
         return await self._act(effect)
 
@@ -142,7 +144,7 @@ class Life:
 
         await self._act(effect)
 
-    async def others(self, parts):
+    async def other_open_parts(self, parts):
         states = self.world.states
         return await self._act(
             lambda: [part for part in states if states[part] == "open" and part not in parts]
@@ -154,27 +156,27 @@ def rows_of(batch: int) -> list[str]:
 
 
 async def run_batch(
-    life: Life,
+    life: Process,
     batch: int,
     tasks: int,
     in_doubt: str = FAIL,
     *,
     loser: bool = False,
-    is_in_step: bool = True,
+    is_sequential: bool = True,
 ) -> None:
     """What Spark does with one batch: tasks write or skip, the driver commits, and aborts if that fails."""
     written, has_skipped = [], False
-    may_begin = batch == 0 or not is_in_step
+    may_be_first = batch == 0 or not is_sequential
     for task in range(tasks):
-        note = await life.read()
-        if judge(note, batch, may_begin=may_begin, in_doubt=in_doubt) is Verdict.SKIP:
+        marker = await life.read()
+        if batch_action(marker, batch, may_be_first=may_be_first, in_doubt=in_doubt) is BatchAction.SKIP:
             has_skipped = True
             continue
         rows = rows_of(batch)[task::tasks]
         for _ in range(2 if loser else 1):
-            part = life.world.write_part(rows, life.pool.take("q", batch, note))
+            part = life.world.write_part(rows, life.pool.take("q", batch, marker))
         written.append(part)
-    total = Written(batch, len(rows_of(batch)), tuple(written), has_skipped, may_begin, is_in_step)
+    total = WrittenBatch(batch, len(rows_of(batch)), tuple(written), has_skipped, may_be_first, is_sequential)
     try:
         await commit_batch(life, total, in_doubt)
     except Exception:

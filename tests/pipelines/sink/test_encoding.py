@@ -1,4 +1,4 @@
-"""Whole columns are encoded as the client would encode their rows one by one; its decoder reads them back."""
+"""Vectorized encoding produces the records that the client encodes row by row."""
 
 from collections import defaultdict
 
@@ -20,7 +20,7 @@ from runnel.pipelines.sink.binary import content, packed, spans, varints
 from runnel.pipelines.sink.columns import Columns
 from runnel.pipelines.sink.murmur import murmur2_of
 from runnel.pipelines.sink.packing import Packer, Sealed
-from runnel.pipelines.sink.partitioning import Turns, choose_partitions, grouped, topics_of
+from runnel.pipelines.sink.partitioning import StickyPartitioner, choose_partitions, grouped, topics_of
 from runnel.pipelines.sink.rows import pieces, rows_of
 
 NOW_MS = 1_700_000_000_000
@@ -53,12 +53,12 @@ def arrow(rows: list[tuple]) -> pa.RecordBatch:
 def packed_batches(batches: list[pa.RecordBatch], *, batch_bytes: int, codec=Compression.NONE, counts=None):
     counts = counts or {"a": 3, "b": 4}
     packer = Packer(ProducerIdentity(7, 2, is_transactional=True), codec, batch_bytes)
-    turns = Turns(batch_bytes, 1, {})
+    partitioner = StickyPartitioner(batch_bytes, 1, {})
     sealed: list[Sealed] = []
     for batch in batches:
         rows = rows_of(batch, ALL, NOW_MS)
         topics, topic_of = topics_of(rows, None)
-        partitions = choose_partitions(rows, topics, topic_of, counts, turns)
+        partitions = choose_partitions(rows, topics, topic_of, counts, partitioner)
         order, groups = grouped(topics, topic_of, partitions)
         sealed += packer.add(rows.in_order(order), groups)
     return sealed + list(packer.finish())
@@ -70,7 +70,7 @@ def packed_batches(batches: list[pa.RecordBatch], *, batch_bytes: int, codec=Com
     st.integers(1, 400),
     st.sampled_from(list(Compression)),
 )
-def test_every_row_comes_back_in_its_partition_in_order(batches, batch_bytes, codec):
+def test_encoded_rows_round_trip_in_order_per_partition(batches, batch_bytes, codec):
     counts = {"a": 3, "b": 4}
     stamps = iter(range(NOW_MS, 0, -1_000_003))
     batches = [[(*found, next(stamps)) for found in rows] for rows in batches]
@@ -98,33 +98,33 @@ def test_every_row_comes_back_in_its_partition_in_order(batches, batch_bytes, co
     assert not unwritten
 
 
-def test_a_row_without_a_timestamp_is_of_now():
+def test_a_row_without_a_timestamp_gets_the_current_time():
     [(_, data)] = packed_batches([arrow([(b"v", None, "a", 0, None, None)])], batch_bytes=1000)
     assert next(iterate_records(data)).timestamp == NOW_MS
 
 
 @given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-200, 200), min_size=1))
-def test_varints_are_those_of_the_client(numbers):
+def test_varints_equal_the_clients(numbers):
     column = packed([varints(np.array(numbers, np.int64))])
     assert column.to_pylist() == [encode_varint(number) for number in numbers]
 
 
 @given(st.lists(st.none() | st.binary(max_size=30), min_size=1), st.integers(0, 5))
-def test_murmur2_of_a_column_is_that_of_each_key(keys, skipped):
+def test_vectorized_murmur2_equals_the_scalar_hash(keys, skipped):
     column = pa.array([b"before"] * skipped + keys, pa.binary()).slice(skipped)
     data, starts, lengths = spans(column)
     assert murmur2_of(data, starts, lengths).tolist() == [murmur2(key or b"") for key in keys]
 
 
-def test_murmur2_is_javas():
-    # Known answers of org.apache.kafka.common.utils.Utils.murmur2, as unsigned numbers.
+def test_murmur2_equals_kafkas():
+    # Reference values of org.apache.kafka.common.utils.Utils.murmur2, as unsigned numbers.
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
     known |= {b"a-little-bit-longer-string": -1486304829, b"abc": 479470107}
     column = pa.array(list(known), pa.binary())
     assert murmur2_of(*spans(column)).astype(np.int32).tolist() == list(known.values())
 
 
-def test_rows_without_a_key_fill_a_batch_before_the_next_partition_gets_one():
+def test_rows_without_a_key_fill_a_batch_before_the_next_partition():
     rows = [(b"x" * 83, None, "a", None, None, None)] * 30
     sealed = packed_batches([arrow(rows)], batch_bytes=1000)
     shares = [(partition.partition, read_header(data).record_count) for partition, data in sealed]
@@ -137,27 +137,27 @@ def test_a_large_value_gets_a_batch_of_its_own():
     assert counts == [1, 1, 1]
 
 
-def test_a_partition_that_does_not_exist_is_named():
+def test_an_unknown_partition_is_reported():
     with pytest.raises(PipelineError, match="column `partition` says 7, but topic 'a' has 3 partitions"):
         packed_batches([arrow([(b"v", None, "a", 7, None, None)])], batch_bytes=1000)
 
 
-def test_a_null_topic_is_refused():
+def test_a_null_topic_is_rejected():
     with pytest.raises(PipelineError, match="column `topic` is null"):
         packed_batches([arrow([(b"v", None, None, None, None, None)])], batch_bytes=1000)
 
 
-def test_a_header_without_a_key_is_refused():
+def test_a_header_without_a_key_is_rejected():
     with pytest.raises(PipelineError, match="a header without a key"):
         rows_of(arrow([(b"v", None, "a", None, [(None, b"v")], None)]), ALL, NOW_MS)
 
 
-def test_a_moment_before_1970_is_refused():
+def test_a_timestamp_before_1970_is_rejected():
     with pytest.raises(PipelineError, match="before 1970"):
         rows_of(arrow([(b"v", None, "a", None, None, -5)]), ALL, NOW_MS)
 
 
-def test_a_huge_arrow_batch_is_worked_on_in_pieces(monkeypatch):
+def test_a_large_arrow_batch_is_processed_in_slices(monkeypatch):
     monkeypatch.setattr("runnel.pipelines.sink.rows.PIECE_BYTES", 100)
     batch = arrow([(b"v" * 50, b"%d" % number, "a", None, None, None) for number in range(20)])
     parts = list(pieces(batch))

@@ -1,4 +1,4 @@
-"""What the sink can be asked for, and what it says to what it cannot do."""
+"""The options of the sink, and the errors for invalid ones."""
 
 import re
 from unittest.mock import MagicMock
@@ -20,9 +20,9 @@ from runnel.pipelines.data_source import RunnelDataSource
 from runnel.pipelines.declared.sink_queries import _topic_batches
 from runnel.pipelines.errors import BadOption
 from runnel.pipelines.sink.columns import Columns, record_columns
-from runnel.pipelines.sink.decision import Note, Part
-from runnel.pipelines.sink.names import IdPool, id_pattern, own_pool
-from runnel.pipelines.sink.notes import PIECE_CHARACTERS, note_from, note_texts
+from runnel.pipelines.sink.commit_markers import PIECE_CHARACTERS, marker_from, marker_texts
+from runnel.pipelines.sink.decision import CommitMarker, Part
+from runnel.pipelines.sink.names import TransactionalIdPool, id_pattern, process_pool
 from runnel.pipelines.sink.options import write_options
 from runnel.pipelines.sink.writers import BatchWriter
 
@@ -62,17 +62,17 @@ def test_names_are_taken_in_any_case():
         ({"delivery": "twice"}, "delivery='twice' is not one of exactly-once, at-least-once"),
         ({"delivry": "exactly-once"}, "did you mean 'delivery'"),
         ({"kafka.compression.type": "brotli"}, "'brotli' is not one of none, gzip, snappy, lz4, zstd"),
-        ({"transactionTimeoutMs": "soon"}, "'soon' is not a whole number from 10000 on"),
+        ({"transactionTimeoutMs": "soon"}, "'soon' is not an integer of at least 10000"),
         ({"transactionalIdPrefix": "a b"}, "'a b' is not a name"),
-        ({"txnAppId": "billing"}, "txnAppId and txnVersion go together"),
+        ({"txnAppId": "billing"}, "txnAppId and txnVersion must be set together"),
         ({"txnAppId": "billing@bills", "txnVersion": "1"}, "'billing@bills' is not a name"),
-        ({"txnFirstVersion": "0"}, "this is a write without a number"),
+        ({"txnFirstVersion": "0"}, "this is a write without a txnVersion"),
         ({"txnAppId": "a", "txnVersion": "4", "txnFirstVersion": "5"}, "this is the earlier 4"),
-        ({"txnAppId": "a", "txnVersion": "4", "txnFirstVersion": "one"}, "'one' is not a whole number"),
+        ({"txnAppId": "a", "txnVersion": "4", "txnFirstVersion": "one"}, "'one' is not an integer"),
         ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT is"),
     ],
 )
-def test_what_cannot_be_used_is_reported(given, complaint):
+def test_invalid_options_are_rejected(given, complaint):
     with pytest.raises(BadOption, match=complaint):
         write_options({**SERVERS, **given})
 
@@ -94,13 +94,13 @@ def test_columns_are_found_by_name_in_any_order():
         ("value string, headers string", "column `headers` must be array"),
     ],
 )
-def test_columns_that_make_no_record_are_reported(columns, complaint):
+def test_invalid_columns_are_rejected(columns, complaint):
     with pytest.raises(BadOption, match=complaint):
         record_columns(schema(columns), "bills")
 
 
 def test_a_topic_must_be_given_one_way_or_the_other():
-    with pytest.raises(BadOption, match="to which topic"):
+    with pytest.raises(BadOption, match="no topic is set"):
         record_columns(schema("value string"), None)
 
 
@@ -110,32 +110,32 @@ def test_a_topic_cannot_be_overwritten():
 
 
 @pytest.mark.parametrize("count", [0, 1, 40, 3000])
-def test_a_note_comes_back_from_its_pieces(count):
+def test_a_commit_marker_is_parsed_from_its_pieces(count):
     parts = tuple(Part(f"q-{number % 7:016x}-{number}", 4000 + number, number % 3) for number in range(count))
-    note = Note(17, 12_345, parts, is_revoked=count == 1, is_ended=count == 40)
-    texts = note_texts(note, "q-")
+    marker = CommitMarker(17, 12_345, parts, is_revoked=count == 1, is_ended=count == 40)
+    texts = marker_texts(marker, "q-")
     assert all(len(text) <= PIECE_CHARACTERS for text in texts)
-    assert note_from(17, {index: (17, text) for index, text in enumerate(texts)}, "q-") == note
+    assert marker_from(17, {index: (17, text) for index, text in enumerate(texts)}, "q-") == marker
 
 
-def note_of(batch: int, *ids: str) -> Note:
-    return Note(batch, 0, tuple(Part(name, 1, 0) for name in ids))
+def note_of(batch: int, *ids: str) -> CommitMarker:
+    return CommitMarker(batch, 0, tuple(Part(name, 1, 0) for name in ids))
 
 
-def test_an_id_is_used_again_only_for_a_later_batch_and_never_by_another_process():
-    pool = IdPool()
+def test_an_id_is_reused_only_for_a_later_batch_and_by_its_own_process():
+    pool = TransactionalIdPool()
     first, second = pool.take("q", 0, None), pool.take("q", 0, None)
     assert first != second
     before = note_of(0)
     assert {pool.take("q", 1, before), pool.take("q", 1, before)} == {first, second}
     assert pool.take("q", 1, before) not in (first, second)
     assert pool.take("other", 0, None).startswith("other-")
-    assert IdPool().take("q", 0, None) != first
-    assert own_pool() is own_pool()
+    assert TransactionalIdPool().take("q", 0, None) != first
+    assert process_pool() is process_pool()
 
 
-def test_an_id_that_the_note_names_is_not_used_again_until_another_note_is_written():
-    pool = IdPool()
+def test_an_id_in_the_commit_marker_is_not_reused_until_the_marker_is_replaced():
+    pool = TransactionalIdPool()
     decided, lost = pool.take("q", 17, None), pool.take("q", 17, None)
     assert pool.take("q", 18, note_of(17, decided)) == lost
     third = pool.take("q", 18, note_of(17, decided))
@@ -143,28 +143,28 @@ def test_an_id_that_the_note_names_is_not_used_again_until_another_note_is_writt
     assert pool.take("q", 19, note_of(18, lost, third)) == decided
 
 
-def test_an_id_of_a_batch_that_is_not_yet_in_the_note_is_not_used_again():
-    pool = IdPool()
+def test_an_id_of_a_batch_after_the_commit_marker_is_not_reused():
+    pool = TransactionalIdPool()
     under_way = pool.take("q", 17, note_of(16))
     assert pool.take("q", 18, note_of(16)) != under_way
     assert pool.take("q", 18, None) != under_way
 
 
-def test_an_id_that_will_not_be_used_again_is_not_kept():
-    pool = IdPool()
+def test_an_id_of_an_unnumbered_write_is_not_pooled():
+    pool = TransactionalIdPool()
     assert pool.new("job") != pool.new("job")
     assert not pool._used
 
 
-def test_ids_of_a_name_are_not_those_of_one_that_begins_like_it():
+def test_the_id_pattern_does_not_match_names_with_the_same_prefix():
     pattern = id_pattern("runnel-spark-sales")
-    assert re.fullmatch(pattern, IdPool().take("runnel-spark-sales", 0, None))
+    assert re.fullmatch(pattern, TransactionalIdPool().take("runnel-spark-sales", 0, None))
     assert not re.fullmatch(pattern, "runnel-spark-sales-2024-05")
-    assert not re.fullmatch(pattern, IdPool().take("runnel-spark-sales@bills", 0, None))
+    assert not re.fullmatch(pattern, TransactionalIdPool().take("runnel-spark-sales@bills", 0, None))
 
 
 def target_of(**options: str):
-    return BatchWriter(write_options({**SERVERS, **options}), schema("value string, topic string"))._target
+    return BatchWriter(write_options({**SERVERS, **options}), schema("value string, topic string"))._info
 
 
 def test_one_version_for_two_topics_is_two_writes():
@@ -174,11 +174,11 @@ def test_one_version_for_two_topics_is_two_writes():
     assert target_of(**numbered).name == "runnel-spark-billing"
 
 
-def test_a_later_version_without_a_note_is_the_first_only_if_none_was_declared():
+def test_a_version_without_a_commit_marker_is_the_first_only_if_none_was_declared():
     numbered = {"txnAppId": "billing", "txnVersion": "17"}
-    assert target_of(**numbered).may_begin and target_of(**numbered, txnFirstVersion="17").may_begin
-    assert not target_of(**numbered, txnFirstVersion="0").may_begin
-    assert not target_of(**numbered).is_in_step
+    assert target_of(**numbered).may_be_first and target_of(**numbered, txnFirstVersion="17").may_be_first
+    assert not target_of(**numbered, txnFirstVersion="0").may_be_first
+    assert not target_of(**numbered).is_sequential
 
 
 def test_batches_of_a_declared_query_are_counted_from_zero():

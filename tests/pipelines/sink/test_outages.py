@@ -1,4 +1,4 @@
-"""The sink outlasts a restart of the broker at any of its requests, and every row is there once."""
+"""The sink survives a broker restart at any of its requests, and writes every row once."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.pipelines.sink.stage import Query, expected
 @pytest.mark.slow
 @pytest.mark.parametrize("transaction_version", [1, 2])
 @pytest.mark.parametrize("is_answer_lost", [False, True])
-def test_a_restart_of_the_broker_at_any_request_of_a_batch_is_outlasted(
+def test_the_sink_survives_a_broker_restart_at_any_request(
     runnel: Broker, is_answer_lost: bool, transaction_version: int
 ) -> None:
     if transaction_version == 1:
@@ -23,7 +23,7 @@ def test_a_restart_of_the_broker_at_any_request_of_a_batch_is_outlasted(
 
 
 def run_batch(broker: Broker, at_request: int, *, is_answer_lost: bool) -> int:
-    """Write two batches, the second through an outage; how many requests the second took."""
+    """Write two batches, the second during an outage; returns the number of requests of the second."""
     topic = f"out-{at_request}"
     with broker.client() as client:
         client.create_topic(topic, partitions=2)

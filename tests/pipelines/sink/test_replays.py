@@ -1,4 +1,4 @@
-"""Batches that are written again after a death, and still are there once: against a real broker."""
+"""Replayed batches are written exactly once, against a real broker."""
 
 from collections import Counter
 from uuid import uuid4
@@ -9,7 +9,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from runnel.client import SyncClient, Transactions
 from runnel.client.cluster import Cluster
 from runnel.pipelines.errors import BadOption, BrokerUnreachable, PipelineError
-from runnel.pipelines.sink.decision import InDoubt, NotDecided, Note
+from runnel.pipelines.sink.decision import CommitMarker, InDoubt, NotDecided
 from runnel.pipelines.sink.ledger import BrokerLedger
 from runnel.pipelines.sink.options import write_options
 from runnel.pipelines.sink.writers import BatchWriter
@@ -18,12 +18,12 @@ from tests.pipelines.sink.stage import Query, arrow, expected, interrupted, rows
 
 
 class Killed(BaseException):
-    """The process that commits is gone."""
+    """The committing process was killed."""
 
 
 @pytest.fixture(params=[1, 2])
 def query(runnel, request):
-    """A query, on a broker that takes transactions in the classic way and in the newer one (KIP-890)."""
+    """A query on a broker with transaction.version 1 and 2 (KIP-890)."""
     with runnel.client() as client:
         client.create_topic("out", partitions=3)
     if request.param == 1:
@@ -57,11 +57,11 @@ def test_a_batch_that_is_run_again_writes_nothing(query):
     assert query.visible() == expected(2)
 
 
-@pytest.mark.parametrize("dies_after", [False, True])
-@pytest.mark.parametrize("verb", ["claim", "read", "others", "is_open", "write", "commit", "abort"])
+@pytest.mark.parametrize("fails_after", [False, True])
+@pytest.mark.parametrize("verb", ["claim", "read", "other_open_parts", "is_open", "write", "commit", "abort"])
 @pytest.mark.parametrize("is_aborted", [False, True])
-def test_a_commit_that_dies_at_any_step_is_finished_or_written_again(
-    new_query, monkeypatch, verb, dies_after, is_aborted
+def test_a_commit_killed_at_any_step_is_completed_or_written_again(
+    new_query, monkeypatch, verb, fails_after, is_aborted
 ):
     query = new_query
     query.run(0)
@@ -69,7 +69,7 @@ def test_a_commit_that_dies_at_any_step_is_finished_or_written_again(
     messages = query.write(1, 2)
     assert lost_attempt.part is not None
     with monkeypatch.context() as patch:
-        kill_at(patch, verb, dies_after)
+        kill_at(patch, verb, fails_after)
         with pytest.raises(Killed):
             query.commit(messages)
     if is_aborted:
@@ -80,11 +80,11 @@ def test_a_commit_that_dies_at_any_step_is_finished_or_written_again(
     assert open_transactions(query) == []
 
 
-def kill_at(patch, verb: str, dies_after: bool) -> None:
+def kill_at(patch, verb: str, fails_after: bool) -> None:
     real = getattr(BrokerLedger, verb)
 
     async def dying(self, *arguments):
-        if dies_after:
+        if fails_after:
             await real(self, *arguments)
         raise Killed
 
@@ -98,7 +98,7 @@ def open_transactions(query: Query) -> list[str]:
     return [view.transactional_id for view in found]
 
 
-def test_what_a_lost_attempt_has_written_is_undone_by_the_commit(query):
+def test_the_commit_aborts_the_transaction_of_a_lost_attempt(query):
     query.task(0, 0, [arrow(rows_of(0)[0::2])])
     query.run(0)
     assert query.visible() == expected(1)
@@ -122,7 +122,7 @@ def test_a_batch_whose_other_task_failed_is_undone(query):
     assert query.visible() == expected(1)
 
 
-def test_a_task_thought_dead_cannot_write_on_when_its_batch_is_through(query):
+def test_a_zombie_task_cannot_write_after_its_batch_is_committed(query):
     query.settings["kafka.batch.size"] = "1"
     with pytest.raises(PipelineError):
         query.task(0, 0, interrupted(0, lambda: query.run(0)))
@@ -130,7 +130,7 @@ def test_a_task_thought_dead_cannot_write_on_when_its_batch_is_through(query):
     assert query.visible() == expected(2)
 
 
-def test_what_a_task_thought_dead_begins_later_is_undone_by_the_next_batch(query):
+def test_a_late_transaction_of_a_zombie_task_is_aborted_by_the_next_batch(query):
     query.task(0, 0, interrupted(0, lambda: query.run(0)))
     query.run(1)
     assert query.visible() == expected(2)
@@ -150,10 +150,10 @@ def end_behind_the_back(query: Query, message) -> None:
         client.run(lambda cluster: Transactions(cluster).abort(*identity))
 
 
-def test_a_part_that_timed_out_before_the_decision_fails_the_batch(query):
+def test_a_part_that_timed_out_before_the_commit_point_fails_the_batch(query):
     messages = query.write(0, 2)
     end_behind_the_back(query, messages[1])
-    with pytest.raises(NotDecided, match="not open any more"):
+    with pytest.raises(NotDecided, match="no longer open"):
         query.commit(messages)
     query.abort(messages)
     assert not query.visible()
@@ -161,23 +161,23 @@ def test_a_part_that_timed_out_before_the_decision_fails_the_batch(query):
     assert query.visible() == expected(1)
 
 
-def test_parts_that_all_timed_out_behind_the_decision_are_written_again(query, monkeypatch):
+def test_a_batch_whose_parts_all_timed_out_after_the_commit_point_is_written_again(query, monkeypatch):
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, "write", dies_after=True)
+        kill_at(patch, "write", fails_after=True)
         query.commit(messages)
     for message in messages:
         end_behind_the_back(query, message)
-    with pytest.raises(NotDecided, match="timed out before it could be made visible"):
+    with pytest.raises(NotDecided, match="timed out before it became visible"):
         query.run(0, 3)
     query.run(0, 3)
     assert query.visible() == expected(1)
 
 
-def test_a_part_that_timed_out_behind_the_decision_is_reported(query, monkeypatch):
+def test_a_part_that_timed_out_after_the_commit_point_is_reported(query, monkeypatch):
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, "write", dies_after=True)
+        kill_at(patch, "write", fails_after=True)
         query.commit(messages)
     end_behind_the_back(query, messages[0])
     with pytest.raises(InDoubt, match="1 of 2 parts of batch 0 timed out"):
@@ -187,17 +187,17 @@ def test_a_part_that_timed_out_behind_the_decision_is_reported(query, monkeypatc
     assert query.visible() == Counter(rows_of(0)[1::2])
 
 
-def test_a_decision_whose_parts_are_lost_at_once_is_revoked_by_the_same_commit(query, monkeypatch):
+def test_a_commit_whose_parts_time_out_at_once_revokes_its_marker(query, monkeypatch):
     messages = query.write(0, 2)
     decide = BrokerLedger.write
 
-    async def decide_and_lose(self, claim, note):
-        claim = await decide(self, claim, note)
-        for part in note.parts:
+    async def decide_and_lose(self, claim, marker):
+        claim = await decide(self, claim, marker)
+        for part in marker.parts:
             await self.abort(part)
         return claim
 
-    with monkeypatch.context() as patch, pytest.raises(NotDecided, match="timed out before it could be"):
+    with monkeypatch.context() as patch, pytest.raises(NotDecided, match="timed out before it became"):
         patch.setattr(BrokerLedger, "write", decide_and_lose)
         query.commit(messages)
     query.run(0, 3)
@@ -207,14 +207,14 @@ def test_a_decision_whose_parts_are_lost_at_once_is_revoked_by_the_same_commit(q
 def test_parts_with_an_unknown_outcome_wait_for_an_operator(query, monkeypatch):
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, "write", dies_after=True)
+        kill_at(patch, "write", fails_after=True)
         query.commit(messages)
 
     async def forget(cluster: Cluster) -> None:
         transactions = Transactions(cluster)
         for part in (message.part for message in messages):
             await transactions.commit(part.transactional_id, part.producer_id, part.producer_epoch)
-            # As good as forgotten: the coordinator remembers only the latest holder.
+            # The coordinator keeps the latest holder only.
             await transactions.init_producer_id(part.transactional_id, timeout_ms=10_000)
 
     with SyncClient(query.bootstrap_servers) as client:
@@ -226,12 +226,12 @@ def test_parts_with_an_unknown_outcome_wait_for_an_operator(query, monkeypatch):
     assert query.visible() == expected(1)
 
 
-def test_a_program_that_continues_after_a_failed_commit_loses_nothing_decided(query, monkeypatch):
-    query.is_in_step = False
+def test_continuing_after_a_failed_commit_loses_no_committed_rows(query, monkeypatch):
+    query.is_sequential = False
     query.run(0)
     messages = query.write(1, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, "commit", dies_after=False)
+        kill_at(patch, "commit", fails_after=False)
         query.commit(messages)
     query.run(2, 3)
     query.run(3)
@@ -240,11 +240,11 @@ def test_a_program_that_continues_after_a_failed_commit_loses_nothing_decided(qu
     assert note_of(query).is_ended
 
 
-def note_of(query: Query) -> Note:
+def note_of(query: Query) -> CommitMarker:
     with SyncClient(query.bootstrap_servers) as client:
-        note = client.run(lambda cluster: BrokerLedger(cluster, query.name).read())
-    assert note is not None
-    return note
+        marker = client.run(lambda cluster: BrokerLedger(cluster, query.name).read())
+    assert marker is not None
+    return marker
 
 
 def numbered(query: Query, version: int, **options: str) -> None:
@@ -261,19 +261,19 @@ def test_one_version_goes_to_several_topics_and_to_each_of_them_once(new_query):
     assert new_query.visible() == other.visible() == Counter(rows_of(17))
 
 
-def test_a_numbering_that_says_where_it_begins_does_not_begin_later(new_query):
-    with pytest.raises(InDoubt, match="batch 1, but the broker has no note of any batch before"):
+def test_a_declared_first_version_cannot_be_skipped(new_query):
+    with pytest.raises(InDoubt, match="batch 1, but the broker has no marker of any batch before"):
         numbered(new_query, 1, txnFirstVersion="0")
     for version in (0, 1):
         numbered(new_query, version, txnFirstVersion="0")
     assert new_query.visible() == expected(2)
 
 
-def test_a_broker_that_is_away_ends_the_look_for_what_else_is_open(runnel, monkeypatch):
-    monkeypatch.setattr("runnel.pipelines.sink.ledger.LOOK_TIMEOUT_S", 0.5)
+def test_an_unavailable_broker_ends_the_scan_for_orphaned_transactions(runnel, monkeypatch):
+    monkeypatch.setattr("runnel.pipelines.sink.ledger.SCAN_TIMEOUT_S", 0.5)
     with SyncClient(runnel.bootstrap_servers) as client:
         runnel.stop()
-        assert client.run(lambda cluster: BrokerLedger(cluster, "q").others([])) == []
+        assert client.run(lambda cluster: BrokerLedger(cluster, "q").other_open_parts([])) == []
 
 
 def test_two_drivers_of_one_query_write_a_batch_once(query):
@@ -282,22 +282,22 @@ def test_two_drivers_of_one_query_write_a_batch_once(query):
     query.commit(old)
     query.run(1)
     assert query.visible() == expected(2)
-    with pytest.raises(InDoubt, match="batch 1 was written before"):
+    with pytest.raises(InDoubt, match="batch 1 is already committed"):
         query.commit(old)
 
 
-def test_a_commit_is_not_undone_by_the_abort_that_follows_its_failure(query, monkeypatch):
+def test_abort_after_a_failed_commit_keeps_committed_parts(query, monkeypatch):
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, "write", dies_after=True)
+        kill_at(patch, "write", fails_after=True)
         query.commit(messages)
     query.abort(messages)
     query.run(0, 3)
     assert query.visible() == expected(1)
 
 
-def test_a_decision_that_died_half_way_does_not_hold_up_the_replay(query, monkeypatch):
-    """The note is sent, but the transaction around it is not ended: its outcome is unknown."""
+def test_a_commit_marker_in_an_open_transaction_does_not_block_the_replay(query, monkeypatch):
+    """The commit marker is sent, but its transaction is not ended: the outcome is unknown."""
     monkeypatch.setattr("runnel.pipelines.sink.ledger.STABLE_TIMEOUT_S", 0.5)
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
@@ -320,12 +320,12 @@ def test_ids_are_used_again_by_later_batches(new_query):
         new_query.run(batch, 3)
     with SyncClient(new_query.bootstrap_servers) as client:
         ids = client.run(lambda cluster: Transactions(cluster).find(pattern=f"{new_query.name}.*"))
-    # Two for each task in turn, as those that the note names are kept, and one for who decides.
+    # Two for each task in turn, as ids in the commit marker are reserved, and one for the driver.
     assert len(ids) == 7
 
 
 def test_a_note_of_very_many_parts_is_kept_in_pieces(new_query, monkeypatch):
-    monkeypatch.setattr("runnel.pipelines.sink.notes.PIECE_CHARACTERS", 90)
+    monkeypatch.setattr("runnel.pipelines.sink.commit_markers.PIECE_CHARACTERS", 90)
     new_query.run(0, 3)
     new_query.run(1, 4)
     new_query.run(1, 4)
@@ -342,12 +342,12 @@ def test_an_unreachable_broker_is_reported(runnel):
         query.commit(messages)
 
 
-def test_a_batch_that_is_too_large_for_its_topic_says_which_option_helps(new_query):
+def test_a_batch_that_is_too_large_for_its_topic_names_the_option_to_lower(new_query):
     with SyncClient(new_query.bootstrap_servers) as client:
         client.create_topic(f"{new_query.topic}-small", settings={"max.message.bytes": "500"})
     new_query.topic += "-small"
     values = ["x" * 100] * 20
-    with pytest.raises(PipelineError, match=r"give the option kafka\.batch\.size a smaller number"):
+    with pytest.raises(PipelineError, match=r"lower the option kafka\.batch\.size"):
         new_query.task(0, 0, [arrow(values)])
     new_query.settings["kafka.batch.size"] = "400"
     new_query.commit([new_query.task(0, 0, [arrow(values)])])

@@ -1,4 +1,4 @@
-"""The same with Apache Kafka as the broker: its markers come late, and its timeouts are real."""
+"""Replays against Apache Kafka, which writes transaction markers asynchronously and enforces timeouts."""
 
 import time
 from uuid import uuid4
@@ -22,7 +22,7 @@ def query(apache_kafka: str) -> Query:
 
 
 def check(query: Query, batches: int) -> None:
-    """Kafka answers a commit before its markers are in the log: give them a moment."""
+    """Kafka acknowledges a commit before the transaction markers are written: poll for them."""
     deadline = time.monotonic() + 20
     while query.visible() != expected(batches) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -30,14 +30,14 @@ def check(query: Query, batches: int) -> None:
     assert open_transactions(query) == []
 
 
-@pytest.mark.parametrize("dies_after", [False, True])
+@pytest.mark.parametrize("fails_after", [False, True])
 @pytest.mark.parametrize("verb", ["claim", "write", "commit", "abort"])
-def test_a_commit_that_dies_at_any_step_is_finished_or_written_again(query, monkeypatch, verb, dies_after):
+def test_a_commit_killed_at_any_step_is_completed_or_written_again(query, monkeypatch, verb, fails_after):
     query.run(0)
     query.task(1, 0, [arrow(rows_of(1)[0::2])])
     messages = query.write(1, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, verb, dies_after)
+        kill_at(patch, verb, fails_after)
         query.commit(messages)
     query.abort(messages)
     query.run(1, 3)
@@ -45,27 +45,27 @@ def test_a_commit_that_dies_at_any_step_is_finished_or_written_again(query, monk
     check(query, 3)
 
 
-def test_a_decision_that_timed_out_is_revoked_and_the_batch_written_again(query, monkeypatch):
+def test_a_commit_marker_whose_parts_timed_out_is_revoked(query, monkeypatch):
     query.settings["transactionTimeoutMs"] = "10000"
     messages = query.write(0, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, "write", dies_after=True)
+        kill_at(patch, "write", fails_after=True)
         query.commit(messages)
     deadline = time.monotonic() + 60
     while open_transactions(query) and time.monotonic() < deadline:
         time.sleep(0.5)
-    with pytest.raises(NotDecided, match="timed out before it could be made visible"):
+    with pytest.raises(NotDecided, match="timed out before it became visible"):
         query.run(0, 3)
     query.run(0, 3)
     check(query, 1)
 
 
-def test_a_program_that_continues_after_a_failed_commit_loses_nothing_decided(query, monkeypatch):
-    query.is_in_step = False
+def test_continuing_after_a_failed_commit_loses_no_committed_rows(query, monkeypatch):
+    query.is_sequential = False
     query.run(0)
     messages = query.write(1, 2)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        kill_at(patch, "commit", dies_after=False)
+        kill_at(patch, "commit", fails_after=False)
         query.commit(messages)
     query.run(2, 3)
     query.run(3)

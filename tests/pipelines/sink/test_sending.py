@@ -1,4 +1,4 @@
-"""When batches set out: not before their pause is over, not while their leader is busy, and not in vain."""
+"""When batches are sent: after their back-off, and not while a request to their leader is in flight."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class SilentCluster:
-    """Leaders that take a request and never answer."""
+    """Leaders that accept a request and never respond."""
 
     timeout_s = 5.0
 
@@ -32,12 +32,12 @@ class SilentCluster:
 
 
 async def paused(sender: BatchSender, partition: TopicPartition, pause_s: float) -> None:
-    """Line a batch up that was refused once, and is not to be sent again for a while."""
+    """Enqueue a batch that was rejected once and is backing off."""
     await sender.put([(partition, bytearray(b"x"))])
-    sender._queues[partition][0].not_before_s = asyncio.get_running_loop().time() + pause_s
+    sender._queues[partition][0].retry_at_s = asyncio.get_running_loop().time() + pause_s
 
 
-def test_a_batch_whose_pause_is_over_waits_for_its_busy_leader_without_asking_again_and_again():
+def test_a_batch_that_is_due_waits_for_the_request_in_flight_without_spinning():
     async def play() -> None:
         cluster = SilentCluster({FIRST: 1, SECOND: 1})
         sender = BatchSender(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ def test_a_batch_whose_pause_is_over_waits_for_its_busy_leader_without_asking_ag
     asyncio.run(play())
 
 
-def test_a_pause_that_ends_while_leaders_are_looked_up_is_not_missed():
+def test_a_back_off_that_ends_during_leader_lookup_is_not_missed():
     async def play() -> None:
         cluster = SilentCluster({FIRST: 1, SECOND: 2}, lookup_s=0.05)
         sender = BatchSender(cluster, ProducerIdentity(1, 0), timeout_s=60)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""The sink as Spark runs it: batch and streaming, with failing tasks, replays and a broker that restarts."""
+"""The sink in Spark: batch and streaming, with failing tasks, replays and broker restarts."""
 
 import os
 from collections import Counter
@@ -25,7 +25,7 @@ def broker(runnel_session):
 
 
 class Store:
-    """A broker with a client, and options to reach it by."""
+    """A broker with a client, and the options to connect to it."""
 
     def __init__(self, bootstrap_servers, client):
         self.options = {"kafka.bootstrap.servers": bootstrap_servers}
@@ -52,7 +52,7 @@ def expected(count=ROWS):
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
-def test_a_batch_write_is_all_there_in_the_partitions_of_its_keys(spark, broker, delivery):
+def test_a_batch_write_is_complete_and_partitioned_by_key(spark, broker, delivery):
     topic = broker.topic()
     writer = numbers(spark).write.format("runnel").options(**broker.options).mode("append")
     writer.option("topic", topic).option("delivery", delivery).option("kafka.compression.type", "zstd").save()
@@ -80,7 +80,7 @@ def test_every_column_of_a_record_is_written(spark, broker):
     assert second.timestamp_ms > 1_700_000_000_123
 
 
-def test_a_write_that_fails_shows_nothing_and_leaves_nothing_open(spark, broker):
+def test_a_failed_write_is_invisible_and_leaves_no_open_transaction(spark, broker):
     topic = broker.topic()
     rows = numbers(spark).withColumn("value", F.expr("if(key = '150', raise_error('bad row'), value)"))
     with pytest.raises(Exception, match="bad row"):
@@ -92,7 +92,7 @@ def test_a_write_that_fails_shows_nothing_and_leaves_nothing_open(spark, broker)
     assert broker.values(topic) == expected()
 
 
-def test_a_numbered_batch_write_that_is_repeated_is_there_once(spark, broker):
+def test_a_repeated_numbered_batch_write_is_written_once(spark, broker):
     topic = broker.topic()
     numbered = {**broker.options, "topic": topic, "txnAppId": f"app-{uuid4()}", "txnVersion": "7"}
     for tasks in (2, 3):
@@ -101,14 +101,14 @@ def test_a_numbered_batch_write_that_is_repeated_is_there_once(spark, broker):
 
 
 @pytest.mark.runnel({"auto.create.topics.enable": False})
-def test_what_cannot_be_written_is_reported(spark, runnel):
+def test_invalid_writes_are_reported(spark, runnel):
     writer = numbers(spark).write.format("runnel").mode("append").option("topic", "no-such-topic")
     with pytest.raises(Exception, match="topic 'no-such-topic' does not exist"):
         writer.option("kafka.bootstrap.servers", runnel.bootstrap_servers).save()
 
 
 class Stream:
-    """A query from topic to topic that is run to its end again and again on one checkpoint."""
+    """A topic-to-topic query that runs repeatedly on one checkpoint."""
 
     def __init__(self, spark, broker, checkpoint: Path):
         self.spark, self.broker, self.checkpoint = spark, broker, checkpoint
@@ -120,7 +120,7 @@ class Stream:
 
     def run(self, change=lambda rows: rows, **options):
         rows = self.spark.readStream.format("runnel").options(**self.broker.options)
-        rows = rows.option("subscribe", self.source).option("startingOffsets", "earliest").load()
+        rows = rows.option("subscribe", self.source).option("startingOffsets", "earliest").taken()
         rows = rows.selectExpr("key", "cast(value as string) value")
         query = change(rows).writeStream.format(self.format).options(**self.broker.options, **options)
         query = query.option("topic", self.sink).option("checkpointLocation", str(self.checkpoint))
@@ -131,7 +131,7 @@ class Stream:
             started.stop()
 
     def forget_last(self, kind):
-        """Without the last of its `commits`, it is as if the driver had died before it noted the batch."""
+        """Without the last file of `commits`, as if the driver had failed before it committed the batch."""
         folder = self.checkpoint / kind
         last = max(int(file.name) for file in folder.iterdir() if file.name.isdigit())
         (folder / str(last)).unlink()
@@ -143,7 +143,7 @@ def stream(spark, broker, tmp_path):
     return Stream(spark, broker, tmp_path / "checkpoint")
 
 
-def test_a_stream_writes_each_row_once_also_when_a_batch_is_repeated_with_more_tasks(stream):
+def test_a_stream_writes_each_row_once_when_a_batch_is_replayed_with_more_tasks(stream):
     stream.feed(0, 100)
     stream.run()
     stream.forget_last("commits")
@@ -152,17 +152,17 @@ def test_a_stream_writes_each_row_once_also_when_a_batch_is_repeated_with_more_t
     stream.feed(100, 150)
     stream.run()
     assert stream.broker.values(stream.sink) == expected(150)
-    # A checkpoint that is put back to an earlier state is reported, not written twice.
+    # A checkpoint that was reset to an earlier state is reported, not written twice.
     stream.forget_last("commits")
     stream.forget_last("commits")
     stream.forget_last("offsets")
-    with pytest.raises(Exception, match="batch 1 was written before"):
+    with pytest.raises(Exception, match="batch 1 is already committed"):
         stream.run()
     assert stream.broker.values(stream.sink) == expected(150)
 
 
 def failing_source(switch: str) -> type[RunnelDataSource]:
-    """The data source with a commit that fails right behind the decision, as long as a file is there.
+    """The data source with a commit that fails right after the commit point while a file exists.
 
     Commits run in a process of their own, so nothing can be patched from here.
     """
@@ -171,8 +171,8 @@ def failing_source(switch: str) -> type[RunnelDataSource]:
         def commit(self, messages, batchId):
             decide = BrokerLedger.write
 
-            async def decide_and_fail(ledger, claim, note):
-                claim = await decide(ledger, claim, note)
+            async def decide_and_fail(ledger, claim, marker):
+                claim = await decide(ledger, claim, marker)
                 if os.path.exists(switch):
                     raise PipelineError("asked to fail")
                 return claim
@@ -194,7 +194,7 @@ def failing_source(switch: str) -> type[RunnelDataSource]:
     return FailingSource
 
 
-def test_a_commit_that_raises_in_the_middle_is_finished_by_the_next_run(spark, stream, tmp_path):
+def test_a_commit_that_fails_midway_is_completed_by_the_next_run(spark, stream, tmp_path):
     switch = tmp_path / "fail"
     spark.dataSource.register(failing_source(str(switch)))
     stream.format = "failing"
@@ -208,7 +208,7 @@ def test_a_commit_that_raises_in_the_middle_is_finished_by_the_next_run(spark, s
     assert stream.broker.values(stream.sink) == expected(60)
 
 
-def test_a_broker_that_restarts_in_the_middle_of_a_stream_loses_and_doubles_nothing(spark, runnel, tmp_path):
+def test_a_broker_restart_during_a_stream_neither_loses_nor_duplicates_rows(spark, runnel, tmp_path):
     with runnel.client() as client:
         stream = Stream(spark, Store(runnel.bootstrap_servers, client), tmp_path / "checkpoint")
         stream.feed(0, 80)

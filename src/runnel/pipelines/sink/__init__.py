@@ -1,1 +1,1 @@
-"""Writing rows to topics: at least once, or exactly once by transactions that one decision ends."""
+"""The sink: writes rows to topics at least once, or exactly once with transactions."""

@@ -1,4 +1,4 @@
-"""Arrow columns of bytes, taken apart into numbers and put together from them."""
+"""Arrow columns of bytes, split into numeric arrays and assembled from them."""
 
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ NULL_LENGTH = -1
 
 
 class Varints(NamedTuple):
-    """Numbers of variable length: a row of bytes for each, which of them count, and how many do."""
+    """Variable-length integers: one row of bytes each, the mask of bytes in use, and the width of each."""
 
     table: Bytes
     mask: Mask
@@ -23,10 +23,10 @@ class Varints(NamedTuple):
 
 
 def spans(column: Any) -> tuple[Bytes, Numbers, Numbers]:
-    """The bytes of a binary column, and where each value begins and how long it is; nulls have none."""
+    """The bytes of a binary column, and the start and length of each value; the length of a null is 0."""
     _, offsets_buffer, data_buffer = column.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
-    # A slice shares the bytes of the whole: only its own are looked at.
+    # A slice shares the buffer of its parent array: skip the bytes outside the slice.
     starts = (offsets[:-1] - offsets[0]).astype(np.int64)
     lengths = np.diff(offsets).astype(np.int64)
     data = np.zeros(0, np.uint8)
@@ -61,10 +61,10 @@ def varints(values: Numbers) -> Varints:
     widths = np.ones(len(values), np.int64)
     for column in range(width - 1):
         rest = zigzag >> np.uint64(7)
-        goes_on = rest != 0
-        table[:, column] = (zigzag & np.uint64(0x7F)) | (goes_on * np.uint64(0x80))
-        mask[:, column + 1] = goes_on
-        widths += goes_on
+        has_next = rest != 0
+        table[:, column] = (zigzag & np.uint64(0x7F)) | (has_next * np.uint64(0x80))
+        mask[:, column + 1] = has_next
+        widths += has_next
         zigzag = rest
     table[:, width - 1] = zigzag
     return Varints(table, mask, widths)
@@ -77,7 +77,7 @@ def constants(value: int, length: int) -> Varints:
 
 
 def packed(numbers: list[Varints]) -> Any:
-    """Numbers side by side as one Arrow binary column of the bytes that count."""
+    """The varints of each row, concatenated, as one Arrow binary column."""
     table = np.concatenate([one.table for one in numbers], axis=1)
     mask = np.concatenate([one.mask for one in numbers], axis=1)
     offsets = np.zeros(len(table) + 1, np.int32)
@@ -87,14 +87,14 @@ def packed(numbers: list[Varints]) -> Any:
 
 
 def join(columns: list[Any]) -> Any:
-    """The columns strung together row by row; a null adds nothing."""
-    # Made here: to make a value, Arrow imports pandas, which takes longer than all else that is imported.
+    """Concatenate the columns row by row; a null adds nothing."""
+    # Not a module constant: creating a scalar makes Arrow import pandas, the slowest import of all.
     empty = pa.scalar(b"", pa.binary())
     return pc.binary_join_element_wise(*columns, empty, null_handling="replace", null_replacement=b"")
 
 
 def content(column: Any) -> tuple[memoryview, Numbers]:
-    """All bytes of a column that is no slice, and where each value begins (and the last one ends)."""
+    """All bytes of a column that is not a slice, and the start of each value plus the end of the last."""
     _, offsets_buffer, data_buffer = column.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int32)[: len(column) + 1].astype(np.int64)
     return memoryview(data_buffer) if data_buffer is not None else memoryview(b""), offsets

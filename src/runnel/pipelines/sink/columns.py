@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame make a record, and of which types they may be."""
+"""The columns of a DataFrame that are written as a record, and their types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _NUMBERS = (ByteType, ShortType, IntegerType, LongType)
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where in a row the parts of a record stand; None where there is no such column."""
+    """Index of the column for each field of a record; None if there is no such column."""
 
     value: int
     key: int | None
@@ -34,14 +34,14 @@ class Columns:
 
 
 def record_columns(schema: StructType, topic: str | None) -> Columns:
-    """The columns of a record; BadOption if they cannot be written. Columns of other names are left out."""
-    places = {field.name.lower(): index for index, field in enumerate(schema.fields)}
-    if "value" not in places:
+    """The columns of a record; BadOption if they cannot be written. Other columns are ignored."""
+    indexes = {field.name.lower(): index for index, field in enumerate(schema.fields)}
+    if "value" not in indexes:
         found = ", ".join(schema.fieldNames()) or "no columns"
-        raise BadOption(f"a column `value` is needed, string or binary; there are: {found}")
-    if topic is None and "topic" not in places:
-        raise BadOption("to which topic? give the option topic, or a column `topic`")
-    types = {name: schema.fields[index].dataType for name, index in places.items()}
+        raise BadOption(f"a column `value` of type string or binary is required; found: {found}")
+    if topic is None and "topic" not in indexes:
+        raise BadOption("no topic is set: set the option topic, or add a column `topic`")
+    types = {name: schema.fields[index].dataType for name, index in indexes.items()}
     for name in ("value", "key"):
         _check(types, name, "string or binary", StringType, BinaryType)
     _check(types, "topic", "string", StringType)
@@ -51,15 +51,15 @@ def record_columns(schema: StructType, topic: str | None) -> Columns:
         shown = types["headers"].simpleString()
         raise BadOption(f"column `headers` must be array<struct<key:string,value:binary>>, not {shown}")
     return Columns(
-        places["value"],
-        *(places.get(name) for name in ("key", "topic", "partition", "headers", "timestamp")),
+        indexes["value"],
+        *(indexes.get(name) for name in ("key", "topic", "partition", "headers", "timestamp")),
     )
 
 
 def _check(types: Mapping[str, DataType], name: str, shown: str, *right: type[DataType]) -> None:
     found = types.get(name)
     if found is not None and not isinstance(found, right):
-        hint = "cast it, or make JSON of it with to_json"
+        hint = "cast it, or convert it with to_json"
         raise BadOption(f"column `{name}` must be {shown}, not {found.simpleString()}: {hint}")
 
 

@@ -1,8 +1,8 @@
-"""Records from columns: the body of record batches for thousands of rows at once, without a loop over rows.
+"""Vectorized encoding of records: columns to the body of record batches, without a loop over rows.
 
 A record is `length · 0 · timestamp delta · offset delta · key length · key · value length · value · headers`,
-each number a zigzag varint. The numbers of all rows are written side by side into a table of bytes, from
-which a mask takes those that count; Arrow then strings numbers, keys, values and headers together row by row.
+each number a zigzag varint. The varints of all rows are written into a table of bytes, of which a mask
+selects the bytes in use; Arrow then concatenates varints, keys, values and headers row by row.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ _NO_HEADERS = b"\x00"
 def encode_records(
     rows: Rows, timestamp_deltas: Numbers, offset_deltas: Numbers
 ) -> tuple[memoryview, Numbers]:
-    """The records one after the other, and where each begins (and the last one ends)."""
+    """The encoded records, and the start of each record plus the end of the last."""
     key_lengths = lengths_of(rows.key) if rows.key is not None else np.full(len(rows), NULL_LENGTH, np.int64)
     value_lengths = lengths_of(rows.value)
     value_head = varints(value_lengths)

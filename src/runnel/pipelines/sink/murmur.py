@@ -1,4 +1,4 @@
-"""Java's partitioner over whole columns: the MurmurHash2 of many keys at once."""
+"""Kafka's default partitioner, vectorized: MurmurHash2 of a column of keys."""
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ def murmur2_of(data: Bytes, starts: Numbers, lengths: Numbers) -> npt.NDArray[np
     hashes = np.uint32(SEED) ^ lengths.astype(np.uint32)
     if len(starts) == 0:
         return hashes
-    # Three bytes more, so that a word can be read at every position there is.
+    # Padding, so that a word can be read at every position.
     padded = np.concatenate((data, np.zeros(4, np.uint8)))
     words = np.ndarray((len(padded) - 3,), "<u4", buffer=padded.data, strides=(1,))
     counts = lengths >> 2

@@ -1,10 +1,10 @@
-"""Transactional ids, each of which belongs to one process for good.
+"""Transactional ids, each owned by one process.
 
-Taking an id over aborts what its last holder has open. An id that only one process uses cannot be taken over
-by another task that was thought dead, so a part that is waiting for its decision is safe. A process uses an
-id again when the note tells of the batch that it was used for, or a later one, and does not name the id: then
-its part was not decided, and never will be, or is of a batch whose end was seen to. That keeps the number of
-ids that a broker must remember (for a week) near twice the number of Python workers.
+InitProducerId aborts the open transaction of the previous holder. An id used by a single process cannot be
+taken over by a zombie task, so a part that awaits its commit is safe. A process reuses an id once the commit
+marker is at the batch that the id was used for, or a later one, and does not contain the id: its part was
+then not committed and never will be, or belongs to a completed batch. The number of ids that a broker must
+keep (for a week) is thus about twice the number of Python workers.
 """
 
 import itertools
@@ -13,14 +13,14 @@ import re
 import secrets
 from dataclasses import dataclass, field
 
-from runnel.pipelines.sink.decision import Note
+from runnel.pipelines.sink.decision import CommitMarker
 
 NONCE_BYTES = 8
 
 
 @dataclass(slots=True)
-class IdPool:
-    """The ids of this process, and the batch that each was used for last."""
+class TransactionalIdPool:
+    """The ids of this process, and the last batch that used each."""
 
     process_id: int = field(default_factory=os.getpid)
     nonce: str = field(default_factory=lambda: secrets.token_hex(NONCE_BYTES))
@@ -28,17 +28,17 @@ class IdPool:
     _used: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def new(self, name: str) -> str:
-        """An id that was never used, and will not be given again."""
+        """An id that was never used and will not be reused."""
         return f"{name}-{self.nonce}-{next(self._numbers)}"
 
-    def take(self, name: str, batch: int, note: Note | None) -> str:
-        """An id under a query's name for a batch, when the note is this: nothing decided is open under it."""
+    def take(self, name: str, batch: int, marker: CommitMarker | None) -> str:
+        """An id for a batch of a query, given the current marker: it has no committed part open."""
         ids = self._used.setdefault(name, {})
-        named = set() if note is None else {part.transactional_id for part in note.parts}
-        told = -1 if note is None else note.batch
+        named = set() if marker is None else {part.transactional_id for part in marker.parts}
+        committed_batch = -1 if marker is None else marker.batch
         for transactional_id, last_batch in ids.items():
-            # Of a batch that the note does not tell of yet, a decision may still be under way.
-            if last_batch < batch and last_batch <= told and transactional_id not in named:
+            # The commit of a batch after the marker may still be in progress.
+            if last_batch < batch and last_batch <= committed_batch and transactional_id not in named:
                 ids[transactional_id] = batch
                 return transactional_id
         new = self.new(name)
@@ -47,13 +47,13 @@ class IdPool:
 
 
 def id_pattern(name: str) -> str:
-    """The ids of a name, as a regular expression: not those of a name that only begins like it."""
+    """A regular expression for the ids of a name, but not of longer names with the same prefix."""
     return rf"{re.escape(name)}-[0-9a-f]{{{2 * NONCE_BYTES}}}-\d+"
 
 
-_pools: dict[int, IdPool] = {}
+_pools: dict[int, TransactionalIdPool] = {}
 
 
-def own_pool() -> IdPool:
-    """The pool of this very process; one that was inherited through a fork belongs to the parent."""
-    return _pools.setdefault(os.getpid(), IdPool())
+def process_pool() -> TransactionalIdPool:
+    """The pool of the current process; one inherited through fork belongs to the parent."""
+    return _pools.setdefault(os.getpid(), TransactionalIdPool())

@@ -1,4 +1,4 @@
-"""The options of the sink, by the names that Spark's Kafka connector uses where it has one."""
+"""The options of the sink, named as in Spark's Kafka connector where it has them."""
 
 import re
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ WRITE_OPTIONS = (
     "kafka.security.protocol",
 )
 TRANSACTION_TIMEOUT_MS = 900_000
-"""The default of brokers' transaction.max.timeout.ms: a batch must be committed by then."""
+"""The broker default of transaction.max.timeout.ms: a batch must be committed within it."""
 TRANSACTION_TIMEOUT_MIN_MS = 10_000
 BATCH_BYTES = 512 * 1024
-"""Far below the megabyte that brokers take at most, and large enough that the cost of a batch is small."""
+"""Well below the broker default of max.message.bytes, and large enough to amortize the cost per batch."""
 DELIVERY_TIMEOUT_MS = 120_000
 PREFIX = "runnel-spark-"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
@@ -42,7 +42,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What was asked of the sink, read and checked."""
+    """The parsed and validated options of the sink."""
 
     bootstrap_servers: str
     topic: str | None
@@ -50,13 +50,13 @@ class SinkOptions:
     in_doubt: str
     """What to do with a batch whose outcome is unknown: `fail`, `write` or `skip`."""
     transaction_timeout_ms: int | None
-    """How long a batch may take; None is TRANSACTION_TIMEOUT_MS, or less if the broker allows less."""
+    """Time limit of a batch; None is TRANSACTION_TIMEOUT_MS, capped at what the broker allows."""
     prefix: str
     application: str | None
-    """The name under which a program numbers its batch writes, as streaming queries do by themselves."""
+    """The application id (txnAppId) of numbered batch writes."""
     version: int
     first_version: int | None
-    """With which number the program began, if it says so: a later one then has a note before it."""
+    """The first txnVersion of the application, if declared: later versions then require a commit marker."""
     compression: Compression
     batch_bytes: int
     delivery_timeout_s: float
@@ -64,7 +64,7 @@ class SinkOptions:
 
 
 def write_options(given: Mapping[str, str]) -> SinkOptions:
-    """The options as one value; BadOption, with what would be right, if one cannot be used."""
+    """Parse the options; BadOption, with the accepted values, if one is invalid."""
     options = {name.lower(): value.strip() for name, value in given.items()}
     check_names(options, WRITE_OPTIONS)
     protocol = options.get("kafka.security.protocol", "PLAINTEXT")
@@ -98,18 +98,20 @@ def _timeout(options: Mapping[str, str]) -> int | None:
 
 
 def _numbering(options: Mapping[str, str]) -> tuple[str | None, int, int | None]:
-    """Under which name a program numbers its writes, the number of this one, and of the first one."""
+    """The application id, the version of this write, and the first version."""
     application = _name(options, "txnAppId", None)
     if (application is None) != ("txnversion" not in options):
-        raise BadOption("txnAppId and txnVersion go together: a name, and a number that grows with each")
+        raise BadOption(
+            "txnAppId and txnVersion must be set together: a name and a version that increases per write"
+        )
     version = _number(options, "txnVersion", 0, least=0)
     if "txnfirstversion" not in options:
         return application, version, None
     first_version = _number(options, "txnFirstVersion", 0, least=0)
     if application is None or version < first_version:
         raise BadOption(
-            f"txnFirstVersion={first_version} is the txnVersion with which a program begins; this is "
-            + ("a write without a number" if application is None else f"the earlier {version}")
+            f"txnFirstVersion={first_version} is the first txnVersion of an application; this is "
+            + ("a write without a txnVersion" if application is None else f"the earlier {version}")
         )
     return application, version, first_version
 
@@ -120,7 +122,7 @@ def _compression(options: Mapping[str, str]) -> Compression:
 
 
 def _one_of(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """One of these words; the first if none is given."""
+    """One of these words; the first is the default."""
     text = options.get(name.lower(), words[0]).lower()
     if text not in words:
         raise BadOption(f"{name}={text!r} is not one of {', '.join(words)}")
@@ -132,7 +134,7 @@ def _number(options: Mapping[str, str], name: str, default: int, *, least: int) 
     if text is None:
         return default
     if not text.isdecimal() or not least <= int(text) < 2**31:
-        raise BadOption(f"{name}={text!r} is not a whole number from {least} on")
+        raise BadOption(f"{name}={text!r} is not an integer of at least {least}")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""Rows gathered into record batches per partition: grown to a size, numbered, sealed. No I/O, no clock."""
+"""Accumulates rows into record batches per partition: filled, sequenced, sealed. No I/O, no clock."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ from runnel.pipelines.sink.rows import Rows
 
 Sealed = tuple[TopicPartition, bytearray]
 
-GROWING_BYTES_MAX = 64 * 1024 * 1024
-"""With very many partitions, batches go before they are full: a task's memory is worth more."""
+OPEN_BYTES_MAX = 64 * 1024 * 1024
+"""With many partitions, batches are sealed before they are full, to bound the memory of a task."""
 
 
 @dataclass(slots=True)
-class GrowingBatch:
-    """Encoded records of one partition that will be one batch."""
+class OpenBatch:
+    """Encoded records of one partition that are not sealed yet."""
 
     base_timestamp_ms: int
     max_timestamp_ms: int = -1
@@ -31,75 +31,75 @@ class GrowingBatch:
 
 
 @dataclass(slots=True)
-class Segment:
-    """A run of rows that one batch takes in."""
+class RowSlice:
+    """Consecutive rows that are added to one batch."""
 
     partition: TopicPartition
     start: int
     end: int
-    batch: GrowingBatch
+    batch: OpenBatch
     first_delta: int
 
 
 class Packer:
-    """Batches per partition under one producer's identity, which counts its records in each partition."""
+    """Builds the batches of one producer, with sequence numbers per partition."""
 
     def __init__(self, identity: ProducerIdentity, compression: Compression, batch_bytes: int) -> None:
         self._identity = identity
         self._compression = compression
         self._batch_bytes = batch_bytes
-        self._growing: dict[TopicPartition, GrowingBatch] = {}
+        self._open: dict[TopicPartition, OpenBatch] = {}
         self._sequences: dict[TopicPartition, int] = {}
 
     def add(self, rows: Rows, groups: list[Group]) -> Iterator[Sealed]:
-        """Take rows in, which stand in the order of their groups; yields the batches that are full."""
+        """Add rows, sorted by group; yields the batches that are full."""
         sizes = np.cumsum(rows.sizes)
-        segments = [segment for group in groups for segment in self._segments(group, rows, sizes)]
+        row_slices = [row_slice for group in groups for row_slice in self._row_slices(group, rows, sizes)]
         offset_deltas = np.arange(len(rows), dtype=np.int64)
         bases = np.empty(len(rows), np.int64)
-        for segment in segments:
-            offset_deltas[segment.start : segment.end] += segment.first_delta - segment.start
-            bases[segment.start : segment.end] = segment.batch.base_timestamp_ms
+        for row_slice in row_slices:
+            offset_deltas[row_slice.start : row_slice.end] += row_slice.first_delta - row_slice.start
+            bases[row_slice.start : row_slice.end] = row_slice.batch.base_timestamp_ms
         data, starts = encode_records(rows, rows.timestamps_ms - bases, offset_deltas)
-        for segment in segments:
-            segment.batch.payload += data[starts[segment.start] : starts[segment.end]]
-        for segment in segments:
-            if self._growing.get(segment.partition) is not segment.batch:
-                yield self._seal(segment.partition, segment.batch)
-        if sum(len(batch.payload) for batch in self._growing.values()) > GROWING_BYTES_MAX:
+        for row_slice in row_slices:
+            row_slice.batch.payload += data[starts[row_slice.start] : starts[row_slice.end]]
+        for row_slice in row_slices:
+            if self._open.get(row_slice.partition) is not row_slice.batch:
+                yield self._seal(row_slice.partition, row_slice.batch)
+        if sum(len(batch.payload) for batch in self._open.values()) > OPEN_BYTES_MAX:
             yield from self.finish()
 
     def finish(self) -> Iterator[Sealed]:
-        """The batches that are still growing."""
-        for partition, batch in self._growing.items():
+        """Seal the batches that are not full."""
+        for partition, batch in self._open.items():
             yield self._seal(partition, batch)
-        self._growing.clear()
+        self._open.clear()
 
-    def _segments(self, group: Group, rows: Rows, sizes: Numbers) -> Iterator[Segment]:
-        """Cut a group where a batch is full; every batch takes one record at least."""
+    def _row_slices(self, group: Group, rows: Rows, sizes: Numbers) -> Iterator[RowSlice]:
+        """Split a group where a batch is full; every batch takes at least one record."""
         start = group.start
         while start < group.end:
-            batch = self._growing.get(group.partition)
+            batch = self._open.get(group.partition)
             if batch is None:
-                batch = GrowingBatch(int(rows.timestamps_ms[start]))
-                self._growing[group.partition] = batch
+                batch = OpenBatch(int(rows.timestamps_ms[start]))
+                self._open[group.partition] = batch
             before = int(sizes[start - 1]) if start else 0
             room = before + self._batch_bytes - len(batch.payload)
             end = int(np.searchsorted(sizes[: group.end], room, side="right"))
             is_full = end < group.end
             end = max(end, start if batch.count else start + 1)
             if end > start:
-                yield Segment(group.partition, start, end, batch, batch.count)
+                yield RowSlice(group.partition, start, end, batch, batch.count)
                 newest = int(rows.timestamps_ms[start:end].max())
                 batch.max_timestamp_ms = max(batch.max_timestamp_ms, newest)
                 batch.count += end - start
             if is_full:
-                del self._growing[group.partition]
+                del self._open[group.partition]
                 if end == start:
-                    yield Segment(group.partition, start, end, batch, batch.count)
+                    yield RowSlice(group.partition, start, end, batch, batch.count)
             start = end
 
-    def _seal(self, partition: TopicPartition, batch: GrowingBatch) -> Sealed:
+    def _seal(self, partition: TopicPartition, batch: OpenBatch) -> Sealed:
         sequence = self._sequences.get(partition, 0)
         self._sequences[partition] = (sequence + batch.count) & SEQUENCE_MASK
         header = BatchHeader(

@@ -1,4 +1,4 @@
-"""Which partition each row goes to: the one it names, the one of its key, or the one whose turn it is."""
+"""The partition of each row: its partition column, the hash of its key, or sticky partitioning."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from runnel.pipelines.sink.rows import Rows
 
 
 @dataclass(slots=True)
-class Turns:
-    """Whose turn it is among the partitions of each topic, for rows without a key.
+class StickyPartitioner:
+    """Sticky partitioning of rows without a key, per topic.
 
-    Such rows fill one batch, then one in the next partition: few, large batches. Tasks begin at different
+    Such rows fill one batch, then one in the next partition: few, large batches. Tasks start at different
     partitions.
     """
 
@@ -30,13 +30,13 @@ class Turns:
         """The partition of each row of these sizes."""
         ends = self.taken_bytes.get(topic, 0) + np.cumsum(sizes)
         self.taken_bytes[topic] = int(ends[-1])
-        turns: Numbers = (self.first + (ends - sizes) // self.batch_bytes) % partition_count
-        return turns
+        partitioner: Numbers = (self.first + (ends - sizes) // self.batch_bytes) % partition_count
+        return partitioner
 
 
 @dataclass(slots=True)
 class Group:
-    """Rows that go to one partition: a run of them, once all rows are put in order."""
+    """Consecutive rows of one partition, after sorting."""
 
     partition: TopicPartition
     start: int
@@ -44,18 +44,22 @@ class Group:
 
 
 def topics_of(rows: Rows, fixed: str | None) -> tuple[list[str], Numbers]:
-    """The topics that rows go to, and the number of each row's among them. A fixed topic beats the column."""
+    """The topics of the rows, and the index of each row's topic. A fixed topic overrides the column."""
     if fixed is not None:
         return [fixed], np.zeros(len(rows), np.int64)
     if rows.topic.null_count:
-        raise PipelineError("column `topic` is null in some row; give the option topic, or fill the column")
+        raise PipelineError("column `topic` is null in some rows; set the option topic, or fill the column")
     encoded = rows.topic.dictionary_encode()
     names: list[str] = encoded.dictionary.to_pylist()
     return names, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def choose_partitions(
-    rows: Rows, topics: list[str], topic_of: Numbers, counts: Mapping[str, int], turns: Turns
+    rows: Rows,
+    topics: list[str],
+    topic_of: Numbers,
+    counts: Mapping[str, int],
+    partitioner: StickyPartitioner,
 ) -> Numbers:
     """The partition of every row."""
     chosen = np.empty(len(rows), np.int64)
@@ -68,20 +72,20 @@ def choose_partitions(
         wrong = here & (named >= count)
         if wrong.any():
             raise PipelineError(
-                f"column `partition` says {int(named[wrong][0])}, but topic {topic!r} has {count} "
+                f"column `partition` contains {int(named[wrong][0])}, but topic {topic!r} has {count} "
                 f"partition{'s' * (count != 1)}, numbered from 0"
             )
-        by_turn = np.flatnonzero(here & has_no_key & (named < 0))
+        without_key = np.flatnonzero(here & has_no_key & (named < 0))
         by_key = np.flatnonzero(here & ~has_no_key & (named < 0))
         if len(by_key) and data is not None and starts is not None and lengths is not None:
             chosen[by_key] = partitions_of(data, starts[by_key], lengths[by_key], count)
-        if len(by_turn):
-            chosen[by_turn] = turns.take(topic, rows.sizes[by_turn], count)
+        if len(without_key):
+            chosen[without_key] = partitioner.take(topic, rows.sizes[without_key], count)
     return np.where(named >= 0, named, chosen)
 
 
 def grouped(topics: list[str], topic_of: Numbers, partitions: Numbers) -> tuple[Numbers, list[Group]]:
-    """The order that puts rows of one partition side by side, each in its old order; and those groups."""
+    """A stable sort order by partition, and the groups of rows it produces."""
     stride = int(partitions.max()) + 1
     codes = topic_of * stride + partitions
     order = np.argsort(codes, kind="stable")
@@ -100,5 +104,7 @@ def _named(column: Any, length: int) -> Numbers:
         return np.full(length, -1, np.int64)
     numbers: Numbers = pc.fill_null(column.cast("int64"), -1).to_numpy(zero_copy_only=False)
     if len(numbers) and int(numbers.min()) < -1:
-        raise PipelineError(f"column `partition` says {int(numbers.min())}; partitions are numbered from 0")
+        raise PipelineError(
+            f"column `partition` contains {int(numbers.min())}; partitions are numbered from 0"
+        )
     return numbers

@@ -1,4 +1,4 @@
-"""The rows of an Arrow batch as columns of bytes and numbers: what a record is made of."""
+"""The rows of an Arrow batch as the columns of records."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from runnel.pipelines.sink.binary import Numbers, content, join, lengths_of, pac
 from runnel.pipelines.sink.columns import Columns
 
 PIECE_BYTES = 64 * 1024 * 1024
-"""Rows beyond this are taken in several steps: offsets in Arrow's columns count to 2 GiB only."""
+"""Larger batches are processed in slices: offsets of Arrow's binary columns are limited to 2 GiB."""
 
 
 OVERHEAD_BYTES = 16
-"""Lengths and deltas: what a record takes beside key, value and headers, roughly."""
+"""Approximate size of a record's lengths and deltas."""
 
 
 @dataclass(slots=True)
 class Rows:
-    """Records to be, column by column; an absent column is None."""
+    """Records in columns; an absent column is None."""
 
     key: Any
-    """Arrow binary, as `value`."""
+    """Arrow binary, like `value`."""
     value: Any
     headers: Any
-    """The headers of each row as a record has them, their count first; Arrow binary, too."""
+    """The encoded headers of each row, preceded by their count; Arrow binary."""
     timestamps_ms: Numbers
     topic: Any
     partition: Any
@@ -38,7 +38,7 @@ class Rows:
 
     @property
     def sizes(self) -> Numbers:
-        """About what each record takes before compression."""
+        """Approximate size of each record before compression."""
         sizes = np.full(len(self), OVERHEAD_BYTES, np.int64)
         for column in (self.key, self.value, self.headers):
             if column is not None:
@@ -46,7 +46,7 @@ class Rows:
         return sizes
 
     def in_order(self, order: Numbers) -> "Rows":
-        """The same rows in another order; topic and partition have served their purpose by then."""
+        """The rows in the given order, without topic and partition."""
         picks = pa.array(order)
         return Rows(
             None if self.key is None else self.key.take(picks),
@@ -59,7 +59,7 @@ class Rows:
 
 
 def pieces(batch: Any) -> Iterator[Any]:
-    """An Arrow batch in slices that are not too large to be worked on at once."""
+    """Slices of an Arrow batch of bounded size."""
     count = max(1, -(-batch.nbytes // PIECE_BYTES))
     length = max(1, -(-batch.num_rows // count))
     for start in range(0, batch.num_rows, length):
@@ -67,7 +67,7 @@ def pieces(batch: Any) -> Iterator[Any]:
 
 
 def rows_of(batch: Any, columns: Columns, now_ms: int) -> Rows:
-    """The columns of a record; rows without a timestamp are of now."""
+    """The columns of the records; rows without a timestamp get the current time."""
 
     def column(index: int | None) -> Any:
         return None if index is None else batch.column(index)
@@ -83,7 +83,7 @@ def rows_of(batch: Any, columns: Columns, now_ms: int) -> Rows:
 
 
 def binary(column: Any) -> Any:
-    """The column as bytes; None stays None."""
+    """Cast a column to binary; None stays None."""
     return None if column is None else column.cast(pa.binary())
 
 
@@ -93,28 +93,28 @@ def _milliseconds(column: Any, length: int, now_ms: int) -> Numbers:
     stamps = pc.fill_null(column.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()), now_ms * 1000)
     milliseconds: Numbers = np.floor_divide(stamps.to_numpy(zero_copy_only=False), 1000)
     if len(milliseconds) and int(milliseconds.min()) < 0:
-        raise PipelineError("column `timestamp` has a moment before 1970, which a record cannot have")
+        raise PipelineError("column `timestamp` has a value before 1970, which a record cannot store")
     return milliseconds
 
 
 def encode_headers(column: Any) -> Any:
-    """From lists of structs of key and value to the headers of each row as a record has them."""
+    """Encode lists of (key, value) structs as the headers of records."""
     counts, runs = header_runs(column)
     return join([packed([varints(counts)]), runs])
 
 
 def header_runs(column: Any) -> tuple[Numbers, Any]:
-    """How many headers each row has, and their bytes, one header after the other."""
+    """The number of headers of each row, and their encoded bytes."""
     counts = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False).astype(np.int64)
     flat = column.flatten()
     names, values = (flat.field(index).cast(pa.binary()) for index in (0, 1))
     if names.null_count or flat.null_count:
-        raise PipelineError("column `headers` has a header without a key, which a record cannot have")
+        raise PipelineError("column `headers` has a header without a key, which a record cannot store")
     if len(names) == 0:
         return counts, pa.scalar(b"", pa.binary())
     heads = [packed([varints(lengths_of(part))]) for part in (names, values)]
     data, starts = content(join([heads[0], names, heads[1], values]))
-    # The headers of a row stand side by side: its run of them is one value.
+    # The headers of a row are contiguous: together they are one value.
     offsets = starts[np.concatenate(([0], np.cumsum(counts)))].astype(np.int32)
     runs = pa.Array.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
     return counts, runs

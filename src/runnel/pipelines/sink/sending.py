@@ -1,4 +1,4 @@
-"""Carrying sealed batches to the leaders of their partitions, in order, again until they have arrived."""
+"""Sends sealed batches to partition leaders in order, with retries."""
 
 import asyncio
 from collections import deque
@@ -16,28 +16,28 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 REQUEST_BYTES = 8 * 1024 * 1024
-"""What goes in one request, at least one batch. Brokers take a hundred megabytes at most."""
-WAITING_BYTES_MAX = 32 * 1024 * 1024
-"""How far the encoder may be ahead of the broker."""
+"""Limit for one request, which holds at least one batch. Brokers accept up to 100 MiB."""
+BUFFER_BYTES_MAX = 32 * 1024 * 1024
+"""Bytes that may be buffered before the encoder blocks."""
 ACKS_ALL = -1
 
 
 @dataclass(slots=True)
 class OutgoingBatch:
-    """One sealed batch on its way. It is never changed: a broker knows a repeat by its sequence numbers."""
+    """One sealed batch to be sent. It is immutable: brokers detect duplicates by sequence number."""
 
     partition: TopicPartition
     data: bytearray
     deadline_s: float
-    not_before_s: float = 0.0
+    retry_at_s: float = 0.0
     attempts: int = 0
 
 
 class BatchSender:
-    """Sends batches under one producer's identity, one request per leader at a time.
+    """Sends the batches of one producer, with at most one request in flight per leader.
 
-    The batches of a partition go one after the other, so that a retry cannot change their order. The first
-    that cannot be delivered ends it all.
+    The batches of a partition are sent one at a time, so a retry cannot reorder them. The first batch that
+    cannot be delivered fails the sender.
     """
 
     def __init__(
@@ -53,38 +53,38 @@ class BatchSender:
         self._timeout_s = timeout_s
         self._transactional_id = transactional_id
         self._transactions = Transactions(cluster)
-        self._announced: set[TopicPartition] = set()
+        self._added: set[TopicPartition] = set()
         self._queues: dict[TopicPartition, deque[OutgoingBatch]] = {}
-        self._waiting_bytes = 0
+        self._buffered_bytes = 0
         self._in_flight: set[TopicPartition] = set()
-        self._trips: dict[int, asyncio.Task[None]] = {}
+        self._requests: dict[int, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
         self._progress = asyncio.Event()
         self._failure: BaseException | None = None
-        self._pump = asyncio.create_task(self._run())
+        self._sender_task = asyncio.create_task(self._run())
 
     async def put(self, batches: Sequence[tuple[TopicPartition, bytearray]]) -> None:
-        """Line batches up, waiting while too much waits already; raises what keeps a batch from its place."""
+        """Enqueue batches and block while the buffer is full; raises the error of a failed delivery."""
         deadline_s = asyncio.get_running_loop().time() + self._timeout_s
         for partition, data in batches:
             self._queues.setdefault(partition, deque()).append(OutgoingBatch(partition, data, deadline_s))
-            self._waiting_bytes += len(data)
+            self._buffered_bytes += len(data)
         self._wake.set()
-        await self._wait_until(WAITING_BYTES_MAX)
+        await self._wait_until(BUFFER_BYTES_MAX)
 
     async def flush(self) -> None:
-        """Wait until the brokers have everything."""
+        """Wait until all batches are acknowledged."""
         await self._wait_until(0)
 
     async def close(self) -> None:
-        """Let go of what is on its way, and wait until nothing moves any more."""
-        tasks = [self._pump, *self._trips.values()]
+        """Cancel requests in flight and wait for their tasks."""
+        tasks = [self._sender_task, *self._requests.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _wait_until(self, waiting_bytes: int) -> None:
-        while self._failure is None and self._waiting_bytes > waiting_bytes:
+    async def _wait_until(self, buffered_bytes: int) -> None:
+        while self._failure is None and self._buffered_bytes > buffered_bytes:
             self._progress.clear()
             await self._progress.wait()
         if self._failure is not None:
@@ -105,11 +105,11 @@ class BatchSender:
                 except TimeoutError:
                     pass
         except Exception as error:
-            # A bug: waiters for a batch must not wait for ever.
+            # A bug: do not leave callers blocked.
             self._fail(error)
             raise
 
-    def _heads(self) -> list[OutgoingBatch]:
+    def _ready(self) -> list[OutgoingBatch]:
         return [
             queue[0]
             for partition, queue in self._queues.items()
@@ -117,15 +117,15 @@ class BatchSender:
         ]
 
     def _next_retry_s(self, now_s: float) -> float | None:
-        """When the next pause ends. Those whose pause is over wait for a trip, whose end wakes us."""
-        moments = [batch.not_before_s for batch in self._heads() if batch.not_before_s > now_s]
+        """Time of the next retry. Batches that are due wait for a request in flight, which wakes us."""
+        moments = [batch.retry_at_s for batch in self._ready() if batch.retry_at_s > now_s]
         return min(moments, default=None)
 
     async def _dispatch(self, now_s: float) -> None:
-        """Start a trip to each leader that has none and something to get."""
+        """Send a request to each leader that has batches ready and no request in flight."""
         by_leader: dict[int, list[OutgoingBatch]] = {}
-        for batch in self._heads():
-            if batch.not_before_s > now_s:
+        for batch in self._ready():
+            if batch.retry_at_s > now_s:
                 continue
             try:
                 leader = await self._cluster.leader(batch.partition)
@@ -134,18 +134,18 @@ class BatchSender:
                 continue
             by_leader.setdefault(leader, []).append(batch)
         for leader, batches in by_leader.items():
-            if leader not in self._trips:
-                load = _load(batches)
-                self._in_flight.update(batch.partition for batch in load)
-                self._trips[leader] = asyncio.create_task(self._travel(leader, load))
+            if leader not in self._requests:
+                taken = _request_batches(batches)
+                self._in_flight.update(batch.partition for batch in taken)
+                self._requests[leader] = asyncio.create_task(self._send_request(leader, taken))
 
-    async def _travel(self, leader: int, batches: list[OutgoingBatch]) -> None:
+    async def _send_request(self, leader: int, batches: list[OutgoingBatch]) -> None:
         try:
             connection = await self._cluster.connection(leader)
-            await self._announce(connection, [batch.partition for batch in batches])
+            await self._add_to_transaction(connection, [batch.partition for batch in batches])
             request = _request(batches, self._transactional_id, int(self._cluster.timeout_s * 1000))
             answer = await connection.send(request, ProduceResponse, timeout_s=self._cluster.timeout_s + 5)
-            self._answered(batches, answer)
+            self._handle_response(batches, answer)
         except ClientError as error:
             for batch in batches:
                 self._retry_or_fail(batch, error)
@@ -153,30 +153,30 @@ class BatchSender:
             self._fail(error)
             raise
         finally:
-            del self._trips[leader]
+            del self._requests[leader]
             self._in_flight.difference_update(batch.partition for batch in batches)
             self._wake.set()
             self._progress.set()
 
-    async def _announce(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
-        new = [partition for partition in partitions if partition not in self._announced]
+    async def _add_to_transaction(self, leader: Connection, partitions: Sequence[TopicPartition]) -> None:
+        new = [partition for partition in partitions if partition not in self._added]
         if self._transactional_id is not None and new and leader.feature("transaction.version") < 2:
             await self._transactions.add_partitions(self._transactional_id, self._identity, new)
-        self._announced.update(new)
+        self._added.update(new)
 
-    def _answered(self, batches: Sequence[OutgoingBatch], answer: ProduceResponse) -> None:
+    def _handle_response(self, batches: Sequence[OutgoingBatch], answer: ProduceResponse) -> None:
         results = {
             (topic.name, view.index): view for topic in answer.responses for view in topic.partition_responses
         }
         for batch in batches:
             result = results.get((batch.partition.topic, batch.partition.partition))
             if result is None:
-                self._retry_or_fail(batch, TimedOut(f"the broker's answer leaves {batch.partition} out"))
+                self._retry_or_fail(batch, TimedOut(f"the response does not contain {batch.partition}"))
                 continue
             error = ErrorCode.from_code(result.error_code)
             if error in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                 self._queues[batch.partition].popleft()
-                self._waiting_bytes -= len(batch.data)
+                self._buffered_bytes -= len(batch.data)
             else:
                 self._retry_or_fail(batch, _refusal(batch, error, result.error_message))
 
@@ -185,7 +185,7 @@ class BatchSender:
         self._cluster.invalidate_topic(batch.partition.topic)
         if error.retriable and now_s < batch.deadline_s:
             batch.attempts += 1
-            batch.not_before_s = now_s + min(BACKOFF_MIN_S * 2 ** min(batch.attempts, 10), BACKOFF_MAX_S)
+            batch.retry_at_s = now_s + min(BACKOFF_MIN_S * 2 ** min(batch.attempts, 10), BACKOFF_MAX_S)
         elif error.retriable:
             self._fail(TimedOut(f"not delivered in {self._timeout_s:g} s: {error}"))
         else:
@@ -201,21 +201,21 @@ def _refusal(batch: OutgoingBatch, error: ErrorCode, message: str | None) -> Bro
     if error is ErrorCode.MESSAGE_TOO_LARGE:
         message = (
             f"a batch of {len(batch.data)} bytes is larger than the topic's max.message.bytes: "
-            "give the option kafka.batch.size a smaller number; a single row must fit by itself"
+            "lower the option kafka.batch.size; a single row must fit into a batch"
         )
     return BrokerError(error, f"writing to {batch.partition}", message)
 
 
-def _load(batches: Sequence[OutgoingBatch]) -> list[OutgoingBatch]:
-    """As many as one request takes, and one at least."""
-    load: list[OutgoingBatch] = []
+def _request_batches(batches: Sequence[OutgoingBatch]) -> list[OutgoingBatch]:
+    """As many batches as fit into one request, at least one."""
+    taken: list[OutgoingBatch] = []
     size_bytes = 0
     for batch in batches:
         size_bytes += len(batch.data)
-        if load and size_bytes > REQUEST_BYTES:
+        if taken and size_bytes > REQUEST_BYTES:
             break
-        load.append(batch)
-    return load
+        taken.append(batch)
+    return taken
 
 
 def _request(

@@ -1,4 +1,4 @@
-"""What one task does: take rows, encode them, and see them into the brokers' logs."""
+"""The task side of the sink: encodes rows and writes them to brokers."""
 
 import asyncio
 import time
@@ -14,12 +14,12 @@ from runnel.client.errors import ClientError, check
 from runnel.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.sink.columns import Columns
-from runnel.pipelines.sink.decision import Part, Verdict, Written, abort_parts, judge
+from runnel.pipelines.sink.decision import BatchAction, Part, WrittenBatch, abort_parts, batch_action
 from runnel.pipelines.sink.ledger import BrokerLedger
-from runnel.pipelines.sink.names import own_pool
+from runnel.pipelines.sink.names import process_pool
 from runnel.pipelines.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
 from runnel.pipelines.sink.packing import Packer
-from runnel.pipelines.sink.partitioning import Turns, choose_partitions, grouped, topics_of
+from runnel.pipelines.sink.partitioning import StickyPartitioner, choose_partitions, grouped, topics_of
 from runnel.pipelines.sink.rows import pieces, rows_of
 from runnel.pipelines.sink.sending import BatchSender
 from runnel.pipelines.sink.timeouts import init_producer_id, init_producer_id_at_most
@@ -28,31 +28,31 @@ ABORT_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Which write a task is part of."""
+class WriteInfo:
+    """The write that a task belongs to."""
 
     name: str
-    """Of the query, or of the program that numbers its writes, or of this one write."""
+    """The name of the query, of the application with numbered writes, or of this write."""
     batch: int
-    may_begin: bool
+    may_be_first: bool
     is_recorded: bool
-    """Is it recorded in a note, so that a replay is recognised?"""
-    is_in_step: bool = True
-    """Does the next batch begin only when this one was carried out?"""
+    """Is it recorded in a commit marker, so that replays are detected?"""
+    is_sequential: bool = True
+    """Does the next batch start only after this one is completed?"""
 
 
 @dataclass(frozen=True, slots=True)
-class TaskMessage(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """What a task reports to the driver."""
 
-    target: Target | None
+    info: WriteInfo | None
     rows: int
     part: Part | None
     has_skipped: bool
 
 
 def connected(options: SinkOptions, outage_max_s: float) -> BrokerView:
-    """The brokers, for one task, commit or abort; an outage of at most this length only delays it."""
+    """A connection for one task, commit or abort, which retries through outages of up to this length."""
     return BrokerView(
         options.bootstrap_servers,
         client_id=options.client_id,
@@ -62,53 +62,53 @@ def connected(options: SinkOptions, outage_max_s: float) -> BrokerView:
 
 
 class TaskWriter:
-    """One attempt of one task. Without a target it writes at least once, under an identity of its own."""
+    """One attempt of a task. Without write info it writes at least once, with its own producer id."""
 
-    def __init__(self, options: SinkOptions, columns: Columns, target: Target | None, number: int) -> None:
+    def __init__(self, options: SinkOptions, columns: Columns, info: WriteInfo | None, number: int) -> None:
         self._options = options
         self._columns = columns
-        self._target = target
-        self._turns = Turns(options.batch_bytes, number, {})
+        self._info = info
+        self._partitioner = StickyPartitioner(options.batch_bytes, number, {})
         self._counts: dict[str, int] = {}
         self._rows = 0
         self._part: Part | None = None
-        self._verdict: Verdict | None = None
+        self._action: BatchAction | None = None
         self._packer: Packer | None = None
         self._sender: BatchSender | None = None
 
-    def write(self, batches: Iterable[Any]) -> TaskMessage:
-        """Write all rows. When this returns they are in the brokers' logs, in a transaction still open."""
-        # All rows are taken even if none is written: what feeds us must come to its end, too.
+    def write(self, batches: Iterable[Any]) -> TaskCommitMessage:
+        """Write all rows. On return they are acknowledged, in a transaction that is still open."""
+        # All rows are consumed even if none is written: the upstream iterator must be exhausted.
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:
-            return TaskMessage(self._target, 0, None, has_skipped=False)
+            return TaskCommitMessage(self._info, 0, None, has_skipped=False)
         with connected(self._options, self._options.delivery_timeout_s) as view:
             try:
                 view.run(self._open)
-                self._take(first, view)
+                self._add(first, view)
                 for batch in filled:
-                    self._take(batch, view)
+                    self._add(batch, view)
                 view.run(self._finish)
             except BaseException:
-                view.run(self._give_up)
+                view.run(self._abort)
                 raise
-        return TaskMessage(self._target, self._rows, self._part, self._verdict is Verdict.SKIP)
+        return TaskCommitMessage(self._info, self._rows, self._part, self._action is BatchAction.SKIP)
 
-    def _take(self, batch: Any, view: BrokerView) -> None:
+    def _add(self, batch: Any, view: BrokerView) -> None:
         self._rows += batch.num_rows
-        if self._verdict is Verdict.SKIP:
+        if self._action is BatchAction.SKIP:
             return
         for piece in pieces(batch):
-            self._take_piece(piece, view)
+            self._add_piece(piece, view)
 
-    def _take_piece(self, piece: Any, view: BrokerView) -> None:
+    def _add_piece(self, piece: Any, view: BrokerView) -> None:
         assert self._packer is not None and self._sender is not None
         rows = rows_of(piece, self._columns, time.time_ns() // 1_000_000)
         topics, topic_of = topics_of(rows, self._options.topic)
         if not self._counts.keys() >= set(topics):
             view.run(lambda cluster: self._count_partitions(cluster, topics))
-        partitions = choose_partitions(rows, topics, topic_of, self._counts, self._turns)
+        partitions = choose_partitions(rows, topics, topic_of, self._counts, self._partitioner)
         order, groups = grouped(topics, topic_of, partitions)
         sender, full = self._sender, list(self._packer.add(rows.in_order(order), groups))
         if full:
@@ -118,7 +118,7 @@ class TaskWriter:
 
     async def _count_partitions(self, cluster: Cluster, topics: Iterable[str]) -> None:
         for topic in topics:
-            # Whether this may create the topic is up to the broker, as with any producer.
+            # auto.create.topics.enable of the broker decides, as with any producer.
             self._counts[topic] = len((await cluster.topic(topic, allow_auto_create=True)).partitions)
 
     async def _open(self, cluster: Cluster) -> None:
@@ -132,20 +132,20 @@ class TaskWriter:
         )
 
     async def _identify(self, cluster: Cluster) -> tuple[ProducerIdentity | None, str | None]:
-        """As whom to write; None if there is nothing to be written."""
-        target = self._target
-        if target is None:
+        """The producer id and transactional id to write with; None if the batch is skipped."""
+        info = self._info
+        if info is None:
             return await cluster.retry(lambda: _new_identity(cluster)), None
-        if target.is_recorded:
-            note = await BrokerLedger(cluster, target.name).read()
+        if info.is_recorded:
+            marker = await BrokerLedger(cluster, info.name).read()
             in_doubt = self._options.in_doubt
-            self._verdict = judge(note, target.batch, may_begin=target.may_begin, in_doubt=in_doubt)
-            if self._verdict is Verdict.SKIP:
+            self._action = batch_action(marker, info.batch, may_be_first=info.may_be_first, in_doubt=in_doubt)
+            if self._action is BatchAction.SKIP:
                 return None, None
-            name = own_pool().take(target.name, target.batch, note)
+            name = process_pool().take(info.name, info.batch, marker)
         else:
-            # There is no later batch under this name that could use it again.
-            name = own_pool().new(target.name)
+            # No later batch has this name, so the id is not kept for reuse.
+            name = process_pool().new(info.name)
         timeout_ms = self._options.transaction_timeout_ms
         if timeout_ms is None:
             identity = await init_producer_id_at_most(cluster, name, TRANSACTION_TIMEOUT_MS)
@@ -160,14 +160,14 @@ class TaskWriter:
             await self._sender.flush()
             await self._sender.close()
 
-    async def _give_up(self, cluster: Cluster) -> None:
-        """Leave nothing open that readers would wait for; if that fails, the broker ends it in time."""
+    async def _abort(self, cluster: Cluster) -> None:
+        """Abort the transaction, which would block readers; if that fails, its timeout aborts it."""
         if self._sender is not None:
             await self._sender.close()
-        if self._part is not None and self._target is not None:
+        if self._part is not None and self._info is not None:
             try:
                 async with asyncio.timeout(ABORT_TIMEOUT_S):
-                    await abort_parts(BrokerLedger(cluster, self._target.name), [self._part])
+                    await abort_parts(BrokerLedger(cluster, self._info.name), [self._part])
             except (ClientError, TimeoutError):
                 pass
 
@@ -179,17 +179,17 @@ async def _new_identity(cluster: Cluster) -> ProducerIdentity:
     return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
 
-def summed_up(messages: Iterable[TaskMessage]) -> Written | None:
-    """What all tasks of a write report together; None if there is nothing to decide."""
-    found = [message for message in messages if message.target is not None]
-    if not found or found[0].target is None:
+def combined(messages: Iterable[TaskCommitMessage]) -> WrittenBatch | None:
+    """The combined result of all tasks; None if there is nothing to commit."""
+    found = [message for message in messages if message.info is not None]
+    if not found or found[0].info is None:
         return None
-    target = found[0].target
-    return Written(
-        target.batch,
+    info = found[0].info
+    return WrittenBatch(
+        info.batch,
         sum(message.rows for message in found),
         tuple(message.part for message in found if message.part is not None),
         any(message.has_skipped for message in found),
-        target.may_begin,
-        target.is_in_step,
+        info.may_be_first,
+        info.is_sequential,
     )

@@ -13,7 +13,7 @@ SETTING = "transaction.max.timeout.ms"
 
 
 async def init_producer_id(cluster: Cluster, transactional_id: str, timeout_ms: int) -> ProducerIdentity:
-    """Become the holder of a transactional id; BadOption if the broker does not allow this timeout."""
+    """Initialize a transactional id; BadOption if the broker does not allow this timeout."""
     try:
         return await Transactions(cluster).init_producer_id(transactional_id, timeout_ms=timeout_ms)
     except BrokerError as refused:
@@ -27,7 +27,7 @@ async def init_producer_id(cluster: Cluster, transactional_id: str, timeout_ms: 
 async def init_producer_id_at_most(
     cluster: Cluster, transactional_id: str, timeout_ms: int
 ) -> ProducerIdentity:
-    """The same with the longest timeout up to this one that the broker allows."""
+    """Like init_producer_id, with the timeout capped at what the broker allows."""
     try:
         return await Transactions(cluster).init_producer_id(transactional_id, timeout_ms=timeout_ms)
     except BrokerError as refused:
@@ -40,7 +40,7 @@ async def init_producer_id_at_most(
 
 
 async def timeout_max_ms(cluster: Cluster) -> int | None:
-    """What the broker allows; None if it does not say."""
+    """The maximum that the broker allows; None if unknown."""
     try:
         await cluster.retry(lambda: cluster.refresh([]))
         node_id = next(iter(cluster.nodes), None)
@@ -55,6 +55,6 @@ async def timeout_max_ms(cluster: Cluster) -> int | None:
 
 
 def too_long(name: str, timeout_ms: int, allowed_ms: int | None) -> str:
-    """Why a timeout cannot be used, and what to do."""
+    """The error message for a timeout above the broker's maximum."""
     allowed = f"{SETTING}={allowed_ms}" if allowed_ms is not None else SETTING
-    return f"{name}={timeout_ms} is more than the broker's {allowed} allows: lower the one or raise the other"
+    return f"{name}={timeout_ms} exceeds the broker's {allowed}: lower the timeout or raise the limit"

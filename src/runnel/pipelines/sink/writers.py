@@ -1,4 +1,4 @@
-"""What Spark calls: writers for a batch and for a stream, in its tasks and on behalf of its driver.
+"""The batch and stream writers that Spark calls, in tasks and on behalf of the driver.
 
 `write` runs in a task; `commit` and `abort` run in another process beside the driver, on another object.
 """
@@ -22,7 +22,7 @@ from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.sink.columns import record_columns
 from runnel.pipelines.sink.decision import (
     Ledger,
-    Written,
+    WrittenBatch,
     abort_batch,
     abort_parts,
     commit_batch,
@@ -30,50 +30,50 @@ from runnel.pipelines.sink.decision import (
 )
 from runnel.pipelines.sink.ledger import BrokerLedger
 from runnel.pipelines.sink.options import SinkOptions
-from runnel.pipelines.sink.task import Target, TaskMessage, TaskWriter, connected, summed_up
+from runnel.pipelines.sink.task import TaskCommitMessage, TaskWriter, WriteInfo, combined, connected
 
 Messages = Sequence[WriterCommitMessage | None]
-Action = Callable[[Ledger[ProducerIdentity], Written, bool], Awaitable[None]]
+Action = Callable[[Ledger[ProducerIdentity], WrittenBatch, bool], Awaitable[None]]
 
-STRAGGLER_LOOKS = 6
+STRAGGLER_SCANS = 6
 STRAGGLER_WAIT_S = 1.0
-"""Spark does not wait for the tasks that it kills, before it calls abort."""
+"""Spark calls abort without waiting for the tasks that it kills."""
 ABORT_OUTAGE_MAX_S = 10.0
-"""What is not aborted by then is aborted by the next batch, or by its transaction timeout."""
+"""Transactions not aborted by then are aborted by the next batch or by their timeout."""
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame once; all of it becomes visible, or nothing."""
+    """Writes a DataFrame atomically."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = record_columns(schema, options.topic)
-        self._target = _batch_target(options) if options.is_exactly_once else None
+        self._info = _batch_info(options) if options.is_exactly_once else None
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        return TaskWriter(self._options, self._columns, self._target, _task_number()).write(iterator)
+        return TaskWriter(self._options, self._columns, self._info, _task_number()).write(iterator)
 
     def commit(self, messages: Messages) -> None:
         _commit(self._options, messages)
 
     def abort(self, messages: Messages) -> None:
-        # With no message at all, a task may have been killed inside its transaction.
-        nothing = TaskMessage(self._target, 0, None, has_skipped=False)
+        # Without any message, a task may have been killed inside its transaction.
+        nothing = TaskCommitMessage(self._info, 0, None, has_skipped=False)
         _abort(self._options, [*messages, nothing])
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a streaming query; a batch that Spark runs again is not there twice."""
+    """Writes the batches of a streaming query; replayed batches are not duplicated."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         self._columns = record_columns(schema, options.topic)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        target = _streaming_target(self._options) if self._options.is_exactly_once else None
-        return TaskWriter(self._options, self._columns, target, _task_number()).write(iterator)
+        info = _streaming_info(self._options) if self._options.is_exactly_once else None
+        return TaskWriter(self._options, self._columns, info, _task_number()).write(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:
         _commit(self._options, messages)
@@ -82,19 +82,19 @@ class StreamWriter(DataSourceStreamArrowWriter):
         _abort(self._options, messages)
 
 
-def _batch_target(options: SinkOptions) -> Target:
+def _batch_info(options: SinkOptions) -> WriteInfo:
     if options.application is None:
         name = f"{options.prefix}job-{secrets.token_hex(8)}"
-        return Target(name, 0, may_begin=True, is_recorded=False)
+        return WriteInfo(name, 0, may_be_first=True, is_recorded=False)
     name = options.prefix + options.application
     if options.topic is not None:
-        # A program may write one version to several topics: each has a note of its own.
+        # A program may write one version to several topics: each has its own commit marker.
         name += f"@{options.topic}"
-    may_begin = options.first_version is None or options.version == options.first_version
-    return Target(name, options.version, may_begin=may_begin, is_recorded=True, is_in_step=False)
+    may_be_first = options.first_version is None or options.version == options.first_version
+    return WriteInfo(name, options.version, may_be_first=may_be_first, is_recorded=True, is_sequential=False)
 
 
-def _streaming_target(options: SinkOptions) -> Target:
+def _streaming_info(options: SinkOptions) -> WriteInfo:
     context = TaskContext.get()
     query = context.getLocalProperty(QUERY_ID) if context is not None else None
     batch = context.getLocalProperty(BATCH_ID) if context is not None else None
@@ -103,7 +103,7 @@ def _streaming_target(options: SinkOptions) -> Target:
             f"Spark does not pass its tasks {QUERY_ID} and {BATCH_ID}, which exactly-once needs: "
             "use Spark 4.2, or the option delivery=at-least-once"
         )
-    return Target(options.prefix + query, int(batch), may_begin=int(batch) == 0, is_recorded=True)
+    return WriteInfo(options.prefix + query, int(batch), may_be_first=int(batch) == 0, is_recorded=True)
 
 
 def _task_number() -> int:
@@ -112,7 +112,7 @@ def _task_number() -> int:
 
 
 def _commit(options: SinkOptions, messages: Messages) -> None:
-    async def commit(ledger: Ledger[ProducerIdentity], written: Written, is_recorded: bool) -> None:
+    async def commit(ledger: Ledger[ProducerIdentity], written: WrittenBatch, is_recorded: bool) -> None:
         if is_recorded:
             await commit_batch(ledger, written, options.in_doubt)
         else:
@@ -122,7 +122,7 @@ def _commit(options: SinkOptions, messages: Messages) -> None:
 
 
 def _abort(options: SinkOptions, messages: Messages) -> None:
-    async def abort(ledger: Ledger[ProducerIdentity], written: Written, is_recorded: bool) -> None:
+    async def abort(ledger: Ledger[ProducerIdentity], written: WrittenBatch, is_recorded: bool) -> None:
         if is_recorded:
             await abort_batch(ledger, written.batch, written.parts)
         else:
@@ -132,26 +132,26 @@ def _abort(options: SinkOptions, messages: Messages) -> None:
 
 
 async def _abort_stragglers(ledger: Ledger[ProducerIdentity]) -> None:
-    """Undo all that a write has open, and what tasks open that do not know yet that they are killed.
+    """Abort all open transactions of a write, including those that killed tasks open late.
 
-    Nobody would come back to it later, and readers of committed records would wait until it times out.
+    No later batch would abort them, and read_committed consumers would block until the timeout.
     """
-    for look in range(STRAGGLER_LOOKS):
-        if look:
+    for scan in range(STRAGGLER_SCANS):
+        if scan:
             await asyncio.sleep(STRAGGLER_WAIT_S)
-        await abort_parts(ledger, await ledger.others([]))
+        await abort_parts(ledger, await ledger.other_open_parts([]))
 
 
 def _on_ledger(options: SinkOptions, messages: Messages, action: Action, outage_max_s: float) -> None:
-    """Do what the tasks' messages ask for; those of tasks that failed are None."""
-    received = [message for message in messages if isinstance(message, TaskMessage)]
-    written = summed_up(received)
+    """Run an action for the messages of the tasks; the message of a failed task is None."""
+    received = [message for message in messages if isinstance(message, TaskCommitMessage)]
+    written = combined(received)
     if written is None:
         return
-    target = next(message.target for message in received if message.target is not None)
+    info = next(message.info for message in received if message.info is not None)
 
     async def act(cluster: Cluster) -> None:
-        await action(BrokerLedger(cluster, target.name), written, target.is_recorded)
+        await action(BrokerLedger(cluster, info.name), written, info.is_recorded)
 
     with connected(options, outage_max_s) as view:
         view.run(act)
