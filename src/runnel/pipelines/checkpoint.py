@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from runnel.pipelines.atomic_files import replace_file
 from runnel.pipelines.errors import BadCheckpoint
-from runnel.pipelines.whole_files import replace_file
 
 IDENTITY_FILE = "runnel-identity.json"
 LOCK_FILE = "runnel-lock"
@@ -39,7 +39,7 @@ class Identity:
 
 
 @contextmanager
-def held_checkpoint(
+def locked_checkpoint(
     folder: str, *, pipeline: str, sources: Iterable[str], sink: str, cluster: str | None = None
 ) -> Iterator[str]:
     """The folder, for this query alone while the block runs; give it to Spark as checkpointLocation."""

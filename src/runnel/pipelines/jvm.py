@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.pipelines.atomic_files import RUNNABLE_BY_ALL, replace_file
 from runnel.pipelines.errors import NoJava
-from runnel.pipelines.whole_files import RUNNABLE_BY_ALL, replace_file
 
 JAVA_MIN = 17
 

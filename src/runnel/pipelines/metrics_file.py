@@ -6,9 +6,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.pipelines.atomic_files import replace_file
 from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.progress import Stage, StreamBatch
-from runnel.pipelines.whole_files import replace_file
 
 _QUERY_METRICS = (
     ("batches_total", "counter", "Micro-batches finished since this run began."),

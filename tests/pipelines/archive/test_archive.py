@@ -171,7 +171,7 @@ def test_several_topics_have_a_table_each_without_aborted_records(spark, catalog
     assert archived_topics(catalog, "archive") == ["orders", "shop.payments-eu"]
     assert values(spark, catalog) == [b"yes"]
     assert values(spark, catalog, "shop.payments-eu") == [b"p"]
-    with pytest.raises(TableError, match=r"archive of topic shop.payments-eu, not of topic shop-payments.eu"):
+    with pytest.raises(TableError, match=r"archives topic shop.payments-eu, not topic shop-payments.eu"):
         open_archive(catalog, "archive", "shop-payments.eu")
 
 

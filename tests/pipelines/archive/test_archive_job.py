@@ -85,14 +85,14 @@ def test_runs_resume_from_checkpoint_or_tables_and_maintain_the_tables(spark, ru
     # What retention took is not missed by an audit, though the log still has it.
     check = AuditOptions(bootstrap=runnel.bootstrap_servers, archive=Archive(options.warehouse))
     assert audit(spark, check, Progress()).faults == []
-    # Without its tables, the checkpoint would leave a hole.
+    # Without its tables, the checkpoint would leave a gap.
     shutil.rmtree(options.warehouse)
-    with pytest.raises(BadCheckpoint, match="remove that folder"):
+    with pytest.raises(BadCheckpoint, match="remove the checkpoint"):
         archive()
 
 
-def test_which_topics_must_be_said(spark, tmp_path):
-    with pytest.raises(BadOption, match="which topics"):
+def test_topics_are_required(spark, tmp_path):
+    with pytest.raises(BadOption, match="no topics to archive"):
         run(
             spark,
             ArchiveOptions(bootstrap="127.0.0.1:1", warehouse=str(tmp_path), checkpoint=str(tmp_path)),

@@ -1,4 +1,4 @@
-"""Logs made by hand, and what the audit says of them without Spark."""
+"""Synthetic logs, and their audit without Spark."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 from runnel.batch.build import build_batch
 from runnel.batch.header import HEADER_BYTES, patch_offset_and_epoch, walk_headers
 from runnel.batch.records import Record
-from runnel.pipelines.audit.facts import BatchFact, Stretch, Tail, facts_of
+from runnel.pipelines.audit.batch_summary import BatchSummary, LogChunk, Tail, summarize
+from runnel.pipelines.audit.checker import PartitionChecker, PartitionInfo, PartitionResult
 from runnel.pipelines.audit.findings import Level
-from runnel.pipelines.audit.folder import partitions_of, read_file_piece
-from runnel.pipelines.audit.judge import PartitionJudge, PartitionVerdict, Terms
+from runnel.pipelines.audit.folder import partitions_of, read_file_split
 
 
 def batch(base_offset, count=10, **options) -> bytes:
@@ -19,33 +19,33 @@ def batch(base_offset, count=10, **options) -> bytes:
     return bytes(build_batch(records, base_offset=base_offset, **options))
 
 
-def facts(data: bytes, tail=Tail.ENDS, expected_offset=0) -> list[BatchFact]:
-    return list(facts_of(Stretch("orders", 0, 0, 0, memoryview(data), tail), expected_offset))
+def summaries(data: bytes, tail=Tail.ENDS, expected_offset=0) -> list[BatchSummary]:
+    return list(summarize(LogChunk("orders", 0, 0, 0, memoryview(data), tail), expected_offset))
 
 
-def judge(data: bytes, start=0, end=-1, **terms) -> PartitionVerdict:
-    judge = PartitionJudge(Terms("orders", 0, start, end, **terms))
-    for fact in facts(data, expected_offset=start):
-        judge.saw(fact)
-    return judge.ended()
+def check(data: bytes, start=0, end=-1, **info) -> PartitionResult:
+    checker = PartitionChecker(PartitionInfo("orders", 0, start, end, **info))
+    for summary in summaries(data, expected_offset=start):
+        checker.add(summary)
+    return checker.finish()
 
 
-def reported(verdict: PartitionVerdict, level=Level.FAULT) -> list[tuple[str, int, int]]:
+def reported(result: PartitionResult, level=Level.FAULT) -> list[tuple[str, int, int]]:
     return [
         (str(finding.kind), finding.first_offset, finding.last_offset)
-        for finding in verdict.findings
+        for finding in result.findings
         if finding.level is level
     ]
 
 
-def audit_folder(folder, topic) -> PartitionVerdict:
-    """The verdict about the only partition of a topic in a data folder."""
-    (found,) = [entry for entry in partitions_of(Path(folder)) if entry.terms.topic == topic]
-    judge = PartitionJudge(found.terms)
+def audit_folder(folder, topic) -> PartitionResult:
+    """The result for the only partition of a topic in a data folder."""
+    (found,) = [entry for entry in partitions_of(Path(folder)) if entry.info.topic == topic]
+    checker = PartitionChecker(found.info)
     for segment in found.segments:
-        for fact in read_file_piece(segment, found.terms.start_offset):
-            judge.saw(fact)
-    return judge.ended()
+        for summary in read_file_split(segment, found.info.start_offset):
+            checker.add(summary)
+    return checker.finish()
 
 
 def segment_of(folder, topic) -> Path:
@@ -54,7 +54,7 @@ def segment_of(folder, topic) -> Path:
 
 
 def remove_range(path: Path, first_offset: int) -> tuple[int, int]:
-    """Cut the batch with this offset out of a segment; returns the offsets that went."""
+    """Remove the batch with this offset from a segment; returns the removed offsets."""
     data = path.read_bytes()
     for position, header in walk_headers(data):
         if header.base_offset <= first_offset <= header.last_offset:
@@ -64,19 +64,19 @@ def remove_range(path: Path, first_offset: int) -> tuple[int, int]:
     raise AssertionError(f"no batch has offset {first_offset}")
 
 
-def flip_byte(path: Path, offset: int, place: int = HEADER_BYTES + 3) -> tuple[int, int]:
+def flip_byte(path: Path, offset: int, byte: int = HEADER_BYTES + 3) -> tuple[int, int]:
     """Flip a byte of the batch with this offset; returns the offsets of that batch."""
     data = bytearray(path.read_bytes())
     for position, header in walk_headers(bytes(data)):
         if header.base_offset <= offset <= header.last_offset:
-            data[position + place] ^= 0x40
+            data[position + byte] ^= 0x40
             path.write_bytes(data)
             return header.base_offset, header.last_offset
     raise AssertionError(f"no batch has offset {offset}")
 
 
 def write_again(path: Path, offset: int) -> tuple[int, int, int]:
-    """Append a copy of the batch with this offset at the end; returns its first place and its new offsets."""
+    """Append a copy of the batch with this offset; returns its original offset and its new offsets."""
     data = path.read_bytes()
     batches = list(walk_headers(data))
     end = batches[-1][1].next_offset
@@ -90,7 +90,7 @@ def write_again(path: Path, offset: int) -> tuple[int, int, int]:
 
 
 def forget_shutdown(folder) -> None:
-    """Let the broker look at its files when it starts: they were changed behind its back."""
+    """Remove the manifest, so that the broker recovers its changed files on start."""
     Path(folder, "clean-shutdown-manifest").unlink()
 
 

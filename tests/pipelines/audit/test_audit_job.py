@@ -1,4 +1,4 @@
-"""The whole audit on Spark: a sound broker, and one whose log and archive do not agree any more."""
+"""The audit on Spark: a valid log, and one that differs from its archive."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 from runnel.client.admin import Admin
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.audit.archive import Archive, compare
+from runnel.pipelines.audit.checker import PartitionResult
 from runnel.pipelines.audit.counts import Counts, OverTime
 from runnel.pipelines.audit.expectations import parse_expected
 from runnel.pipelines.audit.findings import Level
 from runnel.pipelines.audit.job import AuditOptions, run
-from runnel.pipelines.audit.judge import PartitionVerdict
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.progress import Progress
 from runnel.pipelines.tables.catalog import open_catalog
@@ -38,7 +38,7 @@ def broker():
 
 
 def archive_orders(spark, broker, warehouse, days=3) -> "list[str]":
-    """An archive as the archive job lays it out, in a few files; returns where they are."""
+    """Write an archive in the layout of the archive job; returns the paths of its files."""
     rows = (
         spark.read.format("runnel")
         .option("kafka.bootstrap.servers", broker.bootstrap_servers)
@@ -55,11 +55,11 @@ def archive_orders(spark, broker, warehouse, days=3) -> "list[str]":
     return [file.file_path.removeprefix("file://") for file in table.files()]
 
 
-def places(findings):
+def locations(findings):
     return sorted((str(finding.kind), finding.first_offset, finding.last_offset) for finding in findings)
 
 
-def test_a_sound_broker_and_its_archive_pass(spark, broker, tmp_path):
+def test_a_valid_broker_and_its_archive_pass(spark, broker, tmp_path):
     archive_orders(spark, broker, tmp_path / "warehouse")
     options = AuditOptions(
         bootstrap=broker.bootstrap_servers,
@@ -78,18 +78,18 @@ def test_a_sound_broker_and_its_archive_pass(spark, broker, tmp_path):
     assert "Nothing is lost" in page and "<script" not in page
 
 
-def test_everything_that_is_wrong_is_reported_at_once(spark, broker, tmp_path):
+def test_all_faults_are_reported(spark, broker, tmp_path):
     files = archive_orders(spark, broker, tmp_path / "warehouse")
-    _, gone, spoilt = sorted(files)
-    Path(gone).unlink()
-    with open(spoilt, "r+b") as file:
+    _, missing, damaged = sorted(files)
+    Path(missing).unlink()
+    with open(damaged, "r+b") as file:
         file.seek(4)
         file.write(bytes(100))
     with BrokerView(broker.bootstrap_servers) as view:
         (partition,) = view.partitions(["orders"])
         view.commit_group_offsets("billing", {partition: RECORDS + 5})
     broker.stop()
-    damaged = flip_byte(segment_of(broker.data_dir, "orders"), 85)
+    changed = flip_byte(segment_of(broker.data_dir, "orders"), 85)
     broker.start()
     options = AuditOptions(
         bootstrap=broker.bootstrap_servers,
@@ -100,11 +100,11 @@ def test_everything_that_is_wrong_is_reported_at_once(spark, broker, tmp_path):
     )
     outcome = run(spark, options, Progress())
     assert not outcome.is_sound
-    assert places(outcome.faults) == [
+    assert locations(outcome.faults) == [
         ("archive file missing or damaged", 30, 59),
         ("archive file missing or damaged", 60, 89),
         ("count differs", -1, -1),
-        ("damaged batch", *damaged),
+        ("damaged batch", *changed),
         ("group position", RECORDS, RECORDS + 4),
         ("missing in archive", 30, 79),
     ]
@@ -112,7 +112,7 @@ def test_everything_that_is_wrong_is_reported_at_once(spark, broker, tmp_path):
     assert "orders-0 offsets 80–89" in page
 
 
-def test_rows_that_are_doubled_changed_or_strange_in_the_archive_are_reported(spark, broker, tmp_path):
+def test_duplicated_changed_and_extra_rows_of_the_archive_are_reported(spark, broker, tmp_path):
     archive_orders(spark, broker, tmp_path / "warehouse")
     table = ensure_table(open_catalog(str(tmp_path / "warehouse")), "archive.orders", spark.range(0).schema)
     rows = table.read(spark)
@@ -130,7 +130,7 @@ def test_rows_that_are_doubled_changed_or_strange_in_the_archive_are_reported(sp
         ),
         Progress(),
     )
-    assert places(outcome.faults) == [
+    assert locations(outcome.faults) == [
         ("differs in archive", 12, 12),
         ("missing in archive", 20, 20),
         ("only in archive", 90, 500),
@@ -138,14 +138,14 @@ def test_rows_that_are_doubled_changed_or_strange_in_the_archive_are_reported(sp
     ]
 
 
-def test_a_log_and_an_archive_that_grow_meanwhile_agree(spark, broker, tmp_path):
+def test_a_log_and_an_archive_that_grow_during_the_audit_agree(spark, broker, tmp_path):
     archive_orders(spark, broker, tmp_path / "warehouse")
     with broker.client() as client:
         client.run(lambda cluster: Admin(cluster).delete_records({TopicPartition("orders", 0): 20}))
-    # Judged before retention took the beginning, and before the last records came and were archived.
-    judged = PartitionVerdict("orders", 0, 0, 50, Counts(), OverTime())
+    # Checked before retention deleted the first records, and before the last were written and archived.
+    checked = PartitionResult("orders", 0, 0, 50, Counts(), OverTime())
     archive = Archive(str(tmp_path / "warehouse"))
-    archived = compare(spark, broker.bootstrap_servers, archive, "orders", [judged])
+    archived = compare(spark, broker.bootstrap_servers, archive, "orders", [checked])
     assert [finding for finding in archived.findings if finding.level is Level.FAULT] == []
 
 

@@ -1,11 +1,11 @@
-"""Log and archive side by side, as rows made by hand."""
+"""The comparison of synthetic log and archive rows."""
 
 import datetime
 
 import pytest
 
 from runnel.pipelines.audit import comparison
-from runnel.pipelines.audit.archive import is_due
+from runnel.pipelines.audit.archive import is_retained
 from runnel.pipelines.audit.comparison import Comparison
 from runnel.pipelines.audit.findings import Kind, Level
 
@@ -18,9 +18,9 @@ MOMENT = datetime.datetime(2026, 5, 1, tzinfo=datetime.UTC)
 
 @pytest.fixture
 def compared(spark, monkeypatch):
-    """Compares offsets, each with a value, and tells what is found; buckets are small."""
+    """Compares offsets, each with a value, with small buckets; returns the findings."""
     monkeypatch.setattr(comparison, "BUCKET_OFFSETS", 10)
-    monkeypatch.setattr(comparison, "BUCKETS_TOLD", 2)
+    monkeypatch.setattr(comparison, "BUCKETS_REPORTED_MAX", 2)
 
     def frame(values):
         rows = [(0, offset, MOMENT, b"k", value, None) for offset, value in values]
@@ -39,12 +39,12 @@ def values(*offsets):
     return [(offset, b"value %d" % offset) for offset in offsets]
 
 
-def test_what_compaction_took_from_the_log_the_archive_may_keep(compared):
+def test_records_compacted_in_the_log_may_be_in_the_archive(compared):
     kept = values(*range(100))
     logged = values(*range(0, 100, 7))
     found = compared(logged, kept, is_compacted=True)
     assert found == [(Level.EXPLAINED, Kind.ARCHIVE_EXTRA, 1, 99)]
-    # What it has left is compared all the same.
+    # The remaining records are compared.
     found = compared([*logged, (50, b"other"), (101, b"new")], kept, is_compacted=True)
     assert found == [
         (Level.EXPLAINED, Kind.ARCHIVE_EXTRA, 1, 99),
@@ -53,7 +53,7 @@ def test_what_compaction_took_from_the_log_the_archive_may_keep(compared):
     ]
 
 
-def test_what_retention_took_while_both_were_read_is_no_fault(compared):
+def test_records_deleted_during_the_comparison_are_not_a_fault(compared):
     kept = values(*range(100))
     assert compared(values(*range(75, 100)), kept, start=75) == []
     found = compared(values(*range(75, 100)), kept, start=73)
@@ -68,9 +68,9 @@ def test_differences_beyond_the_reported_ones_are_counted(compared):
     ]
 
 
-def test_what_the_archives_retention_never_takes_must_be_there(spark):
+def test_records_that_the_archives_retention_keeps_are_required(spark):
     rows = spark.sql(
         "SELECT timestamp_millis(at_ms) AS timestamp, at_ms FROM VALUES (-1), (0), (86400000) t(at_ms)"
     )
-    due = rows.where(is_due(datetime.date(1970, 1, 2))).collect()
+    due = rows.where(is_retained(datetime.date(1970, 1, 2))).collect()
     assert sorted(row.at_ms for row in due) == [-1, 86_400_000]

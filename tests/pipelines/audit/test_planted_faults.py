@@ -1,4 +1,4 @@
-"""Faults planted into the files of a stopped broker: found in its folder, and through the broker again."""
+"""Faults injected into the files of a stopped broker are found in its folder and through the broker."""
 
 import time
 from pathlib import Path
@@ -10,10 +10,10 @@ from runnel.client.transactional import TransactionalProducer
 from runnel.messages.fetch import PartitionData
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.audit import broker_batches
-from runnel.pipelines.audit.broker_batches import read_broker_piece
+from runnel.pipelines.audit.broker_batches import read_broker_split
+from runnel.pipelines.audit.checker import PartitionChecker, PartitionInfo
 from runnel.pipelines.audit.findings import Level
-from runnel.pipelines.audit.judge import PartitionJudge, Terms
-from runnel.pipelines.audit.pieces import cut
+from runnel.pipelines.audit.splits import split_offsets
 from runnel.pipelines.broker import BrokerView
 from runnel.testing import Broker
 from tests.pipelines.audit.logs import (
@@ -41,35 +41,33 @@ def broker():
         yield broker
 
 
-def audit_broker(broker, offsets_max=10**9, **terms):
-    """The verdict about orders-0, read from the running broker."""
+def audit_broker(broker, offsets_max=10**9, **info):
+    """The result for orders-0, read from the running broker."""
     with BrokerView(broker.bootstrap_servers) as view:
         (partition,) = view.partitions(["orders"])
         start, end = (
             view.earliest_offsets([partition])[partition],
             view.latest_offsets([partition])[partition],
         )
-    judge = PartitionJudge(Terms("orders", 0, start, end, **terms))
-    for piece in cut("orders", 0, start, end, offsets_max):
-        for fact in read_broker_piece(broker.bootstrap_servers, piece):
-            judge.saw(fact)
-    return judge.ended()
+    checker = PartitionChecker(PartitionInfo("orders", 0, start, end, **info))
+    for split in split_offsets("orders", 0, start, end, offsets_max):
+        for summary in read_broker_split(broker.bootstrap_servers, split):
+            checker.add(summary)
+    return checker.finish()
 
 
-def test_a_sound_log_passes_whole_and_in_pieces(broker):
+def test_a_valid_log_passes_with_any_split_size(broker):
     for offsets_max in (10**9, 33, 1):
-        verdict = audit_broker(broker, offsets_max)
-        assert verdict.findings == []
-        assert (verdict.counts.records, verdict.counts.batches) == (RECORDS, BATCHES)
+        result = audit_broker(broker, offsets_max)
+        assert result.findings == []
+        assert (result.counts.records, result.counts.batches) == (RECORDS, BATCHES)
     broker.stop()
-    verdict = audit_folder(broker.data_dir, "orders")
-    assert (verdict.findings, verdict.counts.records) == ([], RECORDS)
+    result = audit_folder(broker.data_dir, "orders")
+    assert (result.findings, result.counts.records) == ([], RECORDS)
 
 
 @pytest.mark.parametrize(("high_watermark", "is_throttled"), [(50, False), (RECORDS, True)])
-def test_a_broker_that_does_not_answer_fully_for_a_while_has_lost_nothing(
-    broker, monkeypatch, high_watermark, is_throttled
-):
+def test_a_lagging_high_watermark_is_not_a_loss(broker, monkeypatch, high_watermark, is_throttled):
     fetch = broker_batches._fetch
     empty = PartitionData(partition_index=0, high_watermark=high_watermark, records=b"")
     answers = [(empty, is_throttled)] * 5
@@ -79,26 +77,26 @@ def test_a_broker_that_does_not_answer_fully_for_a_while_has_lost_nothing(
 
     monkeypatch.setattr(broker_batches, "_fetch", fetch_in_the_end)
     monkeypatch.setattr(broker_batches, "_PAUSE_S", 0.01)
-    verdict = audit_broker(broker)
-    assert (verdict.findings, verdict.counts.records, answers) == ([], RECORDS, [])
+    result = audit_broker(broker)
+    assert (result.findings, result.counts.records, answers) == ([], RECORDS, [])
 
 
-def test_a_broker_whose_log_stays_short_has_lost_its_end(broker, monkeypatch):
+def test_a_log_that_stays_short_has_lost_its_end(broker, monkeypatch):
     empty = PartitionData(partition_index=0, high_watermark=50, records=b"")
 
     async def fetch(*question):
         return empty, False
 
     monkeypatch.setattr(broker_batches, "_fetch", fetch)
-    monkeypatch.setattr(broker_batches, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(broker_batches, "STALL_TIMEOUT_S", 0.3)
     assert reported(audit_broker(broker)) == [("lost range", 0, RECORDS - 1)]
 
 
 def test_a_lost_range(broker):
     broker.stop()
     first, last = remove_range(segment_of(broker.data_dir, "orders"), 95)
-    verdict = audit_folder(broker.data_dir, "orders")
-    assert reported(verdict) == [("lost range", first, last)]
+    result = audit_folder(broker.data_dir, "orders")
+    assert reported(result) == [("lost range", first, last)]
     forget_shutdown(broker.data_dir)
     broker.start()
     assert reported(audit_broker(broker)) == [("lost range", first, last)]
@@ -119,9 +117,9 @@ def test_a_lost_segment_file(broker):
 def test_a_duplicate(broker):
     broker.stop()
     source, first, last = write_again(segment_of(broker.data_dir, "orders"), 42)
-    verdict = audit_folder(broker.data_dir, "orders")
-    assert reported(verdict) == [("duplicate", first, last)]
-    assert f"at offset {source} already" in verdict.findings[0].text
+    result = audit_folder(broker.data_dir, "orders")
+    assert reported(result) == [("duplicate", first, last)]
+    assert f"at offset {source} already" in result.findings[0].text
 
 
 @pytest.mark.parametrize("offset", [0, 150, RECORDS - 1])
@@ -134,10 +132,10 @@ def test_a_flipped_byte(broker, offset):
         assert reported(audit_broker(broker, offsets_max)) == [("damaged batch", first, last)]
 
 
-@pytest.mark.parametrize("place", [2, 9, 11, 16, 22, 25, 50])
-def test_a_flipped_byte_of_a_header_is_found_by_every_reader(broker, place):
+@pytest.mark.parametrize("byte", [2, 9, 11, 16, 22, 25, 50])
+def test_a_flipped_byte_of_a_header_is_found_by_every_reader(broker, byte):
     broker.stop()
-    first, last = flip_byte(segment_of(broker.data_dir, "orders"), 150, place)
+    first, last = flip_byte(segment_of(broker.data_dir, "orders"), 150, byte)
     in_folder = reported(audit_folder(broker.data_dir, "orders"))
     assert len(in_folder) == 1 and in_folder[0][1:] == (first, last)
     broker.start()
@@ -145,7 +143,7 @@ def test_a_flipped_byte_of_a_header_is_found_by_every_reader(broker, place):
     assert served and served[0][1] == first
 
 
-def test_transactions_compaction_and_deleted_records_raise_no_alarm(broker):
+def test_transactions_compaction_and_deleted_records_are_not_faults(broker):
     with broker.client() as client:
 
         async def transactions(cluster):
@@ -157,21 +155,21 @@ def test_transactions_compaction_and_deleted_records_raise_no_alarm(broker):
                     await (producer.commit() if number % 2 else producer.abort())
 
         client.run(transactions)
-    verdict = audit_broker(broker)
-    assert verdict.findings == []
-    assert (verdict.counts.committed, verdict.counts.aborted) == (RECORDS + 15, 15)
-    assert verdict.counts.control == 6
+    result = audit_broker(broker)
+    assert result.findings == []
+    assert (result.counts.committed, result.counts.aborted) == (RECORDS + 15, 15)
+    assert result.counts.control == 6
 
     with broker.client() as client:
         client.run(lambda cluster: Admin(cluster).delete_records({TopicPartition("orders", 0): 77}))
-    verdict = audit_broker(broker)
-    assert (verdict.start_offset, reported(verdict, Level.FAULT)) == (77, [])
+    result = audit_broker(broker)
+    assert (result.start_offset, reported(result, Level.FAULT)) == (77, [])
     broker.stop()
     assert reported(audit_folder(broker.data_dir, "orders")) == []
 
 
 @pytest.mark.runnel({"log.cleaner.backoff.ms": 100, "log.retention.check.interval.ms": 200})
-def test_compaction_is_explained_and_a_loss_behind_it_is_not(runnel):
+def test_compaction_is_explained_and_a_loss_after_it_is_not(runnel):
     settings = {
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "0.01",
@@ -185,13 +183,13 @@ def test_compaction_is_explained_and_a_loss_behind_it_is_not(runnel):
                 "orders", [(b"k%d" % (number % 2), b"x" * 30_000), (b"%d" % number, b"y" * 30_000)]
             )
     deadline = time.monotonic() + 30
-    while (verdict := audit_broker(runnel, is_compacted=True)).counts.records == 120:
+    while (result := audit_broker(runnel, is_compacted=True)).counts.records == 120:
         assert time.monotonic() < deadline, "nothing was compacted"
         time.sleep(0.2)
-    assert reported(verdict) == []
+    assert reported(result) == []
     runnel.stop()
-    verdict = audit_folder(runnel.data_dir, "orders")
-    assert (reported(verdict), verdict.counts.lost) == ([], 0)
+    result = audit_folder(runnel.data_dir, "orders")
+    assert (reported(result), result.counts.lost) == ([], 0)
     # The last segment is never compacted: what is missing there is lost.
     last_segment = max((Path(runnel.data_dir) / "orders-0").glob("*.log"))
     first, last = remove_range(last_segment, 118)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runnel.pipelines.insights.broker_facts import Folder, GroupLag, readers_in, volumes_of
 from runnel.pipelines.insights.commits import CommitKey, read_key, read_offset
 from runnel.pipelines.insights.history import Sample, add_sample, read_history
-from runnel.pipelines.insights.lag import Committed, LogTimes, lag_history, standing
+from runnel.pipelines.insights.lag import EndOffsets, GroupCommit, lag_history, unchanged_offsets
 from runnel.pipelines.insights.numbers import bucket_percentile, percentile
 from runnel.pipelines.insights.proposals import Load, propose, skew_of
 
@@ -30,16 +30,16 @@ def test_what_is_enough_is_kept():
 def test_more_traffic_needs_more_partitions():
     proposal = propose(load(peak_bytes_per_s=40.0 * MIB))
     assert (proposal.partitions, proposal.level) == (16, "warn")
-    assert "40 MiB/s" in proposal.reason and "keys will move" in proposal.reason
+    assert "40 MiB/s" in proposal.reason and "keys will map" in proposal.reason
 
 
 def test_idle_readers_need_more_partitions():
     proposal = propose(load(readers=8, keyed_share=0.0))
     assert proposal.partitions == 8
-    assert proposal.reason == "8 members read it, 2 of them have nothing to do"
+    assert proposal.reason == "8 members consume it, 2 of them are idle"
 
 
-def test_one_hot_key_is_not_mended_by_partitions():
+def test_more_partitions_do_not_help_one_hot_key():
     proposal = propose(load(skew=4.0, top_key_share=0.6))
     assert (proposal.partitions, proposal.issue) == (6, "uneven")
     assert "one key has 60% of the records" in proposal.reason
@@ -107,12 +107,12 @@ def test_commits_are_read_and_all_else_is_not():
 
 
 def test_lag_is_how_far_the_log_had_come_when_groups_committed():
-    logs = {("orders", 0): LogTimes([100, 200, 300], [10, 20, 30]), ("orders", 1): LogTimes([200], [5])}
+    logs = {("orders", 0): EndOffsets([100, 200, 300], [10, 20, 30]), ("orders", 1): EndOffsets([200], [5])}
     commits = [
-        Committed("billing", "orders", 0, 150, 8),
-        Committed("billing", "orders", 0, 290, 30),
-        Committed("billing", "orders", 1, 250, 1),
-        Committed("audit", "gone", 0, 250, 1),
+        GroupCommit("billing", "orders", 0, 150, 8),
+        GroupCommit("billing", "orders", 0, 290, 30),
+        GroupCommit("billing", "orders", 1, 250, 1),
+        GroupCommit("audit", "gone", 0, 250, 1),
     ]
     history = lag_history(commits, logs, 100, 1000)
     assert history["billing"] == [(200, 12), (300, 4)]
@@ -120,19 +120,19 @@ def test_lag_is_how_far_the_log_had_come_when_groups_committed():
 
 
 def test_lag_is_reported_up_to_now_whatever_timestamp_a_record_has():
-    logs = {("orders", 0): LogTimes([100, 10**16], [10, 20])}
-    history = lag_history([Committed("billing", "orders", 0, 150, 8)], logs, 100, 350)
+    logs = {("orders", 0): EndOffsets([100, 10**16], [10, 20])}
+    history = lag_history([GroupCommit("billing", "orders", 0, 150, 8)], logs, 100, 350)
     assert history["billing"] == [(200, 2), (300, 2), (350, 2)]
 
 
 def test_partitions_in_which_a_group_is_idle_count_as_well():
-    commits = [Committed("billing", "orders", 0, 150, 8), Committed("billing", "orders", 0, 120, 7)]
+    commits = [GroupCommit("billing", "orders", 0, 150, 8), GroupCommit("billing", "orders", 0, 120, 7)]
     lags = [
         GroupLag("billing", "orders", 0, 8, 10),
         GroupLag("billing", "orders", 1, 3, 10),
         GroupLag("left", "orders", 1, 3, 10),
     ]
-    assert standing(lags, commits) == [Committed("billing", "orders", 1, 120, 3)]
+    assert unchanged_offsets(lags, commits) == [GroupCommit("billing", "orders", 1, 120, 3)]
 
 
 def test_a_disk_counts_once_however_many_brokers_are_on_it():

@@ -9,15 +9,15 @@ from runnel.pipelines.insights.broker_facts import Disks, GroupLag
 from runnel.pipelines.insights.job import (
     InsightsOptions,
     TopicFacts,
-    _Asked,
+    _BrokerState,
+    end_offsets_over_time,
     growth_of,
-    log_times,
     outcome_of,
 )
-from runnel.pipelines.insights.page import _stretches, _sums, insights_page
-from runnel.pipelines.insights.traffic import EARLIEST_MS, SLACK_MS, Stretch, TopicTraffic, step_for
+from runnel.pipelines.insights.page import _intervals, _sums, insights_page
+from runnel.pipelines.insights.status import disk_status, key_text, unplaced_text
+from runnel.pipelines.insights.traffic import EARLIEST_MS, SLACK_MS, ReadWindow, TopicTraffic, step_for
 from runnel.pipelines.insights.traffic import _add as add
-from runnel.pipelines.insights.words import disk_words, key_text, unplaced_text
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -70,11 +70,11 @@ def test_what_is_compacted_grows_by_new_keys_and_no_time_limits_it():
 
 
 def test_stamps_that_cannot_be_are_not_placed():
-    low_ms, high_ms = Stretch("", (), None, NOW_MS).placed_ms
+    low_ms, high_ms = ReadWindow("", (), None, NOW_MS).valid_range_ms
     for at_ms in (-1, 0, NOW_MS // 1000, NOW_MS * 1000):
         assert not low_ms <= at_ms <= high_ms
     assert low_ms == EARLIEST_MS and high_ms >= NOW_MS
-    assert Stretch("", (), NOW_MS - DAY_MS, NOW_MS).placed_ms[0] == NOW_MS - DAY_MS - SLACK_MS
+    assert ReadWindow("", (), NOW_MS - DAY_MS, NOW_MS).valid_range_ms[0] == NOW_MS - DAY_MS - SLACK_MS
 
 
 def test_a_step_is_as_long_as_the_span_asks_for():
@@ -86,7 +86,7 @@ def test_a_step_is_as_long_as_the_span_asks_for():
 def test_logs_have_come_as_far_as_they_are_by_now():
     seen = traffic((NOW_MS - HOUR_MS, 10, 40), (NOW_MS + 10 * MINUTE_MS, 5, 50), (None, 5, 55))
     lags = [GroupLag("billing", "quiet", 0, 10, 30), GroupLag("billing", "orders", 0, 50, 60)]
-    logs = log_times({"orders": seen}, lags, MINUTE_MS, NOW_MS)
+    logs = end_offsets_over_time({"orders": seen}, lags, MINUTE_MS, NOW_MS)
     assert logs["quiet", 0].end_at(NOW_MS) == 30
     orders = logs["orders", 0]
     moments = (NOW_MS - 2 * HOUR_MS, NOW_MS - HOUR_MS + MINUTE_MS, NOW_MS + MINUTE_MS)
@@ -99,35 +99,35 @@ def test_logs_have_come_as_far_as_they_are_by_now():
     st.integers(1, 50),
 )
 def test_each_point_is_of_as_many_steps_as_the_others(counts, points_max):
-    stretches = _stretches(set(counts), 10, points_max)
-    assert 1 <= len(stretches) <= points_max
-    sums = _sums(stretches, {step: (count, 0) for step, count in counts.items()}, 0)
-    for start, total in zip(stretches, sums, strict=True):
-        within = range(start, start + stretches.step, 10)
+    intervals = _intervals(set(counts), 10, points_max)
+    assert 1 <= len(intervals) <= points_max
+    sums = _sums(intervals, {step: (count, 0) for step, count in counts.items()}, 0)
+    for start, total in zip(intervals, sums, strict=True):
+        within = range(start, start + intervals.step, 10)
         assert total == sum(counts.get(step, 0) for step in within)
         assert within[-1] <= max(counts)
 
 
 def outcome(topics, seen, disks):
-    asked = _Asked(topics, disks, [], False)
-    return outcome_of(InsightsOptions(bootstrap="here:9092"), NOW_MS, MINUTE_MS, asked, seen)
+    state = _BrokerState(topics, disks, [], False)
+    return outcome_of(InsightsOptions(bootstrap="here:9092"), NOW_MS, MINUTE_MS, state, seen)
 
 
 def test_what_was_not_looked_at_is_said():
     seen = {"orders": traffic((NOW_MS - HOUR_MS, 90, 0), (None, 10, 90))}
     sizes = {TopicPartition(name, 0): 1000 for name in ("orders", "__consumer_offsets")}
     found = outcome([facts()], seen, Disks(10**9, 10**8, sizes))
-    assert "In topic orders, 10 records carry times from outside" in unplaced_text(found)
-    assert "these topics" not in disk_words(found)[1]
+    assert "In topic orders, 10 records have timestamps outside" in unplaced_text(found)
+    assert "these topics" not in disk_status(found)[1]
     more = outcome([facts()], seen, Disks(10**9, 10**8, {**sizes, TopicPartition("clicks", 0): 5}))
-    assert "these topics" in disk_words(more)[1]
+    assert "these topics" in disk_status(more)[1]
     page = insights_page(more)
-    assert page.verdict.detail.endswith("in 1 topic")
+    assert page.status.detail.endswith("in 1 topic")
 
 
 def test_a_full_disk_is_full_now():
     seen = {"orders": traffic((NOW_MS - HOUR_MS, 90, 0))}
-    assert disk_words(outcome([facts()], seen, Disks(100, 0, {})))[0] == "now"
+    assert disk_status(outcome([facts()], seen, Disks(100, 0, {})))[0] == "now"
 
 
 def test_keys_are_shown_as_people_can_read_them():

@@ -7,7 +7,7 @@ import pytest
 
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.insights.job import InsightsOptions, run
-from runnel.pipelines.insights.traffic import Stretch, traffic_of
+from runnel.pipelines.insights.traffic import ReadWindow, traffic_of
 from runnel.pipelines.progress import Progress
 from runnel.testing import Broker
 
@@ -82,8 +82,8 @@ def test_all_records_are_summed_up_in_steps_of_their_span(spark):
             for days, value in ((400, b"x"), (300, b"yy"), (300, b"zz")):
                 client.send("old", value, timestamp_ms=now_ms - days * 24 * hour_ms)
             client.send("old", b"x", timestamp_ms=0)
-        stretch = Stretch(broker.bootstrap_servers, ("old",), None, now_ms)
-        traffic, step_ms = traffic_of(spark, stretch, 10)
+        window = ReadWindow(broker.bootstrap_servers, ("old",), None, now_ms)
+        traffic, step_ms = traffic_of(spark, window, 10)
     assert step_ms == hour_ms
     assert sorted(traffic["old"].steps.values()) == [(1, 1), (2, 4)]
     assert (traffic["old"].unplaced, traffic["old"].partitions[0].ends) == (

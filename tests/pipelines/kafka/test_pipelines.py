@@ -11,7 +11,7 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.archive.job import ArchiveOptions
 from runnel.pipelines.archive.job import run as archive
 from runnel.pipelines.audit.archive import Archive
-from runnel.pipelines.audit.expectations import Expected
+from runnel.pipelines.audit.expectations import ExpectedCount
 from runnel.pipelines.audit.findings import Kind
 from runnel.pipelines.audit.job import AuditOptions
 from runnel.pipelines.audit.job import run as audit
@@ -69,17 +69,17 @@ def test_a_topic_is_archived_audited_and_restored_to_a_moment(
     archived = archive(spark, wanted, Progress())
     assert [(topic.topic, topic.rows) for topic in archived.topics] == [(orders, RECORDS)]
 
-    def verdict(count: int):
+    def audit_of(count: int):
         options = AuditOptions(
             bootstrap=apache_kafka,
             topics=(orders,),
             archive=Archive(warehouse),
-            expected=(Expected(orders, None, count),),
+            expected=(ExpectedCount(orders, None, count),),
         )
         return audit(spark, options, Progress())
 
-    assert verdict(RECORDS).is_sound
-    assert [finding.kind for finding in verdict(RECORDS + 1).faults] == [Kind.COUNT]
+    assert audit_of(RECORDS).is_sound
+    assert [finding.kind for finding in audit_of(RECORDS + 1).faults] == [Kind.COUNT]
 
     target = f"{orders}-again"
     options = RestoreOptions(

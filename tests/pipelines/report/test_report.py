@@ -15,11 +15,11 @@ from runnel.pipelines.report.page import (
     Cell,
     Figure,
     Half,
-    Note,
     Page,
+    Paragraph,
     Section,
+    Status,
     Table,
-    Verdict,
     Wide,
     render,
 )
@@ -145,12 +145,12 @@ def hostile_page():
         *map(Wide, CHARTS),
         Half(CHARTS[0], HOSTILE),
         table,
-        Note(HOSTILE, "warn"),
+        Paragraph(HOSTILE, "warn"),
         Table(["a"], []),
     ]
-    verdict = Verdict("bad", HOSTILE, HOSTILE)
+    status = Status("bad", HOSTILE, HOSTILE)
     figures = [Figure(HOSTILE, HOSTILE, HOSTILE, "good", sparkline([1, 2], HOSTILE))]
-    return Page(HOSTILE, HOSTILE, verdict, figures, [Section(HOSTILE, blocks, HOSTILE)], [(HOSTILE, HOSTILE)])
+    return Page(HOSTILE, HOSTILE, status, figures, [Section(HOSTILE, blocks, HOSTILE)], [(HOSTILE, HOSTILE)])
 
 
 def test_data_breaks_no_page_and_runs_nothing():

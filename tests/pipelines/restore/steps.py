@@ -1,4 +1,4 @@
-"""What tests of restoring share: rows of files and of brokers, trails, and transactions left open."""
+"""What tests of restoring share: rows of files and of brokers, states, and transactions left open."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from runnel.batch.records import Headers, iterate_records
 from runnel.client.cluster import Cluster
 from runnel.client.transactional import TransactionalProducer
 from runnel.client.transactions import Transactions
-from runnel.pipelines.restore.segments import Scan, walk
+from runnel.pipelines.restore.segments import Scan, valid_batches
 from runnel.testing import Broker
 
 Row = tuple[int, int, bytes | None, bytes | None]
@@ -42,10 +42,10 @@ async def end_it(cluster: Cluster, transactional_id: str = "foreign") -> None:
 def rows_in(found: Scan) -> list[Row]:
     """What is restored from the files of a partition."""
     rows: list[Row] = []
-    for stretch in found.stretches:
-        with open(stretch.path, "rb") as file:
-            for _, header, batch in walk(file.fileno(), stretch.start, stretch.end):
-                if header.base_offset >= stretch.offset_min and found.counts(header):
+    for range_ in found.ranges:
+        with open(range_.path, "rb") as file:
+            for _, header, batch in valid_batches(file.fileno(), range_.start, range_.end):
+                if header.base_offset >= range_.offset_min and found.is_visible(header):
                     rows += [(r.offset, r.timestamp, r.key, r.value) for r in iterate_records(batch)]
     return [row for row in rows if row[0] >= found.log_start_offset]
 

@@ -13,9 +13,9 @@ from runnel.log.names import CLEANED, COMPACTION_SWAP
 from runnel.log.swap import Swap, encode_swap
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BadDataFolder
-from runnel.pipelines.restore.data_folder import DataFolder, held_data_folder
-from runnel.pipelines.restore.expected import Expected
-from runnel.pipelines.restore.segments import scan, walk
+from runnel.pipelines.restore.data_folder import DataFolder, locked_data_folder
+from runnel.pipelines.restore.expected import ExpectedContents
+from runnel.pipelines.restore.segments import scan, valid_batches
 from tests.pipelines.restore.steps import leave_open, log_of, rows_in, rows_of_broker
 
 pytestmark = pytest.mark.timeout(300)  # the first test of a process waits for Spark to start
@@ -65,18 +65,18 @@ def test_topics_are_listed_and_strangers_are_refused(runnel, tmp_path):
         DataFolder(str(tmp_path))
     with pytest.raises(BadDataFolder, match="no partitions"):
         DataFolder(str(tmp_path / "nowhere"))
-    with pytest.raises(BadDataFolder, match=r"no topic payments; it holds .*orders"):
-        DataFolder(runnel.data_dir)._of("payments")
+    with pytest.raises(BadDataFolder, match=r"no topic payments; it has .*orders"):
+        DataFolder(runnel.data_dir)._partitions_of("payments")
 
 
 def test_the_folder_of_a_running_broker_is_refused(runnel):
     fill(runnel)
-    with pytest.raises(BadDataFolder, match="a broker is running"), held_data_folder(runnel.data_dir):
+    with pytest.raises(BadDataFolder, match="a broker is running"), locked_data_folder(runnel.data_dir):
         pass
     runnel.stop()
-    with held_data_folder(runnel.data_dir) as folder:
+    with locked_data_folder(runnel.data_dir) as folder:
         assert folder.topics()
-        with pytest.raises(BadDataFolder), held_data_folder(runnel.data_dir):
+        with pytest.raises(BadDataFolder), locked_data_folder(runnel.data_dir):
             pass
 
 
@@ -141,7 +141,7 @@ def test_a_damaged_length_does_not_hide_the_batches_behind_it(runnel):
 
 def _batches(path: Path):
     with path.open("rb") as file:
-        yield from walk(file.fileno(), 0, path.stat().st_size)
+        yield from valid_batches(file.fileno(), 0, path.stat().st_size)
 
 
 @pytest.mark.runnel({"log.segment.bytes": 1024 * 1024})
@@ -168,7 +168,7 @@ def test_records_below_the_start_of_the_log_stay_deleted(runnel):
         client.run(lambda cluster: Admin(cluster).delete_records({TopicPartition("orders", 0): 4}))
     expected = rows_of_broker(runnel)
     runnel.stop()
-    start = Expected(Path(runnel.data_dir)).log_start(TopicPartition("orders", 0))
+    start = ExpectedContents(Path(runnel.data_dir)).log_start(TopicPartition("orders", 0))
     assert start == 4
     assert rows_in(scan(log_of(runnel), "orders", 0, start)) == expected
 
@@ -215,7 +215,7 @@ def test_spark_reads_the_same_rows(runnel, spark):
     fill(runnel, partitions=2)
     expected = rows_of_broker(runnel, 0) + rows_of_broker(runnel, 1)
     runnel.stop()
-    with held_data_folder(runnel.data_dir) as folder:
+    with locked_data_folder(runnel.data_dir) as folder:
         scans = folder.scan(spark, "orders")
         frame = folder.read(spark, scans)
         rows = frame.orderBy("partition", "offset").collect()

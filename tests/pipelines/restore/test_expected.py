@@ -11,7 +11,7 @@ from runnel.client.groups import Groups
 from runnel.log.names import MANIFEST, RECOVERY_POINTS
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.restore.data_folder import DataFolder
-from runnel.pipelines.restore.expected import Expected
+from runnel.pipelines.restore.expected import ExpectedContents
 from runnel.pipelines.restore.segments import Scan, scan
 from runnel.testing import Broker
 
@@ -32,8 +32,8 @@ def stopped(runnel: Broker) -> Iterator[Path]:
     yield Path(str(runnel.data_dir))
 
 
-def judged(folder: Path) -> Scan:
-    (found,) = DataFolder(str(folder)).judged([scan(folder / "orders-0", "orders", 0, 0)])
+def checked(folder: Path) -> Scan:
+    (found,) = DataFolder(str(folder)).checked([scan(folder / "orders-0", "orders", 0, 0)])
     return found
 
 
@@ -58,14 +58,14 @@ def test_an_intact_folder_has_no_findings(stopped):
     topics = folder.topics()
     assert {topic.name for topic in topics} >= {"orders", "__consumer_offsets"}
     for topic in topics:
-        for found in folder.judged(folder._own_topic(topic.name)):
+        for found in folder.checked(folder._internal_topic(topic.name)):
             assert (found.damages, found.notes, found.torn_bytes) == ([], [], 0)
-        assert Expected(stopped).missing(topic.name, folder._of(topic.name)) == []
+        assert ExpectedContents(stopped).missing(topic.name, folder._partitions_of(topic.name)) == []
 
 
 def test_a_flipped_byte_in_the_last_batch_is_loss_after_a_clean_stop(stopped):
     flip_last_byte(files_of(stopped)[-1])
-    found = judged(stopped)
+    found = checked(stopped)
     (reported,) = found.damages
     assert "orders-0" in reported and "offsets up to 2 are lost" in reported
     assert found.torn_bytes == 0
@@ -73,18 +73,18 @@ def test_a_flipped_byte_in_the_last_batch_is_loss_after_a_clean_stop(stopped):
 
 def test_it_is_loss_as_well_where_only_the_durable_offsets_were_noted(stopped):
     os.remove(stopped / MANIFEST)
-    assert judged(stopped).damages == []
+    assert checked(stopped).damages == []
     # Its name alone says that the log came up to there.
     flip_last_byte(files_of(stopped)[-1])
-    assert judged(stopped).damages == [
-        "orders-0: offsets 2 to 2 are lost, which were safe on the disk",
+    assert checked(stopped).damages == [
+        "orders-0: offsets 2 to 2 are lost, although they were durable",
     ]
 
 
 def test_after_a_crash_it_is_a_torn_end(stopped):
     forget_shutdown(stopped)
     flip_last_byte(files_of(stopped)[-1])
-    found = judged(stopped)
+    found = checked(stopped)
     assert (found.damages, found.notes) == ([], [])
     assert found.torn_bytes > 700_000
 
@@ -92,41 +92,41 @@ def test_after_a_crash_it_is_a_torn_end(stopped):
 def test_bytes_behind_what_was_closed_are_no_loss(stopped):
     with files_of(stopped)[-1].open("ab") as file:
         file.write(b"torn")
-    found = judged(stopped)
+    found = checked(stopped)
     assert (found.damages, found.torn_bytes) == ([], 4)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
 def test_a_file_that_is_missing_is_reported(stopped, number):
     os.remove(files_of(stopped)[number])
-    (reported,) = judged(stopped).damages
+    (reported,) = checked(stopped).damages
     assert f"{number:020d}.log is missing: offsets {number} to {number} are lost" in reported
 
 
 def test_a_file_that_is_missing_after_a_crash_is_a_gap(stopped):
     forget_shutdown(stopped)
     os.remove(files_of(stopped)[1])
-    found = judged(stopped)
+    found = checked(stopped)
     assert found.damages == []
     (reported,) = found.notes
     assert "offsets 1 to 1 are in no file" in reported
     # A compacted log has such gaps.
     (stopped / "orders-0" / "cleaner-offset").write_bytes(b"2\n")
-    assert judged(stopped).notes == []
+    assert checked(stopped).notes == []
 
 
 @pytest.mark.parametrize("cut_bytes", [10, 800_000])
 def test_a_file_that_is_cut_is_reported_once(stopped, cut_bytes):
     first, *_ = files_of(stopped)
     os.truncate(first, max(first.stat().st_size - cut_bytes, 0))
-    assert len(judged(stopped).damages) == 1
+    assert len(checked(stopped).damages) == 1
 
 
 def test_a_partition_that_is_missing_is_reported(stopped):
     shutil.rmtree(stopped / "orders-0")
-    (found,) = Expected(stopped).missing("orders", [])
+    (found,) = ExpectedContents(stopped).missing("orders", [])
     assert found.damages == ["orders-0: its folder is missing"]
-    assert DataFolder(str(stopped)).judged([found])[0].stretches == []
+    assert DataFolder(str(stopped)).checked([found])[0].ranges == []
 
 
 def test_damage_to_the_offsets_of_groups_is_reported(stopped):

@@ -13,9 +13,9 @@ from runnel.client.transactional import TransactionalProducer
 from runnel.log.names import MANIFEST, RECOVERY_POINTS
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.restore.data_folder import DataFolder
-from runnel.pipelines.restore.own_topics import KnownTransaction, transactions_in
-from runnel.pipelines.restore.segments import Scan, scan, walk
-from runnel.pipelines.restore.trail import settled_end
+from runnel.pipelines.restore.internal_topics import TransactionState, transactions_in
+from runnel.pipelines.restore.restore_state import await_stable_end
+from runnel.pipelines.restore.segments import Scan, scan, valid_batches
 from runnel.schemas.coordinator import encode_key, encode_value
 from runnel.schemas.txn import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from runnel.testing import Broker
@@ -26,14 +26,14 @@ PLACE = TopicPartition("orders", 0)
 NAMES = ["one", "two", "drei €"]
 
 
-def judged(broker: Broker) -> Scan:
-    (found,) = DataFolder(str(broker.data_dir)).judged([scan(log_of(broker), "orders", 0, 0)])
+def checked(broker: Broker) -> Scan:
+    (found,) = DataFolder(str(broker.data_dir)).checked([scan(log_of(broker), "orders", 0, 0)])
     return found
 
 
 def cut_off_last_batch(path: Path) -> None:
     with path.open("rb") as file:
-        *_, (position, _, _) = walk(file.fileno(), 0, path.stat().st_size)
+        *_, (position, _, _) = valid_batches(file.fileno(), 0, path.stat().st_size)
     os.truncate(path, position)
 
 
@@ -59,7 +59,7 @@ def killed_before_the_markers(broker: Broker, *, is_committed: bool) -> None:
     with broker.client() as client:
         client.create_topic("orders", partitions=1)
         client.run(work)
-        client.run(lambda cluster: settled_end(cluster, PLACE))
+        client.run(lambda cluster: await_stable_end(cluster, PLACE))
     broker.stop()
     (log,) = log_of(broker).glob("*.log")
     cut_off_last_batch(log)
@@ -74,7 +74,7 @@ def test_what_was_decided_before_the_broker_died_counts(runnel, level, is_commit
     if level < 2:
         set_transaction_version(runnel, level)
     killed_before_the_markers(runnel, is_committed=is_committed)
-    found = judged(runnel)
+    found = checked(runnel)
     restored = rows_in(found)
     assert [value for *_, value in restored] == [b"a", *([b"b", b"c"] if is_committed else [])]
     assert found.records == len(restored)
@@ -82,7 +82,7 @@ def test_what_was_decided_before_the_broker_died_counts(runnel, level, is_commit
     assert (found.notes, found.damages) == ([], [])
     runnel.start()
     with runnel.client() as client:
-        client.run(lambda cluster: settled_end(cluster, PLACE))
+        client.run(lambda cluster: await_stable_end(cluster, PLACE))
     assert rows_of_broker(runnel) == restored
 
 
@@ -91,7 +91,7 @@ def test_undecided_transactions_are_omitted_and_reported(runnel):
         client.create_topic("orders", partitions=1)
         client.run(lambda cluster: leave_open(cluster, "orders", "two"))
     runnel.stop()
-    found = judged(runnel)
+    found = checked(runnel)
     assert rows_in(found) == []
     (transaction,) = found.open
     assert found.notes == [
@@ -101,8 +101,8 @@ def test_undecided_transactions_are_omitted_and_reported(runnel):
     # Without the coordinator's notes, all that can be said is that nothing is known.
     path = states_of(runnel)
     os.truncate(path, 0)
-    found = judged(runnel)
-    assert "an end that is not known here" in found.notes[0]
+    found = checked(runnel)
+    assert "an unknown outcome" in found.notes[0]
     assert any(path.parent.name in damage for damage in found.damages)
 
 
@@ -112,11 +112,11 @@ def test_undecided_transactions_are_omitted_and_reported(runnel):
 def test_a_decision_is_of_one_epoch_and_of_its_partitions(version, epoch, ends):
     """The transaction is of epoch 7: since the newer protocol, its end has the next one."""
     for status in (2, 3):
-        known = KnownTransaction("one", status, epoch, version, frozenset({PLACE}))
-        assert known.ends(PLACE, 7) is ends
-        assert not known.ends(TopicPartition("orders", 1), 7)
-    assert not KnownTransaction("one", 1, epoch, version, frozenset({PLACE})).ends(PLACE, 7)
-    assert not KnownTransaction("one", 4, epoch, version, frozenset({PLACE})).ends(PLACE, 7)
+        known = TransactionState("one", status, epoch, version, frozenset({PLACE}))
+        assert known.completes(PLACE, 7) is ends
+        assert not known.completes(TopicPartition("orders", 1), 7)
+    assert not TransactionState("one", 1, epoch, version, frozenset({PLACE})).completes(PLACE, 7)
+    assert not TransactionState("one", 4, epoch, version, frozenset({PLACE})).completes(PLACE, 7)
 
 
 notes = st.tuples(
@@ -136,7 +136,7 @@ notes = st.tuples(
 @given(st.lists(notes, max_size=8))
 def test_the_notes_of_a_coordinator_are_read_as_it_writes_them(tmp_path_factory, written):
     folder = tmp_path_factory.mktemp("__transaction_state-0")
-    newest: dict[str, KnownTransaction] = {}
+    newest: dict[str, TransactionState] = {}
     data = bytearray()
     for offset, (name, note) in enumerate(written):
         key = encode_key(TransactionLogKey(transactional_id=name))
@@ -160,7 +160,7 @@ def test_the_notes_of_a_coordinator_are_read_as_it_writes_them(tmp_path_factory,
             places = frozenset(
                 TopicPartition(topic, one) for topic, all_ in (topics or {}).items() for one in all_
             )
-            newest[name] = KnownTransaction(name, status, epoch, 2 * version, places)
+            newest[name] = TransactionState(name, status, epoch, 2 * version, places)
         record = Record(offset, 1, key, None if value is None else encode_value(value, version))
         data += build_batch([record], base_offset=offset)
     (folder / f"{0:020d}.log").write_bytes(data)

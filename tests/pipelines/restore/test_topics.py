@@ -11,8 +11,8 @@ from runnel.client.errors import BrokerError
 from runnel.model.errors import ErrorCode
 from runnel.pipelines.broker import BrokerView, pipeline_error
 from runnel.pipelines.errors import PipelineError
-from runnel.pipelines.restore.job import make_topic
-from runnel.pipelines.restore.writing import Target, write_rows
+from runnel.pipelines.restore.job import create_target_topic
+from runnel.pipelines.restore.writing import RestoreTarget, write_rows
 
 FAR_MS = 4_000_000_000_000
 
@@ -34,7 +34,7 @@ class OldBroker(BrokerView):
 
 def test_records_that_only_just_fitted_and_wrong_clocks_come_back(runnel):
     with BrokerView(runnel.bootstrap_servers) as broker:
-        reported = make_topic(broker, "new", 1)
+        reported = create_target_topic(broker, "new", 1)
         assert "retention.ms=-1" in reported and "max.message.bytes=104857600" in reported
         value = random.Random(1).randbytes(1_048_400)
         row = {
@@ -54,7 +54,7 @@ def test_records_that_only_just_fitted_and_wrong_clocks_come_back(runnel):
             "headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
         }
         batch = pa.RecordBatch.from_pylist([row], pa.schema(list(kinds.items())))
-        list(write_rows(Target(runnel.bootstrap_servers, "new", "orders"), [batch]))
+        list(write_rows(RestoreTarget(runnel.bootstrap_servers, "new", "orders"), [batch]))
     with runnel.client() as client:
         (message,) = client.read("new", committed_only=True)
     assert (message.timestamp_ms, message.value) == (FAR_MS, value)
@@ -71,7 +71,7 @@ def test_settings_that_a_broker_does_not_take_are_left_out(runnel, refused, erro
     broker = OldBroker(runnel.bootstrap_servers)
     broker.refused, broker.error = refused, error
     with broker:
-        reported = make_topic(broker, "new", 1)
+        reported = create_target_topic(broker, "new", 1)
         assert not any(name in reported for name in refused)
         settings = broker.topic_settings("new")
     assert settings["retention.ms"] == "-1"
@@ -84,7 +84,7 @@ def test_other_refusals_are_reported(runnel):
     broker.refused, broker.error = ("retention.ms",), ErrorCode.POLICY_VIOLATION
     with broker:
         with pytest.raises(PipelineError, match="POLICY_VIOLATION"):
-            make_topic(broker, "new", 1)
+            create_target_topic(broker, "new", 1)
         broker.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         with pytest.raises(PipelineError, match="CLUSTER_AUTHORIZATION_FAILED"):
-            make_topic(broker, "new", 1)
+            create_target_topic(broker, "new", 1)

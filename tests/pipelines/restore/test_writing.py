@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from runnel.pipelines.errors import BadOption, PipelineError, TargetInUse
-from runnel.pipelines.restore.writing import Target, write_rows
+from runnel.pipelines.restore.writing import RestoreTarget, write_rows
 from tests.pipelines.restore.steps import end_it, leave_open
 
 SCHEMA = pa.schema(
@@ -42,7 +42,7 @@ def rows(offsets: list[int], partition: int = 0) -> pa.RecordBatch:
 def target(runnel):
     with runnel.client() as client:
         client.create_topic("new", partitions=2, settings={"retention.ms": "-1"})
-    return Target(runnel.bootstrap_servers, "new", "orders", transaction_records=3)
+    return RestoreTarget(runnel.bootstrap_servers, "new", "orders", transaction_records=3)
 
 
 def restored(broker) -> list[tuple[int, int]]:
@@ -103,7 +103,7 @@ def test_a_partition_with_records_of_others_is_refused_unless_asked_for(runnel, 
         client.send("new", b"mine", partition=0, timestamp_ms=999)
     with pytest.raises(TargetInUse, match="--append"):
         list(write_rows(target, [rows([0])]))
-    behind = Target(runnel.bootstrap_servers, "new", "orders", is_appending=True)
+    behind = RestoreTarget(runnel.bootstrap_servers, "new", "orders", is_appending=True)
     list(write_rows(behind, [rows([0])]))
     list(write_rows(behind, [rows([0, 1])]))
     assert restored(runnel) == [(0, -1), (0, 0), (0, 1)]
@@ -120,7 +120,7 @@ def test_what_others_have_open_does_not_hide_what_is_restored(runnel, target, mo
 
         list(write_rows(behind, others_begin_meanwhile()))
         with monkeypatch.context() as patched:
-            patched.setattr("runnel.pipelines.restore.trail.SETTLE_S", 0.2)
+            patched.setattr("runnel.pipelines.restore.state.STABLE_TIMEOUT_S", 0.2)
             with pytest.raises(TargetInUse, match="runnel txn list"):
                 list(write_rows(behind, [rows(list(range(5)))]))
         client.run(end_it)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from runnel.pipelines.checkpoint import IDENTITY_FILE, held_checkpoint
+from runnel.pipelines.checkpoint import IDENTITY_FILE, locked_checkpoint
 from runnel.pipelines.errors import BadCheckpoint
 
 ARCHIVE: dict[str, Any] = {"pipeline": "archive", "sources": ["orders", "payments"], "sink": "table lake"}
@@ -15,8 +15,8 @@ ARCHIVE: dict[str, Any] = {"pipeline": "archive", "sources": ["orders", "payment
 HOLD = """
 import sys
 from typing import Any
-from runnel.pipelines.checkpoint import held_checkpoint
-with held_checkpoint(sys.argv[1], pipeline="archive", sources=["orders", "payments"], sink="table lake"):
+from runnel.pipelines.checkpoint import locked_checkpoint
+with locked_checkpoint(sys.argv[1], pipeline="archive", sources=["orders", "payments"], sink="table lake"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -25,29 +25,29 @@ with held_checkpoint(sys.argv[1], pipeline="archive", sources=["orders", "paymen
 def test_its_owner_comes_back(tmp_path):
     folder = tmp_path / "new" / "checkpoint"
     for sources in (["orders", "payments"], ["payments", "orders"]):
-        with held_checkpoint(str(folder), **(ARCHIVE | {"sources": sources})) as place:
+        with locked_checkpoint(str(folder), **(ARCHIVE | {"sources": sources})) as place:
             assert place == str(folder)
     for scheme in ("file:", "file://"):
-        with held_checkpoint(f"{scheme}{folder}", **ARCHIVE) as place:
+        with locked_checkpoint(f"{scheme}{folder}", **ARCHIVE) as place:
             assert place == str(folder)
 
 
 @pytest.mark.parametrize("other", [{"pipeline": "other"}, {"sources": ["orders"]}, {"sink": "topic lake"}])
 def test_another_query_is_refused(tmp_path, other):
-    with held_checkpoint(str(tmp_path), **ARCHIVE):
+    with locked_checkpoint(str(tmp_path), **ARCHIVE):
         pass
     with (
         pytest.raises(BadCheckpoint, match="belongs to the pipeline 'archive', which reads orders, payments"),
-        held_checkpoint(str(tmp_path), **(ARCHIVE | other)),
+        locked_checkpoint(str(tmp_path), **(ARCHIVE | other)),
     ):
         pass
-    with held_checkpoint(str(tmp_path), **ARCHIVE):
+    with locked_checkpoint(str(tmp_path), **ARCHIVE):
         pass
 
 
 def test_offsets_of_one_cluster_mean_nothing_in_another(tmp_path):
     def hold(cluster: str | None) -> None:
-        with held_checkpoint(str(tmp_path), **ARCHIVE, cluster=cluster):
+        with locked_checkpoint(str(tmp_path), **ARCHIVE, cluster=cluster):
             pass
 
     # An identity from before clusters were kept, and a broker that does not tell, lock nobody out.
@@ -66,14 +66,20 @@ def test_offsets_of_one_cluster_mean_nothing_in_another(tmp_path):
 
 def test_the_checkpoint_of_another_query_is_refused(tmp_path):
     (tmp_path / "offsets").mkdir()
-    with pytest.raises(BadCheckpoint, match="not one of Runnel's"), held_checkpoint(str(tmp_path), **ARCHIVE):
+    with (
+        pytest.raises(BadCheckpoint, match="not one of Runnel's"),
+        locked_checkpoint(str(tmp_path), **ARCHIVE),
+    ):
         pass
 
 
 @pytest.mark.parametrize("kept", ["", "[]", "{}", json.dumps({"pipeline": 1, "sources": 2, "sink": 3})])
 def test_a_damaged_identity_is_not_guessed(tmp_path, kept):
     (tmp_path / IDENTITY_FILE).write_text(kept)
-    with pytest.raises(BadCheckpoint, match="does not say whose"), held_checkpoint(str(tmp_path), **ARCHIVE):
+    with (
+        pytest.raises(BadCheckpoint, match="does not say whose"),
+        locked_checkpoint(str(tmp_path), **ARCHIVE),
+    ):
         pass
 
 
@@ -81,7 +87,7 @@ def test_no_folder_can_be_made(tmp_path):
     (tmp_path / "file").touch()
     with (
         pytest.raises(BadCheckpoint, match=r"cannot use the checkpoint .*file/x"),
-        held_checkpoint(str(tmp_path / "file" / "x"), **ARCHIVE),
+        locked_checkpoint(str(tmp_path / "file" / "x"), **ARCHIVE),
     ):
         pass
 
@@ -93,14 +99,14 @@ def test_one_process_at_a_time_until_it_dies(tmp_path):
         assert holder.stdout.readline() == "held\n"
         with (
             pytest.raises(BadCheckpoint, match=f"in use by process {holder.pid}"),
-            held_checkpoint(str(tmp_path), **ARCHIVE),
+            locked_checkpoint(str(tmp_path), **ARCHIVE),
         ):
             pass
         holder.kill()
-    with held_checkpoint(str(tmp_path), **ARCHIVE):
+    with locked_checkpoint(str(tmp_path), **ARCHIVE):
         pass
 
 
 def test_a_checkpoint_in_a_store_is_left_to_spark():
-    with held_checkpoint("s3a://bucket/checkpoint", **ARCHIVE) as place:
+    with locked_checkpoint("s3a://bucket/checkpoint", **ARCHIVE) as place:
         assert place == "s3a://bucket/checkpoint"

@@ -123,7 +123,7 @@ def test_two_drivers_at_once_write_a_batch_once(order, first_tasks, second_tasks
 
 
 def test_late_cleanup_by_a_zombie_driver_does_not_affect_the_next_batch():
-    async def story() -> None:
+    async def scenario() -> None:
         thaw, has_decided = asyncio.Event(), asyncio.Event()
 
         def stopping(life: Process, step: int, reached: asyncio.Event | None, until: asyncio.Event):
@@ -154,7 +154,7 @@ def test_late_cleanup_by_a_zombie_driver_does_not_affect_the_next_batch():
         await successor
 
     world = ModelBroker()
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert world.visible() == expected(2)
 
 
@@ -263,7 +263,7 @@ def test_a_failed_cleanup_does_not_fail_a_visible_batch():
 
 
 def test_a_timeout_before_the_commit_point_fails_the_batch_and_leaves_nothing_open():
-    async def story() -> None:
+    async def scenario() -> None:
         parts = tuple(world.write_part(rows_of(0)[task::2]) for task in range(2))
         world.states[parts[1]] = "aborted"
         written = WrittenBatch(0, 6, parts, has_skipped=False, may_be_first=True)
@@ -272,13 +272,13 @@ def test_a_timeout_before_the_commit_point_fails_the_batch_and_leaves_nothing_op
         await abort_batch(Process(world), 0, parts)
 
     world = ModelBroker()
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert not world.visible() and world.marker is None
     assert set(world.states.values()) == {"aborted"}
 
 
 def test_a_later_batch_without_a_commit_marker_is_in_doubt():
-    with pytest.raises(InDoubt, match="no marker of any batch before"):
+    with pytest.raises(InDoubt, match="no commit marker for an earlier one"):
         batch_action(None, 7, may_be_first=False, in_doubt=FAIL)
     assert batch_action(None, 7, may_be_first=False, in_doubt=WRITE) is BatchAction.WRITE
     assert batch_action(None, 7, may_be_first=False, in_doubt=SKIP) is BatchAction.SKIP

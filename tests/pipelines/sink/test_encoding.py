@@ -138,7 +138,7 @@ def test_a_large_value_gets_a_batch_of_its_own():
 
 
 def test_an_unknown_partition_is_reported():
-    with pytest.raises(PipelineError, match="column `partition` says 7, but topic 'a' has 3 partitions"):
+    with pytest.raises(PipelineError, match="column `partition` contains 7, but topic 'a' has 3 partitions"):
         packed_batches([arrow([(b"v", None, "a", 7, None, None)])], batch_bytes=1000)
 
 

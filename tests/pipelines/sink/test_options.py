@@ -88,7 +88,7 @@ def test_columns_are_found_by_name_in_any_order():
     [
         ("value bigint", "column `value` must be string or binary, not bigint"),
         ("key bigint, value string", "column `key` must be string or binary"),
-        ("text string", "a column `value` is needed, string or binary; there are: text"),
+        ("text string", "a column `value` of type string or binary is required; found: text"),
         ("value string, partition string", "column `partition` must be int"),
         ("value string, timestamp bigint", "column `timestamp` must be timestamp"),
         ("value string, headers string", "column `headers` must be array"),

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from runnel.pipelines.locations import check_location
 from runnel.pipelines.tables import (
-    Marker,
+    BatchMarker,
     NoSuchTable,
     SchemaChanged,
     SparkTable,
@@ -44,7 +44,7 @@ def staged_files(table: SparkTable) -> list[Path]:
 
 
 def test_a_batch_is_one_snapshot_with_its_marker(spark, table):
-    written = table.append(rows(spark, range(20), days=2, tasks=2), Marker("q", 0), {"color": "red"})
+    written = table.append(rows(spark, range(20), days=2, tasks=2), BatchMarker("q", 0), {"color": "red"})
     assert (written.is_new, written.rows) == (True, 20)
     assert len(table.latest().snapshots()) == 1
     assert table.properties()["runnel.batch.q"] == "0"
@@ -63,32 +63,32 @@ def test_filters_by_partition_find_their_files_and_rows_stay_sorted(spark, table
 
 
 def test_a_replayed_batch_adds_nothing_and_leaves_no_files(spark, table):
-    table.append(rows(spark, range(5)), Marker("q", 7))
+    table.append(rows(spark, range(5)), BatchMarker("q", 7))
     files = staged_files(table)
-    assert not table.append(rows(spark, range(5)), Marker("q", 7)).is_new
+    assert not table.append(rows(spark, range(5)), BatchMarker("q", 7)).is_new
     # A replay that had staged its files before it found out.
     staged = table.stage(rows(spark, range(5)))
     assert len(staged_files(table)) > len(files)
-    assert not table.commit(staged, Marker("q", 7)).is_new
+    assert not table.commit(staged, BatchMarker("q", 7)).is_new
     assert staged_files(table) == files
     assert offsets_in(table.read(spark)) == list(range(5))
 
 
 def test_batches_of_another_query_are_not_taken_for_replays(spark, table):
-    table.append(rows(spark, [0]), Marker("q", 0))
-    assert table.append(rows(spark, [1]), Marker("other", 0)).is_new
+    table.append(rows(spark, [0]), BatchMarker("q", 0))
+    assert table.append(rows(spark, [1]), BatchMarker("other", 0)).is_new
 
 
 def test_a_batch_that_died_before_its_snapshot_is_written_by_the_replay(spark, table):
     table.stage(rows(spark, range(5)))  # and then the driver was gone
-    assert table.append(rows(spark, range(5)), Marker("q", 0)).is_new
+    assert table.append(rows(spark, range(5)), BatchMarker("q", 0)).is_new
     assert offsets_in(table.read(spark)) == list(range(5))
 
 
 def test_a_stale_writer_that_checked_before_the_other_committed_adds_nothing(spark, table, monkeypatch):
     stale = table.stage(rows(spark, range(5)))
     commit_table = SqlCatalog.commit_table
-    others = iter([lambda: table.append(rows(spark, range(5)), Marker("q", 0))])
+    others = iter([lambda: table.append(rows(spark, range(5)), BatchMarker("q", 0))])
 
     def commit_after_the_other(self, *arguments):
         monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
@@ -96,7 +96,7 @@ def test_a_stale_writer_that_checked_before_the_other_committed_adds_nothing(spa
         return commit_table(self, *arguments)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", commit_after_the_other)
-    assert not table.commit(stale, Marker("q", 0)).is_new
+    assert not table.commit(stale, BatchMarker("q", 0)).is_new
     assert offsets_in(table.read(spark)) == list(range(5))
 
 
@@ -109,7 +109,7 @@ def test_a_commit_whose_answer_was_lost_is_found_and_its_files_stay(spark, table
         raise OperationalError("UPDATE", {}, Exception("disk I/O error"))
 
     monkeypatch.setattr(SqlCatalog, "commit_table", commit_and_lose_the_answer)
-    assert table.append(rows(spark, range(5)), Marker("q", 0)).is_new
+    assert table.append(rows(spark, range(5)), BatchMarker("q", 0)).is_new
     assert offsets_in(table.read(spark)) == list(range(5))
     assert len(table.latest().snapshots()) == 1
 
@@ -119,7 +119,7 @@ def test_writers_at_the_same_time_all_get_in(spark, table, tmp_path):
 
     def write(number: int) -> None:
         with open_catalog(str(tmp_path / "ware house")) as own:
-            SparkTable(own, "shop.orders").commit(staged[number], Marker(f"q{number}", 0))
+            SparkTable(own, "shop.orders").commit(staged[number], BatchMarker(f"q{number}", 0))
 
     threads = [threading.Thread(target=write, args=[number]) for number in range(4)]
     for thread in threads:
@@ -139,7 +139,7 @@ def test_properties_that_another_writer_moved_stop_the_commit(spark, table):
 
 
 def test_an_empty_batch_moves_the_marker_and_its_properties(spark, table):
-    assert table.append(rows(spark, [0]).limit(0), Marker("q", 3), {"place": "9"}).rows == 0
+    assert table.append(rows(spark, [0]).limit(0), BatchMarker("q", 3), {"place": "9"}).rows == 0
     assert table.properties()["runnel.batch.q"] == "3"
     assert offsets_in(table.read(spark)) == []
 
@@ -147,8 +147,8 @@ def test_an_empty_batch_moves_the_marker_and_its_properties(spark, table):
 def test_new_columns_and_wider_types_change_the_table_in_the_same_snapshot(spark, table):
     table.append(rows(spark, [0]))
     wider = rows(spark, [1]).withColumn("partition", F.lit(2**40)).withColumn("note", F.lit("new"))
-    table.append(wider, Marker("q", 0))
-    table.append(rows(spark, [2]).drop("value"), Marker("q", 1))
+    table.append(wider, BatchMarker("q", 0))
+    table.append(rows(spark, [2]).drop("value"), BatchMarker("q", 1))
     found = {row["offset"]: row for row in table.read(spark).collect()}
     assert [found[offset]["note"] for offset in range(3)] == [None, "new", None]
     assert [found[offset]["value"] for offset in range(3)] == ["v0", "v1", None]
@@ -180,9 +180,9 @@ def test_names_that_differ_in_case_alone_and_columns_without_type_are_refused(sp
 
 
 def test_replacing_leaves_the_new_rows_alone(spark, table):
-    table.append(rows(spark, range(5)), Marker("q", 0))
-    assert table.replace(rows(spark, [8, 9]), Marker("q", 1)).rows == 2
-    assert not table.replace(rows(spark, [8, 9]), Marker("q", 1)).is_new
+    table.append(rows(spark, range(5)), BatchMarker("q", 0))
+    assert table.replace(rows(spark, [8, 9]), BatchMarker("q", 1)).rows == 2
+    assert not table.replace(rows(spark, [8, 9]), BatchMarker("q", 1)).is_new
     assert offsets_in(table.read(spark)) == [8, 9]
 
 

@@ -13,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from runnel.pipelines.tables import Marker, SparkTable, TableError, compaction, ensure_table, expiry
+from runnel.pipelines.tables import BatchMarker, SparkTable, TableError, compaction, ensure_table, expiry
 from runnel.pipelines.tables.compaction import compact
 from runnel.pipelines.tables.durable import local_path
 from runnel.pipelines.tables.expiry import sweep
@@ -48,7 +48,7 @@ def table(spark: SparkSession, catalog: Catalog) -> SparkTable:
     )
     for batch in range(3):
         numbers = range(batch * 10, batch * 10 + 10)
-        table.append(rows(spark, numbers, partition=batch % 2, days=2), Marker("q", batch))
+        table.append(rows(spark, numbers, partition=batch % 2, days=2), BatchMarker("q", batch))
     return table
 
 
@@ -68,7 +68,7 @@ def test_small_files_become_one_per_partition_and_stay_sorted(spark, table):
         assert len(set(contents["day"])) == 1
     assert compact(spark, table).files_before == 0
     # The markers of batches are still there.
-    assert not table.append(rows(spark, [0]), Marker("q", 2)).is_new
+    assert not table.append(rows(spark, [0]), BatchMarker("q", 2)).is_new
 
 
 def test_files_are_packed_up_to_the_target(table):
@@ -87,7 +87,7 @@ def test_rows_that_came_meanwhile_survive_a_compaction(spark, table, monkeypatch
 
     def commit_after_another(self, *arguments):
         monkeypatch.setattr(SqlCatalog, "commit_table", commit_table)
-        table.append(rows(spark, [100]), Marker("q", 3))
+        table.append(rows(spark, [100]), BatchMarker("q", 3))
         return commit_table(self, *arguments)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", commit_after_another)
@@ -101,7 +101,7 @@ def test_a_compaction_of_deleted_files_changes_nothing(spark, table, monkeypatch
     def rewrite_after_another(*arguments):
         monkeypatch.setattr(compaction, "_rewrite", rewrite)
         staged = rewrite(*arguments)
-        table.replace(rows(spark, [7]), Marker("q", 3))
+        table.replace(rows(spark, [7]), BatchMarker("q", 3))
         return staged
 
     monkeypatch.setattr(compaction, "_rewrite", rewrite_after_another)
@@ -146,7 +146,7 @@ def test_old_snapshots_go_with_the_files_that_only_they_need(spark, table, monke
     assert offsets_in(table.read(spark)) == list(range(30))
     rest = {path for path in files_of(table) if path.endswith(".parquet")}
     assert rest == {local_path(file.file_path) for file in table.files()}
-    assert not table.append(rows(spark, [0]), Marker("q", 2)).is_new
+    assert not table.append(rows(spark, [0]), BatchMarker("q", 2)).is_new
 
 
 def add_snapshots(spark: SparkSession, table: SparkTable, count: int) -> None:
@@ -155,7 +155,7 @@ def add_snapshots(spark: SparkSession, table: SparkTable, count: int) -> None:
     for number in range(count):
         copy = first.paths[0].replace("part-", f"part-{number}-")
         shutil.copy(local_path(first.paths[0]) or "", local_path(copy) or "")
-        table.commit(replace(first, attempt=str(number), paths=[copy]), Marker("q", 10 + number))
+        table.commit(replace(first, attempt=str(number), paths=[copy]), BatchMarker("q", 10 + number))
 
 
 def test_snapshots_stay_as_long_as_the_table_says(spark, table, monkeypatch):

@@ -1,1 +1,1 @@
-"""Topics into Iceberg tables, one per topic, every committed record once."""
+"""The archive job: copies topics to Iceberg tables, every committed record once."""

@@ -1,4 +1,4 @@
-"""What an archive does with one micro-batch: to each topic's table what is new to it, in one snapshot."""
+"""Archives a micro-batch: appends the new records of each topic to its table in one snapshot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ from runnel.pipelines.archive.layout import (
 )
 from runnel.pipelines.source.options import SourceOptions
 from runnel.pipelines.source.resolving import connected
-from runnel.pipelines.tables import Marker, SparkTable, marker_of
+from runnel.pipelines.tables import BatchMarker, SparkTable, marker_of
 from runnel.pipelines.tables.staging import Staged
 
 
 @dataclass(slots=True)
 class TopicArchived:
-    """What came into the archive of one topic."""
+    """The result for one topic."""
 
     topic: str
     table: str
@@ -36,21 +36,21 @@ class TopicArchived:
     next_offsets: dict[int, int] = field(default_factory=dict)
     """Per partition, the first offset that is not archived."""
     rows_removed: int = 0
-    """By the archive's own retention."""
+    """Removed by the archive's own retention."""
     files_merged: int = 0
     files_removed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic as the broker knows it."""
+    """A topic on the broker."""
 
     topic_id: bytes
     partitions: int
 
 
 class BatchArchiver:
-    """Called by Spark, in the driver, once per micro-batch; again after a crash."""
+    """The foreachBatch function, called in the driver; a batch may be replayed."""
 
     def __init__(
         self, catalog: Catalog, namespace: str, source: SourceOptions, known: Mapping[str, KnownTopic]
@@ -68,7 +68,7 @@ class BatchArchiver:
         if len(subscription.topics) == 1:
             self._archive(frame, subscription.topics[0], marker)
             return
-        # Every topic is a pass of its own over the batch: fetch it once only.
+        # Each topic is a separate pass over the batch: fetch it once.
         frame.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             for row in sorted(frame.select("topic").distinct().collect()):
@@ -77,7 +77,7 @@ class BatchArchiver:
             frame.unpersist()
 
     def adopt(self, topic: str, table: SparkTable) -> None:
-        """A table that is there already."""
+        """Add an existing table."""
         self.tables[topic] = table
         offsets = archived_offsets(table.properties())
         self.topics[topic] = TopicArchived(topic, table.name, next_offsets=offsets)
@@ -92,7 +92,7 @@ class BatchArchiver:
             self.adopt(topic, ensure_archive(self._catalog, self._namespace, topic, topic_id, rows))
         return self.tables[topic]
 
-    def _archive(self, frame: DataFrame, topic: str, marker: Marker) -> None:
+    def _archive(self, frame: DataFrame, topic: str, marker: BatchMarker) -> None:
         rows = archive_rows(with_decoded(frame, self._source))
         table = self._open(topic, rows)
         latest = table.latest()
@@ -109,10 +109,10 @@ class BatchArchiver:
             raise
         after = _ends(table, staged)
         if not after:
-            # Nothing new: a marker would only cost a snapshot, and a replay finds nothing new again.
+            # Nothing new: skip the snapshot; a replay finds nothing new again.
             table.discard(staged)
             return
-        # If another run archives the same topic, one of the two gives up here, and nothing is there twice.
+        # If two runs archive the same topic, one fails here, and no record is duplicated.
         expected = {name: latest.properties.get(name) for name in map(_property, after)}
         properties = {_property(partition): str(offset) for partition, offset in after.items()}
         properties[PARTITIONS] = str(max(self._known[topic].partitions, *(number + 1 for number in after)))
@@ -123,9 +123,9 @@ class BatchArchiver:
         outcome.size_bytes += written.size_bytes
 
     def _check_topic(self, topic: str, table: str, properties: Mapping[str, str]) -> None:
-        """TableError if another topic of this name was made. Only once the records have been read is it sure.
+        """TableError if the topic was recreated. This must be checked after its records were read.
 
-        A topic that was deleted is no reason to stop: what was read of it is kept.
+        A deleted topic is not an error: the records that were read are kept.
         """
         with connected(self._source) as broker:
             for view in broker.named_topics([topic], may_miss=[topic]):
@@ -137,15 +137,15 @@ def _property(partition: int) -> str:
 
 
 def _new_rows(rows: DataFrame, archived: Mapping[int, int]) -> DataFrame:
-    """What the table does not have yet: after the loss of a checkpoint, a batch may begin before its end."""
+    """The rows that are not archived yet: without its checkpoint, a query may start before the end."""
     if not archived:
         return rows
-    places = F.create_map(*(F.lit(number) for pair in sorted(archived.items()) for number in pair))
-    return rows.where(F.col("offset") >= F.coalesce(places[F.col("partition")], F.lit(0)))
+    offsets = F.create_map(*(F.lit(number) for pair in sorted(archived.items()) for number in pair))
+    return rows.where(F.col("offset") >= F.coalesce(offsets[F.col("partition")], F.lit(0)))
 
 
 def _ends(table: SparkTable, staged: Staged) -> dict[int, int]:
-    """Per partition, one past the last offset in the staged files."""
+    """The end offset per partition of the staged files."""
     ends: dict[int, int] = {}
     files = table.latest().io
     for path in staged.paths:

@@ -1,4 +1,4 @@
-"""The decoded value beside the value: a column `decoded`, and why there is none in `decode_error`."""
+"""Adds the decoded value as column `decoded`, and decoding errors as `decode_error`."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -18,7 +18,7 @@ from runnel.pipelines.source.values import Decoded, decode_strings
 
 
 def with_decoded(frame: DataFrame, options: SourceOptions) -> DataFrame:
-    """The same rows with what their values say, by the format and schema in `options`."""
+    """Add the decoded values, by the format and schema in `options`."""
     if options.value_format == "bytes":
         return frame
     kind = value_type(options)

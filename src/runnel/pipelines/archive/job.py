@@ -1,4 +1,4 @@
-"""The archive job: topics into tables, once or for as long as it runs, and the upkeep of the tables."""
+"""The archive job: copies topics to tables, once or continuously, and maintains the tables."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from runnel.pipelines.archive.layout import (
 from runnel.pipelines.archive.retention import remove_before
 from runnel.pipelines.archive.starting import behind, checkpointed_offsets, starting_offsets
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.checkpoint import held_checkpoint
+from runnel.pipelines.checkpoint import locked_checkpoint
 from runnel.pipelines.errors import BadCheckpoint, BadOption
 from runnel.pipelines.locations import check_location
 from runnel.pipelines.progress import Progress
@@ -40,12 +40,12 @@ TRIGGER_S = 60
 """How often a continuous archive adds a snapshot."""
 BATCHES_PER_UPKEEP = 30
 SMALL_FILES_MIN = 8
-"""So many small files of a day are merged without being asked."""
+"""Small files of a day that trigger compaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveOptions:
-    """What to archive, and where."""
+    """The options of an archive."""
 
     bootstrap: str
     warehouse: str
@@ -62,16 +62,16 @@ class ArchiveOptions:
     retention_days: int | None = None
     upkeep: UpkeepPolicy = FULL_UPKEEP
     table_properties: Mapping[str, str] = field(default_factory=dict)
-    """Properties of Iceberg tables, set on those that exist as well."""
+    """Iceberg table properties, also set on existing tables."""
     is_compacting: bool = False
-    """Merge all small files at the end, not only where there are many."""
+    """Merge all small files at the end, even if there are few."""
     is_loss_accepted: bool = False
-    """Go on where records were deleted before they could be archived."""
+    """Continue if records were deleted before they were archived."""
 
 
 @dataclass(slots=True)
 class ArchiveOutcome:
-    """What an archive run did."""
+    """The result of an archive run."""
 
     topics: list[TopicArchived] = field(default_factory=list)
     batches: int = 0
@@ -79,12 +79,12 @@ class ArchiveOutcome:
 
 
 def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) -> ArchiveOutcome:
-    """Archive what there is, or continue until stopped."""
+    """Archive all available records, or run until stopped."""
     check_location(session, options.warehouse)
     source = _source(options)
     with (
         open_catalog(options.warehouse, options.catalog) as catalog,
-        held_checkpoint(
+        locked_checkpoint(
             options.checkpoint,
             pipeline="archive",
             sources=[str(source.subscription)],
@@ -119,32 +119,32 @@ def run(session: "SparkSession", options: ArchiveOptions, progress: Progress) ->
 
 
 def _read_options(options: ArchiveOptions) -> dict[str, str]:
-    """The options of the source. The value is kept as it is, and decoded into another column."""
-    told = {
+    """The options of the source. The raw value is kept, and decoded into another column."""
+    options_ = {
         "kafka.bootstrap.servers": options.bootstrap,
         "kafka.group.id": f"runnel-{options.namespace}",
         "kafka.client.id": "runnel-archive",
         "failOnDataLoss": str(not options.is_loss_accepted).lower(),
     }
     if options.topics and options.pattern is None:
-        told["subscribe"] = ",".join(options.topics)
+        options_["subscribe"] = ",".join(options.topics)
     elif options.pattern is not None and not options.topics:
-        told["subscribePattern"] = options.pattern
+        options_["subscribePattern"] = options.pattern
     else:
-        raise BadOption("say which topics to archive: their names, or a pattern")
+        raise BadOption("no topics to archive: set topic names or a pattern")
     if options.records_per_batch is not None:
-        told["maxOffsetsPerTrigger"] = str(options.records_per_batch)
-    return told
+        options_["maxOffsetsPerTrigger"] = str(options.records_per_batch)
+    return options_
 
 
 def _source(options: ArchiveOptions) -> SourceOptions:
-    told = {**_read_options(options), "valueFormat": options.value_format}
+    options_ = {**_read_options(options), "valueFormat": options.value_format}
     if options.value_schema is not None:
-        told["valueSchema"] = options.value_schema
-    return read_options(told)
+        options_["valueSchema"] = options.value_schema
+    return read_options(options_)
 
 
-# Where to begin.
+# Starting offsets.
 
 
 def _start(
@@ -154,18 +154,18 @@ def _start(
     archiver: BatchArchiver,
     checkpoint: str,
 ) -> str:
-    """The offsets of a new checkpoint; BadCheckpoint if an old one has passed over what no table has."""
+    """The starting offsets; BadCheckpoint if the checkpoint is ahead of the tables."""
     archived = {
         TopicPartition(topic, number): offset
         for topic, outcome in archiver.topics.items()
         for number, offset in outcome.next_offsets.items()
     }
-    passed_over = behind(checkpointed_offsets(checkpoint), archived)
-    for partition, (begin, end) in passed_over.items():
+    ahead = behind(checkpointed_offsets(checkpoint), archived)
+    for partition, (begin, end) in ahead.items():
         if partition in partitions and _has_records(session, options, partition, begin, end):
             raise BadCheckpoint(
-                f"the checkpoint {checkpoint} has passed offset {end} of {partition}, but the archive has it "
-                f"up to {begin} only: remove that folder, and the archive resumes from its tables"
+                f"the checkpoint {checkpoint} is at offset {end} of {partition}, but the archive is at "
+                f"{begin}: remove the checkpoint, and the archive resumes from its tables"
             )
     return starting_offsets(partitions, archived)
 
@@ -187,7 +187,7 @@ def known_topics(partitions: Topics) -> dict[str, KnownTopic]:
 def _has_records(
     session: "SparkSession", options: ArchiveOptions, partition: TopicPartition, begin: int, end: int
 ) -> bool:
-    """Is there anything in the range that an archive should have? Markers and aborted records are not."""
+    """Are there committed records in the range?"""
     topic, number = partition
     begin = begin or EARLIEST
     frame = (
@@ -201,11 +201,11 @@ def _has_records(
     return not frame.load().select("offset").isEmpty()
 
 
-# Keeping tables in shape.
+# Maintenance.
 
 
 class _Upkeep:
-    """Retention, merging and removal, every so many batches and at the end."""
+    """Retention and table maintenance, at intervals and at the end."""
 
     def __init__(
         self,
@@ -228,25 +228,25 @@ class _Upkeep:
             self._upkeep(SMALL_FILES_MIN)
 
     def run(self) -> None:
-        """At the end: what was asked for, and what is due anyway."""
-        with self._progress.stage("looking after the tables", unit="tables"):
+        """Maintenance at the end of the run."""
+        with self._progress.stage("maintaining tables", unit="tables"):
             self._upkeep(2 if self._options.is_compacting else SMALL_FILES_MIN)
 
-    def _note_groups(self) -> None:
-        """Where consumers were, for the day on which there is nothing left but the archive."""
+    def _store_group_offsets(self) -> None:
+        """Store committed offsets, so that a restore from the archive can set them."""
         own = f"runnel-{self._options.namespace}"
         with connected(_source(self._options)) as broker:
             groups = [group for group in broker.groups() if group != own]
             for topic, table in self._archiver.tables.items():
-                places = {group: committed_by(broker, group, topic) for group in groups}
-                text = groups_text({group: offsets for group, offsets in places.items() if offsets})
+                committed = {group: committed_by(broker, group, topic) for group in groups}
+                text = groups_text({group: offsets for group, offsets in committed.items() if offsets})
                 if table.properties().get(GROUPS, "{}") != text:
                     table.set_properties({GROUPS: text})
 
-    def _note_read(self) -> None:
-        """How far batches went that ended with markers: an audit must not take these for lost records."""
+    def _store_read_offsets(self) -> None:
+        """Store the offsets read, so that an audit does not report trailing transaction markers as lost."""
         if self._options.is_loss_accepted:
-            return  # what was passed over may be lost records
+            return  # skipped offsets may be lost records
         done = checkpointed_offsets(self._checkpoint)
         for topic, table in self._archiver.tables.items():
             known = read_offsets(table.properties())
@@ -259,8 +259,8 @@ class _Upkeep:
                 table.set_properties(further)
 
     def _upkeep(self, files_min: int) -> None:
-        self._note_read()
-        self._note_groups()
+        self._store_read_offsets()
+        self._store_group_offsets()
         for topic, table in self._archiver.tables.items():
             outcome = self._archiver.topics[topic]
             if self._options.retention_days is not None:

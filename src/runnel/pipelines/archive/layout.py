@@ -1,4 +1,4 @@
-"""What an archive looks like: one table per topic, by name and by its columns."""
+"""The layout of an archive: one table per topic, its columns and properties."""
 
 import json
 from collections.abc import Mapping
@@ -14,31 +14,31 @@ from runnel.pipelines.tables import SparkTable, ensure_table, table_name_of
 
 NAMESPACE = "archive"
 TOPIC = "runnel.topic"
-"""The table property that says whose archive it is: several names of topics give one name of a table."""
+"""Table property: the topic. Several topic names map to one table name."""
 TOPIC_ID = "runnel.topic-id"
-"""The table property that distinguishes a topic from a later one of the same name."""
+"""Table property: the topic id, which differs for a recreated topic."""
 PARTITIONS = "runnel.partitions"
-"""The table property that says how many partitions the topic had, also such as never held a record."""
+"""Table property: the number of partitions, including empty ones."""
 GROUPS = "runnel.groups"
-"""The table property that says how far consumer groups had read when the archive last looked, as JSON."""
+"""Table property: committed offsets of consumer groups as of the last maintenance, as JSON."""
 KEPT_FROM = "runnel.kept-from"
-"""The table property that says from which day on records are kept, if the archive's retention took any."""
+"""Table property: the first day that the archive's retention keeps."""
 ARCHIVED = "runnel.archived."
-"""Followed by a partition's number: the table property that holds the first offset not archived."""
+"""Prefix of table properties by partition: the first offset not archived."""
 READ = "runnel.read."
-"""Likewise: how far the archive has read, where nothing but markers and aborted records came since."""
+"""Prefix of table properties by partition: the first offset not read, past markers and aborted records."""
 DECODED = "decoded"
 DECODE_ERROR = "decode_error"
 
 _DAY_FIRST, _DAY_LAST = -719_162, 2_932_896
-"""The days that Python, and so Iceberg's statistics, can name: 0001-01-01 and 9999-12-31."""
+"""The days that Python and Iceberg's statistics support: 0001-01-01 to 9999-12-31."""
 _DAYS = f"least(greatest(floor(unix_millis(timestamp) / 86400000), {_DAY_FIRST}L), {_DAY_LAST}L)"
 _DAY = f"date_add(DATE'1970-01-01', CAST({_DAYS} AS INT))"
-"""The day in UTC, whatever time zone Spark's session has."""
+"""The day in UTC, independent of the session time zone."""
 
 
 def archive_rows(frame: DataFrame) -> DataFrame:
-    """Records as the source gives them, in the columns of an archive."""
+    """The records of the source in the columns of an archive."""
     decoded = [name for name in (DECODED, DECODE_ERROR) if name in frame.columns]
     return frame.select(
         "topic",
@@ -55,14 +55,14 @@ def archive_rows(frame: DataFrame) -> DataFrame:
 
 
 def table_of(namespace: str, topic: str) -> str:
-    """The name of the table that a topic is archived in."""
+    """The name of the table of a topic."""
     return f"{namespace}.{table_name_of(topic)}"
 
 
 def ensure_archive(
     catalog: Catalog, namespace: str, topic: str, topic_id: bytes, rows: DataFrame
 ) -> SparkTable:
-    """The table of a topic, made if it is not there."""
+    """The table of a topic, created if missing."""
     properties = {TOPIC: topic}
     if topic_id != NO_ID:
         properties[TOPIC_ID] = id_text(topic_id)
@@ -96,7 +96,7 @@ def archived_offsets(properties: Mapping[str, str]) -> dict[int, int]:
 
 
 def read_offsets(properties: Mapping[str, str]) -> dict[int, int]:
-    """Per partition, the first offset of which is not known whether there was anything to archive."""
+    """Per partition, the first offset that was not read."""
     read, archived = _offsets(properties, READ), archived_offsets(properties)
     return {number: max(read.get(number, 0), archived.get(number, 0)) for number in read | archived}
 
@@ -110,30 +110,30 @@ def _offsets(properties: Mapping[str, str], prefix: str) -> dict[int, int]:
 
 
 def kept_from(properties: Mapping[str, str]) -> date:
-    """The first day whose records the archive's own retention has left in it."""
+    """The first day that the archive's own retention keeps."""
     return date.fromisoformat(properties.get(KEPT_FROM, date.min.isoformat()))
 
 
-def groups_text(places: Mapping[str, Mapping[int, int]]) -> str:
-    """The property of groups: offsets by group and partition."""
-    return json.dumps({group: dict(offsets) for group, offsets in sorted(places.items())})
+def groups_text(committed: Mapping[str, Mapping[int, int]]) -> str:
+    """The property value for committed offsets, by group and partition."""
+    return json.dumps({group: dict(offsets) for group, offsets in sorted(committed.items())})
 
 
 def archived_groups(properties: Mapping[str, str]) -> dict[str, dict[int, int]]:
-    """How far groups had read, by group and partition."""
-    places: dict[str, dict[str, int]] = json.loads(properties.get(GROUPS, "{}"))
+    """The committed offsets, by group and partition."""
+    committed: dict[str, dict[str, int]] = json.loads(properties.get(GROUPS, "{}"))
     return {
         group: {int(partition): offset for partition, offset in offsets.items()}
-        for group, offsets in places.items()
+        for group, offsets in committed.items()
     }
 
 
 def check_is_same(table: str, properties: Mapping[str, str], topic: str, topic_id: bytes) -> None:
-    """TableError if the topic of this id is not the one that the table began with."""
+    """TableError if the topic id differs from that of the table."""
     if topic_id != NO_ID and properties.get(TOPIC_ID, id_text(topic_id)) != id_text(topic_id):
         raise TableError(
-            f"topic {topic} was deleted and recreated after table {table} began, so that its offsets "
-            "mean other records now: archive it in another namespace"
+            f"topic {topic} was deleted and recreated after table {table} was created, so its offsets "
+            "refer to other records: archive it in another namespace"
         )
 
 
@@ -143,7 +143,7 @@ def _checked(table: SparkTable, topic: str, topic_id: bytes) -> SparkTable:
     if owner != topic:
         raise TableError(
             f"table {table.name} archives {'no topic' if owner is None else f'topic {owner}'}, not "
-            f"topic {topic}: archive {topic} in a namespace of its own"
+            f"topic {topic}: archive {topic} in another namespace"
         )
     check_is_same(table.name, properties, topic, topic_id)
     return table

@@ -1,4 +1,4 @@
-"""Where an archive begins: where its tables end. The tables know best, whatever became of the checkpoint."""
+"""The starting offsets of an archive. The tables are authoritative, not the checkpoint."""
 
 import json
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ def starting_offsets(partitions: list[TopicPartition], archived: Offsets) -> str
     """The startingOffsets of a new checkpoint: resume in archived partitions, read all of the others."""
     starts: dict[str, dict[str, int]] = {}
     for partition in partitions:
-        place = archived.get(partition, EARLIEST)
-        starts.setdefault(partition.topic, {})[str(partition.partition)] = place
+        offset = archived.get(partition, EARLIEST)
+        starts.setdefault(partition.topic, {})[str(partition.partition)] = offset
     return json.dumps(starts) if starts else "earliest"
 
 
 def checkpointed_offsets(folder: str) -> dict[TopicPartition, int]:
-    """How far a checkpoint on this machine has come; empty if it is new, or elsewhere."""
+    """The offsets of a local checkpoint; empty if it is new or remote."""
     commits, offsets = Path(folder) / "commits", Path(folder) / "offsets"
     numbers = (
         [int(file.name) for file in commits.glob("*") if file.name.isdigit()] if commits.is_dir() else []
@@ -33,15 +33,15 @@ def checkpointed_offsets(folder: str) -> dict[TopicPartition, int]:
         *_, source = (offsets / str(max(numbers))).read_text("utf-8").splitlines()
         return {
             TopicPartition(topic, int(number)): offset
-            for topic, places in json.loads(source).items()
-            for number, offset in places.items()
+            for topic, partitions in json.loads(source).items()
+            for number, offset in partitions.items()
         }
     except (OSError, ValueError, AttributeError, TypeError) as error:
         raise BadCheckpoint(f"the checkpoint {folder} cannot be read: {error}") from error
 
 
 def behind(checkpointed: Offsets, archived: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """Ranges that the checkpoint passes over although no table says that it has them."""
+    """Ranges that the checkpoint is ahead of the tables."""
     return {
         partition: (archived.get(partition, 0), offset)
         for partition, offset in checkpointed.items()

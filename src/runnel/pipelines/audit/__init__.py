@@ -1,1 +1,1 @@
-"""Proof that nothing was lost: every batch of every partition is looked at, and what is wrong is named."""
+"""The audit: checks every batch of every partition for loss, damage and duplicates."""

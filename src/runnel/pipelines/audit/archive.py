@@ -1,4 +1,4 @@
-"""The log beside its archive: is every committed record there, once, and the same?"""
+"""Compares a log with its archive: every committed record must be there once, with the same contents."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,9 +18,9 @@ from runnel.pipelines.archive.layout import (
     read_offsets,
 )
 from runnel.pipelines.audit.archive_files import ArchiveFiles
+from runnel.pipelines.audit.checker import PartitionResult
 from runnel.pipelines.audit.comparison import Comparison
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
-from runnel.pipelines.audit.judge import PartitionVerdict
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import NoSuchTable
 from runnel.pipelines.tables.catalog import open_catalog
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _DAY_MS = 86_400_000
-Spans = Mapping[int, tuple[int, int]]
+OffsetRanges = Mapping[int, tuple[int, int]]
 """By partition, offsets [start, end)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """Where the archive is."""
+    """The location of an archive."""
 
     warehouse: str
     namespace: str = NAMESPACE
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
-    """What an archive has of one topic."""
+class ArchivedTopic:
+    """The comparison of one topic with its archive."""
 
     topic: str
     rows: int
@@ -56,47 +56,47 @@ def compare(
     bootstrap: str,
     archive: Archive,
     topic: str,
-    verdicts: Sequence[PartitionVerdict],
-) -> Archived:
+    results: Sequence[PartitionResult],
+) -> ArchivedTopic:
     """Compare one topic with its table."""
     with open_catalog(archive.warehouse) as catalog:
         try:
-            # One state of the table for all that follows: an archive that runs moves it on.
+            # One snapshot for the whole comparison: a running archive job adds more.
             table = open_archive(catalog, archive.namespace, topic).latest()
         except NoSuchTable as error:
             missing = Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, topic, -1, -1, -1, str(error))
-            return Archived(topic, 0, 0, [missing])
+            return ArchivedTopic(topic, 0, 0, [missing])
         files = ArchiveFiles(table, topic)
-    log = _Log(bootstrap, topic, verdicts)
-    # Asked for after the table was opened: all that it contains was in the log before.
+    log = _Log(bootstrap, topic, results)
+    # Read after the table was opened: all that it contains was in the log before.
     spans = log.spans()
     archived_to = archived_offsets(table.properties)
-    rows, findings = files.read(session, lambda kept: _compared(session, table, kept, log, spans))
-    findings += lost_before(verdicts, read_offsets(table.properties)) + behind(verdicts, archived_to)
-    return Archived(topic, rows, len(files.present), files.findings + findings)
+    rows, findings = files.read(session, lambda kept: _compare(session, table, kept, log, spans))
+    findings += lost_before(results, read_offsets(table.properties)) + behind(results, archived_to)
+    return ArchivedTopic(topic, rows, len(files.present), files.findings + findings)
 
 
 class _Log:
-    """The log of one topic: as it was when it was judged, and as it is now."""
+    """The log of one topic: when it was checked, and now."""
 
-    def __init__(self, bootstrap: str, topic: str, verdicts: Sequence[PartitionVerdict]) -> None:
+    def __init__(self, bootstrap: str, topic: str, results: Sequence[PartitionResult]) -> None:
         self.topic = topic
-        self.verdicts = verdicts
+        self.results = results
         self._bootstrap = bootstrap
-        self._partitions = [TopicPartition(topic, verdict.partition) for verdict in verdicts]
+        self._partitions = [TopicPartition(topic, result.partition) for result in results]
 
-    def spans(self) -> Spans:
-        """What is there now."""
+    def spans(self) -> OffsetRanges:
+        """The current offset range of each partition."""
         with BrokerView(self._bootstrap, client_id="runnel-audit") as broker:
             ends = broker.latest_offsets(self._partitions)
             starts = broker.earliest_offsets(self._partitions)
-        return {place.partition: (starts[place], ends[place]) for place in self._partitions}
+        return {each.partition: (starts[each], ends[each]) for each in self._partitions}
 
     def starts(self) -> dict[int, int]:
-        """Where it begins now."""
+        """The current log start offsets."""
         return {partition: start for partition, (start, _) in self.spans().items()}
 
-    def read(self, session: "SparkSession", ranges: Spans) -> "DataFrame":
+    def read(self, session: "SparkSession", ranges: OffsetRanges) -> "DataFrame":
         starts = {self.topic: {str(partition): start for partition, (start, _) in ranges.items()}}
         ends = {self.topic: {str(partition): end for partition, (_, end) in ranges.items()}}
         return (
@@ -105,56 +105,56 @@ class _Log:
             .option("assign", json.dumps({self.topic: sorted(ranges)}))
             .option("startingOffsets", json.dumps(starts))
             .option("endingOffsets", json.dumps(ends))
-            # What retention takes meanwhile is found out afterwards, and need not end the audit.
+            # Records that retention deletes meanwhile are detected afterwards.
             .option("failOnDataLoss", "false")
             .load()
         )
 
 
-def _compared(
-    session: "SparkSession", table: Table, kept: "DataFrame", log: _Log, spans: Spans
+def _compare(
+    session: "SparkSession", table: Table, kept: "DataFrame", log: _Log, spans: OffsetRanges
 ) -> tuple[int, list[Finding]]:
-    """How many rows the archive has, and how they differ from the log."""
+    """The number of rows in the archive, and the differences from the log."""
     findings: list[Finding] = []
-    ranges = shared_ranges(log.verdicts, archived_offsets(table.properties), spans)
+    ranges = shared_ranges(log.results, archived_offsets(table.properties), spans)
     if ranges:
-        is_wanted = is_due(kept_from(table.properties))
+        is_wanted = is_retained(kept_from(table.properties))
         findings += Comparison(
             log.topic,
             log.read(session, ranges).where(is_wanted),
             _within(kept, ranges).where(is_wanted),
             starts=log.starts,
-            is_compacted=any(verdict.is_compacted for verdict in log.verdicts),
+            is_compacted=any(result.is_compacted for result in log.results),
         ).findings()
     last = kept.groupBy("partition").agg(F.max("offset").alias("last")).collect()
     findings += beyond(log.topic, {row["partition"]: row["last"] for row in last}, spans)
     return kept.count(), findings
 
 
-def is_due(oldest: date) -> "Column":
-    """What the archive's own retention took need not be there; records without a time it never takes."""
+def is_retained(oldest: date) -> "Column":
+    """Exclude what the archive's own retention deleted; it keeps records without a timestamp."""
     timestamp_ms = F.unix_millis("timestamp")
     return (timestamp_ms < 0) | (timestamp_ms >= (oldest - date(1970, 1, 1)).days * _DAY_MS)
 
 
 def shared_ranges(
-    verdicts: Sequence[PartitionVerdict], archived_to: Mapping[int, int], spans: Spans
+    results: Sequence[PartitionResult], archived_to: Mapping[int, int], spans: OffsetRanges
 ) -> dict[int, tuple[int, int]]:
-    """What both should have, by partition: damaged logs are compared up to the damage."""
+    """The offsets that both should have, by partition: damaged logs are compared up to the damage."""
     ranges = {}
-    for verdict in verdicts:
+    for result in results:
         damage = [
-            entry.first_offset for entry in verdict.findings if entry.kind in (Kind.DAMAGED, Kind.UNREADABLE)
+            entry.first_offset for entry in result.findings if entry.kind in (Kind.DAMAGED, Kind.UNREADABLE)
         ]
-        # Retention may have taken more since the log was judged.
-        start = max(verdict.start_offset, spans[verdict.partition][0])
-        end = min([verdict.end_offset, archived_to.get(verdict.partition, -1), *damage])
+        # Retention may have deleted more since the log was checked.
+        start = max(result.start_offset, spans[result.partition][0])
+        end = min([result.end_offset, archived_to.get(result.partition, -1), *damage])
         if end > start:
-            ranges[verdict.partition] = start, end
+            ranges[result.partition] = start, end
     return ranges
 
 
-def _within(kept: "DataFrame", ranges: Spans) -> "DataFrame":
+def _within(kept: "DataFrame", ranges: OffsetRanges) -> "DataFrame":
     condition = F.lit(False)
     for partition, (start, end) in ranges.items():
         inside = (F.col("offset") >= start) & (F.col("offset") < end)
@@ -162,8 +162,8 @@ def _within(kept: "DataFrame", ranges: Spans) -> "DataFrame":
     return kept.where(condition)
 
 
-def beyond(topic: str, last: Mapping[int, int], spans: Spans) -> list[Finding]:
-    """Records that the archive has, and that the log should still have: it ends before them."""
+def beyond(topic: str, last: Mapping[int, int], spans: OffsetRanges) -> list[Finding]:
+    """Archived records at or after the end of the log."""
     return [
         Finding(
             Level.FAULT,
@@ -179,28 +179,28 @@ def beyond(topic: str, last: Mapping[int, int], spans: Spans) -> list[Finding]:
     ]
 
 
-def behind(verdicts: Sequence[PartitionVerdict], archived_to: Mapping[int, int]) -> list[Finding]:
-    """How much is still to be archived; no fault, as the log has it."""
+def behind(results: Sequence[PartitionResult], archived_to: Mapping[int, int]) -> list[Finding]:
+    """Offsets that are not archived yet; not a fault, as the log has them."""
     findings = []
-    for verdict in verdicts:
-        first = max(archived_to.get(verdict.partition, 0), verdict.start_offset)
-        if first < verdict.end_offset:
-            # Markers are never archived, so that some of them may be all there is.
-            words = f"up to {count_text(verdict.end_offset - first, 'offset')} to be archived"
-            place = verdict.topic, verdict.partition, first, verdict.end_offset - 1
-            findings.append(Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, *place, words))
+    for result in results:
+        first = max(archived_to.get(result.partition, 0), result.start_offset)
+        if first < result.end_offset:
+            # Transaction markers are never archived, and may be all that is left.
+            text = f"up to {count_text(result.end_offset - first, 'offset')} to be archived"
+            location = result.topic, result.partition, first, result.end_offset - 1
+            findings.append(Finding(Level.NOTICE, Kind.ARCHIVE_BEHIND, *location, text))
     return findings
 
 
-def lost_before(verdicts: Sequence[PartitionVerdict], read_to: Mapping[int, int]) -> list[Finding]:
-    """What went from the log before the archive had it: it is missing."""
+def lost_before(results: Sequence[PartitionResult], read_to: Mapping[int, int]) -> list[Finding]:
+    """Records that were deleted from the log before they were archived."""
     findings = []
-    for verdict in verdicts:
-        # Where nothing was ever archived, the archive may have begun when the log had been cut already.
-        first = read_to.get(verdict.partition, verdict.start_offset)
-        if first < verdict.start_offset:
-            number = count_text(verdict.start_offset - first, "record")
-            words = f"up to {number} went from the log before they were archived (markers count in)"
-            place = verdict.topic, verdict.partition, first, verdict.start_offset - 1
-            findings.append(Finding(Level.FAULT, Kind.LOST, *place, words))
+    for result in results:
+        # Where nothing was archived, the archive may have started after retention had deleted records.
+        first = read_to.get(result.partition, result.start_offset)
+        if first < result.start_offset:
+            number = count_text(result.start_offset - first, "record")
+            text = f"up to {number} deleted from the log before they were archived (markers included)"
+            location = result.topic, result.partition, first, result.start_offset - 1
+            findings.append(Finding(Level.FAULT, Kind.LOST, *location, text))
     return findings

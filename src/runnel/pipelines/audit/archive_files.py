@@ -1,4 +1,4 @@
-"""The files of an archive's table: are they there, whole, and can they be read?"""
+"""Checks that the data files of an archive's table exist, are complete and can be read."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class ArchiveFiles:
-    """The files of one state of a table; those that are not as they should be are told, and left out."""
+    """The data files of one snapshot; missing and damaged ones are reported and excluded."""
 
     def __init__(self, table: Table, topic: str) -> None:
         self._table = table
@@ -34,55 +34,55 @@ class ArchiveFiles:
             if source.exists() and len(source) == file.file_size_in_bytes:
                 self.present.append(file)
             elif source.exists():
-                self._tell(file, "has another size than when it was written")
+                self._report(file, "has a different size than when it was written")
             else:
-                self._tell(file, "is not there")
+                self._report(file, "is missing")
 
     def read(self, session: "SparkSession", use: "Callable[[DataFrame], T]") -> T:
-        """What `use` makes of the rows. If a file cannot be read, it is called again without it."""
+        """The result of `use` on the rows. If a file cannot be read, `use` is called again without it."""
         while True:
             try:
                 return use(read_files(session, spark_schema(self._table.schema()), self.present))
             except Exception as error:
-                if not is_of_spark(error) or not self._leave_out_unreadable(str(error)):
+                if not is_of_spark(error) or not self._exclude_unreadable(str(error)):
                     raise
 
-    def _leave_out_unreadable(self, failure: str) -> bool:
-        """If Spark named a file when it failed: tell of all that cannot be read. False if there are none."""
-        # Addresses are written in several ways, and files of different days have the same name: look again.
+    def _exclude_unreadable(self, failure: str) -> bool:
+        """If Spark's error names a file, report unreadable files. False if there are none."""
+        # Spark spells URIs differently, and files of different days have the same name: check them all.
         if not any(_name(file) in failure for file in self.present):
             return False
         faults = [self._fault(file) for file in self.present]
         for file, reason in zip(self.present, faults, strict=True):
             if reason is not None:
-                self._tell(file, f"cannot be read ({reason})")
+                self._report(file, f"cannot be read ({reason})")
         self.present = [file for file, reason in zip(self.present, faults, strict=True) if reason is None]
         return any(reason is not None for reason in faults)
 
     def _fault(self, file: DataFile) -> str | None:
-        """Why a file cannot be read whole; None if it can."""
+        """The error of reading a file to the end; None if there is none."""
         try:
             with self._table.io.new_input(file.file_path).open() as stream:
-                whole = parquet.ParquetFile(stream, page_checksum_verification=True)
-                for _ in whole.iter_batches():
+                reader = parquet.ParquetFile(stream, page_checksum_verification=True)
+                for _ in reader.iter_batches():
                     pass
         except (OSError, pa.ArrowException) as error:
             return str(error).partition("\n")[0]
         return None
 
-    def _tell(self, file: DataFile, state: str) -> None:
-        words = f"{file.file_path} {state}: {count_text(file.record_count, 'record')} are in it"
-        place = self._topic, *_bounds(self._table, file)
-        self.findings.append(Finding(Level.FAULT, Kind.ARCHIVE_FILE, *place, words))
+    def _report(self, file: DataFile, state: str) -> None:
+        text = f"{file.file_path} {state}: it contains {count_text(file.record_count, 'record')}"
+        location = self._topic, *_bounds(self._table, file)
+        self.findings.append(Finding(Level.FAULT, Kind.ARCHIVE_FILE, *location, text))
 
 
 def _name(file: DataFile) -> str:
-    """The last part of its address, which is the same in Spark's messages."""
+    """The last component of its path, which is the same in Spark's messages."""
     return file.file_path.rpartition("/")[2]
 
 
 def _bounds(table: Table, file: DataFile) -> tuple[int, int, int]:
-    """(partition, first offset, last offset) of a file by its statistics, -1 where it holds several."""
+    """(partition, first offset, last offset) of a file from its statistics, -1 for several partitions."""
 
     def bound(column: str, bounds: dict[int, bytes] | None) -> int:
         field = table.schema().find_field(column)

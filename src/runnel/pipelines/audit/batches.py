@@ -1,4 +1,4 @@
-"""Every batch of a log as a row, for Spark: each task reads one piece."""
+"""A Spark data source with one row per record batch of a log; each task reads one split."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,10 +10,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from runnel.pipelines.audit.broker_batches import read_broker_piece
-from runnel.pipelines.audit.facts import COLUMNS, BatchFact
-from runnel.pipelines.audit.folder import read_file_piece
-from runnel.pipelines.audit.pieces import BrokerPiece, FilePiece
+from runnel.pipelines.audit.batch_summary import COLUMNS, BatchSummary
+from runnel.pipelines.audit.broker_batches import read_broker_split
+from runnel.pipelines.audit.folder import read_file_split
+from runnel.pipelines.audit.splits import FileSplit, OffsetSplit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,18 +34,20 @@ ARROW_COLUMNS = pa.schema(
     ]
 )
 
-Piece = BrokerPiece | FilePiece
+Split = OffsetSplit | FileSplit
 
 
-def batch_facts(session: "SparkSession", bootstrap: str, pieces: Sequence[tuple[Piece, int]]) -> "DataFrame":
-    """A row for each batch; with the log start offset beside each piece."""
+def batch_summaries(
+    session: "SparkSession", bootstrap: str, splits: Sequence[tuple[Split, int]]
+) -> "DataFrame":
+    """A DataFrame with one row per batch; each split comes with the log start offset."""
     session.dataSource.register(RawBatches)
-    rows = [[type(piece).__name__, asdict(piece), start] for piece, start in pieces]
-    return session.read.format(RawBatches.name()).options(bootstrap=bootstrap, pieces=json.dumps(rows)).load()
+    rows = [[type(split).__name__, asdict(split), start] for split, start in splits]
+    return session.read.format(RawBatches.name()).options(bootstrap=bootstrap, splits=json.dumps(rows)).load()
 
 
 class RawBatches(DataSource):
-    """The batches of partitions as they are kept, damaged ones included."""
+    """The stored batches of partitions, including damaged ones."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,45 +57,45 @@ class RawBatches(DataSource):
         return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return RawBatchesReader(self.options["bootstrap"], self.options["pieces"])
+        return RawBatchesReader(self.options["bootstrap"], self.options["splits"])
 
 
-class PiecePartition(InputPartition):
-    """One piece, which one task reads."""
+class SplitPartition(InputPartition):
+    """The input partition of one split."""
 
-    def __init__(self, piece: Piece, start_offset: int) -> None:
-        super().__init__((piece, start_offset))
-        self.piece = piece
+    def __init__(self, split: Split, start_offset: int) -> None:
+        super().__init__((split, start_offset))
+        self.split = split
         self.start_offset = start_offset
 
 
 class RawBatchesReader(DataSourceReader):
-    """Reads pieces."""
+    """Reads splits."""
 
-    def __init__(self, bootstrap: str, pieces: str) -> None:
+    def __init__(self, bootstrap: str, splits: str) -> None:
         self._bootstrap = bootstrap
-        self._pieces = pieces
+        self._splits = splits
 
     def partitions(self) -> Sequence[InputPartition]:
-        kinds = {kind.__name__: kind for kind in (BrokerPiece, FilePiece)}
+        kinds = {kind.__name__: kind for kind in (OffsetSplit, FileSplit)}
         return [
-            PiecePartition(kinds[kind](**fields), start) for kind, fields, start in json.loads(self._pieces)
+            SplitPartition(kinds[kind](**fields), start) for kind, fields, start in json.loads(self._splits)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark makes up a partition without a value where there is nothing to read.
-        if not isinstance(partition, PiecePartition):
+        # Spark creates a partition without a value if there is nothing to read.
+        if not isinstance(partition, SplitPartition):
             return iter(())
-        piece = partition.piece
-        if isinstance(piece, FilePiece):
-            return arrow_batches(read_file_piece(piece, partition.start_offset))
-        return arrow_batches(read_broker_piece(self._bootstrap, piece))
+        split = partition.split
+        if isinstance(split, FileSplit):
+            return arrow_batches(read_file_split(split, partition.start_offset))
+        return arrow_batches(read_broker_split(self._bootstrap, split))
 
 
-def arrow_batches(facts: Iterable[BatchFact]) -> Iterator[pa.RecordBatch]:
-    """Facts as Arrow, a few thousand at a time."""
-    rest = iter(facts)
-    while rows := [fact.row() for fact in islice(rest, _ROWS)]:
+def arrow_batches(summaries: Iterable[BatchSummary]) -> Iterator[pa.RecordBatch]:
+    """Convert summaries to Arrow batches."""
+    rest = iter(summaries)
+    while rows := [summary.row() for summary in islice(rest, _ROWS)]:
         columns = [
             pa.array(column, field.type)
             for column, field in zip(zip(*rows, strict=True), ARROW_COLUMNS, strict=True)
@@ -101,8 +103,8 @@ def arrow_batches(facts: Iterable[BatchFact]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(columns, schema=ARROW_COLUMNS)
 
 
-def facts_of_arrow(batch: pa.RecordBatch) -> Iterator[BatchFact]:
-    """The way back."""
+def summaries_of_arrow(batch: pa.RecordBatch) -> Iterator[BatchSummary]:
+    """Convert an Arrow batch to summaries."""
     columns = [column.to_pylist() for column in batch.columns]
     for row in zip(*columns, strict=True):
-        yield BatchFact(*row)
+        yield BatchSummary(*row)

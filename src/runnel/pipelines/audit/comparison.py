@@ -1,7 +1,7 @@
-"""Two tables of the same records side by side: those of the log, and those of its archive.
+"""Compares the records of a log with those of its archive.
 
-Both are summed up in buckets of offsets; only where the sums differ are records compared one by one. A log
-that is compacted has holes everywhere: there, each record that it still has is looked for in the archive.
+Both are hashed per bucket of offsets; records are compared one by one only where the hashes differ. A
+compacted log has gaps everywhere: there, each remaining record is looked up in the archive.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BUCKET_OFFSETS = 4096
-BUCKETS_TOLD = 256
-"""So many differing buckets are looked into; that there are more is said."""
-_WORDS = {
+BUCKETS_REPORTED_MAX = 256
+"""Differing buckets that are compared in detail; further ones are counted."""
+_TEXTS = {
     Kind.ARCHIVE_MISSING: "{} of the log not found in the archive",
     Kind.ARCHIVE_EXTRA: "{} of the archive not found in the log",
-    Kind.ARCHIVE_DOUBLED: "{} more than once in the archive",
-    Kind.ARCHIVE_DIFFERS: "{} with other contents in the archive",
+    Kind.ARCHIVE_DOUBLED: "{} duplicated in the archive",
+    Kind.ARCHIVE_DIFFERS: "{} with different contents in the archive",
 }
 
 
 class Comparison:
-    """The records of one topic, as the log has them and as the archive does."""
+    """Compares the records of one topic."""
 
     def __init__(
         self,
@@ -38,10 +38,10 @@ class Comparison:
         starts: Callable[[], Mapping[int, int]],
         is_compacted: bool = False,
     ) -> None:
-        """`starts` asks where the partitions of the log begin now: retention works on while we read."""
+        """`starts` returns the current log start offsets: retention continues during the audit."""
         self._topic = topic
-        self._logged = _summed_up(logged)
-        self._kept = _summed_up(kept)
+        self._logged = _hashed(logged)
+        self._kept = _hashed(kept)
         self._starts = starts
         self._is_compacted = is_compacted
 
@@ -50,16 +50,16 @@ class Comparison:
         differing = self._differing_buckets()
         if not differing:
             return findings
-        told = differing[:BUCKETS_TOLD]
-        findings += self._look_into(told)
-        if len(differing) > len(told):
-            more = count_text(len(differing) - len(told), "stretch")
-            words = f"{more} of {BUCKET_OFFSETS} offsets differ as well"
-            findings.append(Finding(Level.FAULT, Kind.ARCHIVE_DIFFERS, self._topic, -1, -1, -1, words))
+        reported = differing[:BUCKETS_REPORTED_MAX]
+        findings += self._compare_buckets(reported)
+        if len(differing) > len(reported):
+            more = count_text(len(differing) - len(reported), "range")
+            text = f"{more} of {BUCKET_OFFSETS} offsets differ as well"
+            findings.append(Finding(Level.FAULT, Kind.ARCHIVE_DIFFERS, self._topic, -1, -1, -1, text))
         return findings
 
     def _compacted_away(self) -> list[Finding]:
-        """What the archive has and a compacted log has not: a newer record of the same key took its place."""
+        """Archived records that compaction removed from the log."""
         only_kept = self._kept.join(
             self._logged.select("partition", "offset"), ["partition", "offset"], "left_anti"
         )
@@ -83,26 +83,26 @@ class Comparison:
 
     def _differing_buckets(self) -> list[tuple[int, int]]:
         if self._is_compacted:
-            both = _side_by_side(_by_offset(self._logged), _by_offset(self._kept), "offset", "left")
+            both = _joined(_by_offset(self._logged), _by_offset(self._kept), "offset", "left")
             both = both.withColumn("bucket", _bucket())
         else:
-            both = _side_by_side(_by_bucket(self._logged), _by_bucket(self._kept), "bucket", "full_outer")
+            both = _joined(_by_bucket(self._logged), _by_bucket(self._kept), "bucket", "full_outer")
         is_same = F.col("count").eqNullSafe(F.col("kept_count")) & F.col("sum").eqNullSafe(F.col("kept_sum"))
         rows = both.where(~is_same).select("partition", "bucket").distinct().collect()
         starts = self._starts()
         return sorted(
             (row["partition"], row["bucket"])
             for row in rows
-            # What retention took from the log meanwhile, the archive alone has.
+            # Retention may have deleted records from the log meanwhile.
             if (row["bucket"] + 1) * BUCKET_OFFSETS > starts.get(row["partition"], 0)
         )
 
-    def _look_into(self, buckets: list[tuple[int, int]]) -> list[Finding]:
+    def _compare_buckets(self, buckets: list[tuple[int, int]]) -> list[Finding]:
         session = self._logged.sparkSession
         wanted = F.broadcast(session.createDataFrame(buckets, "partition int, bucket bigint"))
         logged = _by_offset(self._logged.join(wanted, ["partition", "bucket"]))
         kept = _by_offset(self._kept.join(wanted, ["partition", "bucket"]))
-        both = _side_by_side(logged, kept, "offset", "left" if self._is_compacted else "full_outer")
+        both = _joined(logged, kept, "offset", "left" if self._is_compacted else "full_outer")
         found = {
             kind: [
                 (row["partition"], row["offset"])
@@ -116,11 +116,15 @@ class Comparison:
             for partition, offset in found[Kind.ARCHIVE_EXTRA]
             if offset >= starts.get(partition, 0)
         ]
-        return [finding for kind, places in found.items() for finding in self._told(kind, places)]
+        return [
+            finding
+            for kind, offsets_found in found.items()
+            for finding in self._findings_of(kind, offsets_found)
+        ]
 
-    def _told(self, kind: Kind, places: Iterable[tuple[int, int]]) -> list[Finding]:
+    def _findings_of(self, kind: Kind, offsets_found: Iterable[tuple[int, int]]) -> list[Finding]:
         by_partition: dict[int, list[int]] = {}
-        for partition, offset in places:
+        for partition, offset in offsets_found:
             by_partition.setdefault(partition, []).append(offset)
         return [
             Finding(
@@ -130,7 +134,7 @@ class Comparison:
                 partition,
                 first,
                 last,
-                _WORDS[kind].format(count_text(last - first + 1, "record")),
+                _TEXTS[kind].format(count_text(last - first + 1, "record")),
             )
             for partition, offsets in sorted(by_partition.items())
             for first, last in runs(offsets)
@@ -147,12 +151,12 @@ def _conditions() -> "dict[Kind, Column]":
     }
 
 
-def _side_by_side(logged: "DataFrame", kept: "DataFrame", place: str, how: str) -> "DataFrame":
+def _joined(logged: "DataFrame", kept: "DataFrame", column: str, how: str) -> "DataFrame":
     renamed = kept.withColumnsRenamed({"count": "kept_count", "sum": "kept_sum"})
-    return logged.join(renamed, ["partition", place], how)
+    return logged.join(renamed, ["partition", column], how)
 
 
-def _summed_up(frame: "DataFrame") -> "DataFrame":
+def _hashed(frame: "DataFrame") -> "DataFrame":
     content = F.xxhash64("offset", "timestamp", "key", "value", "headers")
     return frame.select("partition", "offset", _bucket().alias("bucket"), content.alias("content"))
 
@@ -170,5 +174,5 @@ def _by_offset(frame: "DataFrame") -> "DataFrame":
 
 
 def _sums() -> "list[Column]":
-    # Exclusive or cannot overflow, and does not mind the order. Of a doubled record the count tells.
+    # XOR cannot overflow and does not depend on order. Duplicates show in the count.
     return [F.count("*").alias("count"), F.bit_xor("content").alias("sum")]

@@ -1,52 +1,52 @@
-"""What others say that a log should hold: those who wrote it count, those who read it have positions."""
+"""Checks a log against external knowledge: record counts of producers, committed offsets of groups."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from runnel.model.ids import TopicPartition
+from runnel.pipelines.audit.checker import PartitionResult
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
-from runnel.pipelines.audit.judge import PartitionVerdict
 from runnel.pipelines.errors import BadOption
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """So many records were written to a topic, or to one partition of it."""
+class ExpectedCount:
+    """The expected number of records of a topic, or of one of its partitions."""
 
     topic: str
     partition: int | None
     count: int
 
 
-def parse_expected(text: str) -> Expected:
+def parse_expected(text: str) -> ExpectedCount:
     """Read TOPIC=COUNT or TOPIC:PARTITION=COUNT."""
-    place, equals, count = text.rpartition("=")
-    topic, colon, partition = place.partition(":")
+    name, equals, count = text.rpartition("=")
+    topic, colon, partition = name.partition(":")
     if not equals or not topic or not count.isdecimal() or (colon and not partition.isdecimal()):
         raise BadOption(f"{text!r} is not an expected count: write orders=1000 or orders:0=1000")
-    return Expected(topic, int(partition) if colon else None, int(count))
+    return ExpectedCount(topic, int(partition) if colon else None, int(count))
 
 
-def judge_counts(expected: Iterable[Expected], verdicts: Sequence[PartitionVerdict]) -> list[Finding]:
-    """Compare committed records with what was written."""
+def check_counts(expected: Iterable[ExpectedCount], results: Sequence[PartitionResult]) -> list[Finding]:
+    """Compare the number of committed records with the expected counts."""
     findings = []
     for each in expected:
         seen = [
-            verdict
-            for verdict in verdicts
-            if verdict.topic == each.topic and each.partition in (None, verdict.partition)
+            result
+            for result in results
+            if result.topic == each.topic and each.partition in (None, result.partition)
         ]
-        finding = _judge_count(each, seen)
+        finding = _check_count(each, seen)
         if finding is not None:
             findings.append(finding)
     return findings
 
 
-def _judge_count(expected: Expected, seen: Sequence[PartitionVerdict]) -> Finding | None:
-    counted = sum(verdict.counts.committed for verdict in seen)
-    # What retention or compaction removed had at most one record per offset.
-    removed = sum(verdict.start_offset + verdict.counts.compacted for verdict in seen)
-    open_records = sum(verdict.counts.open for verdict in seen)
+def _check_count(expected: ExpectedCount, seen: Sequence[PartitionResult]) -> Finding | None:
+    counted = sum(result.counts.committed for result in seen)
+    # Retention and compaction removed at most one record per offset.
+    removed = sum(result.start_offset + result.counts.compacted for result in seen)
+    open_records = sum(result.counts.open for result in seen)
     if counted == expected.count:
         return None
     may_be_fine = counted < expected.count <= counted + removed
@@ -64,24 +64,26 @@ def _judge_count(expected: Expected, seen: Sequence[PartitionVerdict]) -> Findin
     )
 
 
-def judge_groups(
-    positions: Mapping[str, Mapping[TopicPartition, int]], verdicts: Sequence[PartitionVerdict]
+def check_groups(
+    positions: Mapping[str, Mapping[TopicPartition, int]], results: Sequence[PartitionResult]
 ) -> list[Finding]:
-    """Compare the offsets of groups with the log: one beyond the end has read records that are lost."""
-    known = {TopicPartition(verdict.topic, verdict.partition): verdict for verdict in verdicts}
+    """Compare committed offsets of groups with the log: an offset beyond the end means lost records."""
+    known = {TopicPartition(result.topic, result.partition): result for result in results}
     findings = []
     for group, offsets in sorted(positions.items()):
         for partition, offset in sorted(offsets.items()):
-            verdict = known.get(partition)
-            if verdict is None:
+            result = known.get(partition)
+            if result is None:
                 continue
-            if offset > verdict.end_offset:
-                words = f"group {group} committed offset {offset}, beyond the end: what it read there is lost"
-                span = verdict.end_offset, offset - 1
-                findings.append(Finding(Level.FAULT, Kind.GROUP, *partition, *span, words))
-            elif offset < verdict.start_offset:
-                missed = count_text(verdict.start_offset - offset, "offset")
-                words = f"{missed} went before group {group} read them"
-                span = offset, verdict.start_offset - 1
-                findings.append(Finding(Level.NOTICE, Kind.GROUP, *partition, *span, words))
+            if offset > result.end_offset:
+                text = (
+                    f"group {group} committed offset {offset}, beyond the end: records that it read are lost"
+                )
+                span = result.end_offset, offset - 1
+                findings.append(Finding(Level.FAULT, Kind.GROUP, *partition, *span, text))
+            elif offset < result.start_offset:
+                missed = count_text(result.start_offset - offset, "offset")
+                text = f"{missed} were deleted before group {group} read them"
+                span = offset, result.start_offset - 1
+                findings.append(Finding(Level.NOTICE, Kind.GROUP, *partition, *span, text))
     return findings

@@ -1,8 +1,8 @@
-"""What an audit can find, and how bad it is.
+"""The findings of an audit, and their severity.
 
-fault       records are lost, damaged, doubled, or not where they should be: the audit fails
-notice      worth knowing, and no proof of harm
-explained   looks like a loss and is none: compaction, retention
+fault       records are lost, damaged, duplicated or misplaced: the audit fails
+notice      informational, not a fault
+explained   missing records that compaction or retention removed
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     FAULT = "fault"
     NOTICE = "notice"
@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a finding is about."""
+    """The type of a finding."""
 
     LOST = "lost range"
     DAMAGED = "damaged batch"
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found, at the offsets [first_offset, last_offset] of a partition; -1 where none apply."""
+    """A finding at offsets [first_offset, last_offset] of a partition; -1 if not applicable."""
 
     level: Level
     kind: Kind
@@ -58,7 +58,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place as a person says it."""
+        """Topic, partition and offsets, for display."""
         if self.partition < 0:
             return self.topic
         if self.first_offset < 0:

@@ -1,4 +1,4 @@
-"""The audit as a job: read every batch, judge every partition, compare with what others say, report."""
+"""The audit job: reads every batch, checks every partition, compares it with other sources, and reports."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.audit.archive import Archive, Archived, compare
-from runnel.pipelines.audit.batches import Piece, batch_facts
+from runnel.pipelines.audit.archive import Archive, ArchivedTopic, compare
+from runnel.pipelines.audit.batches import Split, batch_summaries
+from runnel.pipelines.audit.checker import PartitionInfo, PartitionResult
+from runnel.pipelines.audit.checking import check_partitions
 from runnel.pipelines.audit.counts import Counts
-from runnel.pipelines.audit.expectations import Expected, judge_counts, judge_groups
+from runnel.pipelines.audit.expectations import ExpectedCount, check_counts, check_groups
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
 from runnel.pipelines.audit.folder import partitions_of
-from runnel.pipelines.audit.judge import PartitionVerdict, Terms
-from runnel.pipelines.audit.judging import judge_all
-from runnel.pipelines.audit.pieces import cut
+from runnel.pipelines.audit.splits import split_offsets
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, PipelineError
 from runnel.pipelines.progress import Progress
-from runnel.pipelines.restore.data_folder import held_data_folder
+from runnel.pipelines.restore.data_folder import locked_data_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,17 +30,17 @@ OFFSETS_PER_TASK = 2_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """What is audited, and against what."""
+    """The options of an audit."""
 
     bootstrap: str | None = None
     folder: Path | None = None
-    """The data folder of a broker that is not running, in place of a running one."""
+    """The data folder of a stopped broker, instead of a running broker."""
     topics: tuple[str, ...] = ()
-    """All topics that are not the broker's own, if none is named."""
+    """Empty for all topics except internal ones."""
     archive: Archive | None = None
-    expected: tuple[Expected, ...] = ()
+    expected: tuple[ExpectedCount, ...] = ()
     compacted: tuple[str, ...] = ()
-    """Topics that were compacted once and are not any more: their settings do not show it."""
+    """Topics that were compacted in the past, which their current configuration does not show."""
     time_is_strict: bool = False
     report: Path | None = None
     """The folder for the report; None writes none."""
@@ -49,7 +49,7 @@ class AuditOptions:
 
 @dataclass(slots=True)
 class AuditOutcome:
-    """What an audit comes to."""
+    """The result of an audit."""
 
     is_sound: bool
     headline: str
@@ -58,8 +58,8 @@ class AuditOutcome:
     faults: list[Finding]
     notices: list[Finding]
     explained: list[Finding]
-    partitions: list[PartitionVerdict]
-    archived: list[Archived] = field(default_factory=list)
+    partitions: list[PartitionResult]
+    archived: list[ArchivedTopic] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     report: str | None = None
 
@@ -67,16 +67,16 @@ class AuditOutcome:
 def run(session: "SparkSession", options: AuditOptions, progress: Progress) -> AuditOutcome:
     """Audit a broker or a data folder, and write the report."""
     began_ms = round(time.time() * 1000)
-    held = nullcontext() if options.folder is None else held_data_folder(str(options.folder))
+    held = nullcontext() if options.folder is None else locked_data_folder(str(options.folder))
     with held:
-        terms, pieces, positions = _plan(options)
+        info, splits, positions = _plan(options)
         with progress.tasks(session, "reading every batch"):
-            verdicts = judge_all(batch_facts(session, options.bootstrap or "", pieces), terms)
-    findings = judge_counts(options.expected, verdicts) + judge_groups(positions, verdicts)
-    findings += _retention(verdicts)
-    archived = _archived(session, options, verdicts, progress)
+            results = check_partitions(batch_summaries(session, options.bootstrap or "", splits), info)
+    findings = check_counts(options.expected, results) + check_groups(positions, results)
+    findings += _retention(results)
+    archived = _archived(session, options, results, progress)
     findings += [finding for entry in archived for finding in entry.findings]
-    outcome = outcome_of(str(options.folder or options.bootstrap), verdicts, findings, archived)
+    outcome = outcome_of(str(options.folder or options.bootstrap), results, findings, archived)
     if options.report is not None:
         from runnel.pipelines.audit.page import audit_page
         from runnel.pipelines.report.writing import write_report
@@ -87,40 +87,43 @@ def run(session: "SparkSession", options: AuditOptions, progress: Progress) -> A
 
 
 def outcome_of(
-    source: str, verdicts: Sequence[PartitionVerdict], findings: Sequence[Finding], archived: list[Archived]
+    source: str,
+    results: Sequence[PartitionResult],
+    findings: Sequence[Finding],
+    archived: list[ArchivedTopic],
 ) -> AuditOutcome:
-    """Everything that was found, by how bad it is."""
-    every = [finding for verdict in verdicts for finding in verdict.findings] + list(findings)
+    """All findings, by severity."""
+    every = [finding for result in results for finding in result.findings] + list(findings)
     by_level = {level: [finding for finding in every if finding.level is level] for level in Level}
     counts, left_out = Counts(), dict[str, int]()
-    for verdict in verdicts:
-        counts += verdict.counts
-        for kind, count in verdict.left_out.items():
+    for result in results:
+        counts += result.counts
+        for kind, count in result.left_out.items():
             left_out[kind] = left_out.get(kind, 0) + count
-    # What neither the log nor the archive has.
+    # Records that are neither in the log nor in the archive.
     counts.lost += sum(
         finding.last_offset - finding.first_offset + 1 for finding in findings if finding.kind is Kind.LOST
     )
     faults = by_level[Level.FAULT]
     return AuditOutcome(
         not faults,
-        headline(faults, left_out, counts, len(verdicts)),
+        headline(faults, left_out, counts, len(results)),
         source,
         counts,
         faults,
         by_level[Level.NOTICE],
         by_level[Level.EXPLAINED],
-        list(verdicts),
+        list(results),
         archived,
         left_out,
     )
 
 
 def headline(faults: Sequence[Finding], left_out: Mapping[str, int], counts: Counts, partitions: int) -> str:
-    """The verdict in one line."""
+    """A one-line summary."""
     if not faults:
         records = count_text(counts.records, "record")
-        return f"Nothing is lost: {records} in {count_text(partitions, 'partition')}, every batch is sound"
+        return f"Nothing is lost: {records} in {count_text(partitions, 'partition')}, all batches are valid"
     numbers: dict[Kind, int] = {}
     for fault in faults:
         numbers[fault.kind] = numbers.get(fault.kind, 0) + 1
@@ -133,41 +136,43 @@ def headline(faults: Sequence[Finding], left_out: Mapping[str, int], counts: Cou
 
 def _plan(
     options: AuditOptions,
-) -> tuple[dict[tuple[str, int], Terms], list[tuple[Piece, int]], Mapping[str, Mapping[TopicPartition, int]]]:
+) -> tuple[
+    dict[tuple[str, int], PartitionInfo], list[tuple[Split, int]], Mapping[str, Mapping[TopicPartition, int]]
+]:
     if options.folder is not None:
         return *_plan_folder(options, options.folder), {}
     if options.bootstrap is None:
-        raise BadOption("say what to audit: a broker, or the folder of one that is not running")
+        raise BadOption("nothing to audit: set a broker, or the data folder of a stopped broker")
     with BrokerView(options.bootstrap, client_id="runnel-audit") as broker:
-        # Positions first: a group that consumes meanwhile must not be beyond the end.
+        # Committed offsets first: a group that consumes meanwhile must not be beyond the end.
         positions = {group: broker.group_offsets(group) for group in broker.groups()}
-        terms = _broker_terms(broker, options)
-    pieces: list[tuple[Piece, int]] = [
-        (piece, known.start_offset)
-        for known in terms.values()
-        for piece in cut(
+        info = _broker_info(broker, options)
+    splits: list[tuple[Split, int]] = [
+        (split, known.start_offset)
+        for known in info.values()
+        for split in split_offsets(
             known.topic, known.partition, known.start_offset, known.end_offset, options.offsets_per_task
         )
     ]
-    return terms, pieces, positions
+    return info, splits, positions
 
 
 def _plan_folder(
     options: AuditOptions, folder: Path
-) -> tuple[dict[tuple[str, int], Terms], list[tuple[Piece, int]]]:
+) -> tuple[dict[tuple[str, int], PartitionInfo], list[tuple[Split, int]]]:
     if options.archive is not None:
-        raise BadOption("an archive is compared with a running broker: leave the folder out, or the archive")
+        raise BadOption("an archive can only be compared with a running broker, not with a data folder")
     found = [
         partition
         for partition in partitions_of(
             folder, compacted=options.compacted, time_is_strict=options.time_is_strict
         )
-        if not options.topics or partition.terms.topic in options.topics
+        if not options.topics or partition.info.topic in options.topics
     ]
-    _check_found(options.topics, {partition.terms.topic for partition in found})
-    terms = {(partition.terms.topic, partition.terms.partition): partition.terms for partition in found}
-    return terms, [
-        (segment, partition.terms.start_offset) for partition in found for segment in partition.segments
+    _check_found(options.topics, {partition.info.topic for partition in found})
+    info = {(partition.info.topic, partition.info.partition): partition.info for partition in found}
+    return info, [
+        (segment, partition.info.start_offset) for partition in found for segment in partition.segments
     ]
 
 
@@ -177,15 +182,15 @@ def _check_found(wanted: Sequence[str], found: set[str]) -> None:
         raise PipelineError(f"there is no topic {', '.join(missing)}")
 
 
-def _broker_terms(broker: BrokerView, options: AuditOptions) -> dict[tuple[str, int], Terms]:
+def _broker_info(broker: BrokerView, options: AuditOptions) -> dict[tuple[str, int], PartitionInfo]:
     topics = options.topics or tuple(view.name for view in broker.topics())
     partitions = broker.partitions(topics)
-    # Ends first: what retention removes between the two questions must not make an end before its start.
+    # Ends first: retention between the two requests must not yield an end before its start.
     ends = broker.latest_offsets(partitions)
     starts = broker.earliest_offsets(partitions)
     compacted = {topic: topic in options.compacted or _is_compacted(broker, topic) for topic in topics}
     return {
-        (partition.topic, partition.partition): Terms(
+        (partition.topic, partition.partition): PartitionInfo(
             partition.topic,
             partition.partition,
             starts[partition],
@@ -201,35 +206,35 @@ def _is_compacted(broker: BrokerView, topic: str) -> bool:
     return "compact" in (broker.topic_settings(topic).get("cleanup.policy") or "")
 
 
-def _retention(verdicts: Sequence[PartitionVerdict]) -> list[Finding]:
-    """A log that does not begin at 0 has been cut on purpose; who wants more compares it with the archive."""
+def _retention(results: Sequence[PartitionResult]) -> list[Finding]:
+    """A log start offset above 0 is due to retention; only an archive shows whether records were lost."""
     return [
         Finding(
             Level.EXPLAINED,
             Kind.RETENTION,
-            verdict.topic,
-            verdict.partition,
+            result.topic,
+            result.partition,
             0,
-            verdict.start_offset - 1,
-            f"the log begins at offset {verdict.start_offset}",
+            result.start_offset - 1,
+            f"the log start offset is {result.start_offset}",
         )
-        for verdict in verdicts
-        if verdict.start_offset > 0
+        for result in results
+        if result.start_offset > 0
     ]
 
 
 def _archived(
     session: "SparkSession",
     options: AuditOptions,
-    verdicts: Sequence[PartitionVerdict],
+    results: Sequence[PartitionResult],
     progress: Progress,
-) -> list[Archived]:
+) -> list[ArchivedTopic]:
     if options.archive is None or options.bootstrap is None:
         return []
-    topics = sorted({verdict.topic for verdict in verdicts})
+    topics = sorted({result.topic for result in results})
     archived = []
     for topic in topics:
-        own = [verdict for verdict in verdicts if verdict.topic == topic]
+        own = [result for result in results if result.topic == topic]
         with progress.tasks(session, f"comparing {topic} with its archive"):
             archived.append(compare(session, options.bootstrap, options.archive, topic, own))
     return archived

@@ -1,13 +1,13 @@
-"""An audit as a page."""
+"""The HTML report of an audit."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from runnel.pipelines.audit.checker import PartitionResult
 from runnel.pipelines.audit.counts import STEPS_MS, OverTime
 from runnel.pipelines.audit.findings import Finding, Level, count_text
-from runnel.pipelines.audit.judge import PartitionVerdict
 from runnel.pipelines.report.charts import SERIES_MAX, LineChart, Series
-from runnel.pipelines.report.page import Block, Cell, Figure, Page, Section, Table, Verdict, Wide
+from runnel.pipelines.report.page import Block, Cell, Figure, Page, Section, Status, Table, Wide
 from runnel.pipelines.report.strips import Ribbon, Ribbons, Span, sparkline
 from runnel.pipelines.report.units import Unit, moment_text
 
@@ -24,18 +24,18 @@ def audit_page(outcome: "AuditOutcome", began_ms: int) -> Page:
     """The whole report."""
     level = "bad" if outcome.faults else "good"
     sections = [
-        *_found("What is wrong", outcome.faults, "bad"),
+        *_found("Faults", outcome.faults, "bad"),
         _log(outcome),
         _over_time(outcome.partitions),
         _partitions(outcome.partitions),
         *_archive(outcome),
-        *_found("Worth knowing", outcome.notices, "warn"),
-        *_found("Looks like a loss, and is none", outcome.explained, "plain"),
+        *_found("Notices", outcome.notices, "warn"),
+        *_found("Explained by compaction or retention", outcome.explained, "plain"),
     ]
     return Page(
         "Runnel audit",
         f"{outcome.source} · {moment_text(began_ms)} UTC",
-        Verdict(level, outcome.headline, _detail(outcome)),
+        Status(level, outcome.headline, _detail(outcome)),
         _figures(outcome),
         sections,
         [("source", outcome.source), ("began", f"{moment_text(began_ms)} UTC"), ("data", "report.json")],
@@ -44,55 +44,55 @@ def audit_page(outcome: "AuditOutcome", began_ms: int) -> Page:
 
 def _detail(outcome: "AuditOutcome") -> str:
     if outcome.faults:
-        places = [fault.where for fault in outcome.faults[:3]]
-        more = len(outcome.faults) - len(places)
-        return "; ".join(places) + (f" and {more:,} more" if more else "")
-    return "Offsets follow each other, checksums hold, and no producer's sequence stands twice."
+        locations = [fault.where for fault in outcome.faults[:3]]
+        more = len(outcome.faults) - len(locations)
+        return "; ".join(locations) + (f" and {more:,} more" if more else "")
+    return "Offsets are contiguous, checksums are valid, and no sequence number is duplicated."
 
 
 def _figures(outcome: "AuditOutcome") -> list[Figure]:
     counts = outcome.counts
-    topics = len({verdict.topic for verdict in outcome.partitions})
+    topics = len({result.topic for result in outcome.partitions})
     spread = f"{count_text(topics, 'topic')}, {count_text(len(outcome.partitions), 'partition')}"
 
-    def judged(name: str, number: int, note: str) -> Figure:
-        return Figure(name, f"{number:,}", note, "bad" if number else "good")
+    def checked(name: str, number: int, caption: str) -> Figure:
+        return Figure(name, f"{number:,}", caption, "bad" if number else "good")
 
     figures = [
         Figure("Records", Unit.COUNT.text(counts.records), spread),
         Figure("Batches checked", Unit.COUNT.text(counts.batches), Unit.BYTES.text(counts.size_bytes)),
-        judged("Lost", counts.lost, "offsets that are missing"),
-        judged("Damaged", counts.damaged, "batches whose checksum fails"),
-        judged("Duplicates", counts.duplicates, "records written twice"),
+        checked("Lost", counts.lost, "missing offsets"),
+        checked("Damaged", counts.damaged, "batches with an invalid checksum"),
+        checked("Duplicates", counts.duplicates, "records written twice"),
     ]
     if outcome.archived:
         rows = sum(entry.rows for entry in outcome.archived)
         files = sum(entry.files for entry in outcome.archived)
-        figures.append(Figure("Archived", Unit.COUNT.text(rows), count_text(files, "file")))
+        figures.append(Figure("ArchivedTopic", Unit.COUNT.text(rows), count_text(files, "file")))
     return figures
 
 
 def _found(title: str, findings: Sequence[Finding], level: str) -> Iterable[Section]:
     if findings:
         rows = [[Cell(finding.kind, level), finding.where, finding.text] for finding in findings]
-        yield Section(title, [Table(["what", "where", "how it shows"], rows, rows_max=300, is_prose=True)])
+        yield Section(title, [Table(["finding", "location", "details"], rows, rows_max=300, is_prose=True)])
 
 
 def _log(outcome: "AuditOutcome") -> Section:
-    by_place: dict[tuple[str, int], list[Finding]] = {}
+    by_partition: dict[tuple[str, int], list[Finding]] = {}
     for finding in (*outcome.faults, *outcome.notices, *outcome.explained):
-        by_place.setdefault((finding.topic, finding.partition), []).append(finding)
-    rows = [_ribbon(verdict, by_place) for verdict in outcome.partitions]
+        by_partition.setdefault((finding.topic, finding.partition), []).append(finding)
+    rows = [_ribbon(result, by_partition) for result in outcome.partitions]
     rows.sort(key=lambda row: not any(span.level == "bad" for span in row.spans))
-    names = [("good", "sound"), ("plain", "explained"), ("warn", "worth knowing"), ("bad", "wrong")]
+    names = [("good", "valid"), ("plain", "explained"), ("warn", "notice"), ("bad", "fault")]
     chart = Ribbons("Every partition from its first offset to its last", rows[:RIBBONS_MAX], names)
     hidden = len(rows) - RIBBONS_MAX
-    caption = f"{hidden} sound partitions are not shown." if hidden > 0 else ""
-    return Section("The log, offset by offset", [Wide(chart, caption)])
+    caption = f"{hidden} partitions without faults are not shown." if hidden > 0 else ""
+    return Section("The log by offset", [Wide(chart, caption)])
 
 
-def _ribbon(verdict: PartitionVerdict, by_place: dict[tuple[str, int], list[Finding]]) -> Ribbon:
-    found = by_place.get((verdict.topic, verdict.partition), [])
+def _ribbon(result: PartitionResult, by_partition: dict[tuple[str, int], list[Finding]]) -> Ribbon:
+    found = by_partition.get((result.topic, result.partition), [])
     spans = [
         Span(
             finding.first_offset,
@@ -101,27 +101,27 @@ def _ribbon(verdict: PartitionVerdict, by_place: dict[tuple[str, int], list[Find
             f"{finding.kind}: {finding.where}\n{finding.text}",
         )
         for finding in found
-        if finding.first_offset >= 0 and finding.last_offset >= verdict.start_offset
+        if finding.first_offset >= 0 and finding.last_offset >= result.start_offset
     ]
-    return Ribbon(f"{verdict.topic}-{verdict.partition}", verdict.start_offset, verdict.end_offset, spans)
+    return Ribbon(f"{result.topic}-{result.partition}", result.start_offset, result.end_offset, spans)
 
 
-def _over_time(verdicts: Sequence[PartitionVerdict]) -> Section:
+def _over_time(results: Sequence[PartitionResult]) -> Section:
     by_topic: dict[str, OverTime] = {}
-    for verdict in verdicts:
-        by_topic.setdefault(verdict.topic, OverTime()).merge(verdict.over_time)
+    for result in results:
+        by_topic.setdefault(result.topic, OverTime()).merge(result.over_time)
     step_ms = _step_ms(by_topic.values())
     shown = sorted(by_topic, key=lambda topic: -_total(by_topic[topic]))
     series = [Series(topic, _points(by_topic[topic], step_ms)) for topic in shown[:SERIES_MAX]]
-    chart = LineChart("Records by the time in their batches", series, Unit.COUNT, is_filled=True)
-    caption = f"Each point counts {Unit.DURATION_MS.text(step_ms)}."
+    chart = LineChart("Records by batch timestamp", series, Unit.COUNT, is_filled=True)
+    caption = f"Each point covers {Unit.DURATION_MS.text(step_ms)}."
     if len(shown) > SERIES_MAX:
         caption += f" The {SERIES_MAX} largest of {len(shown)} topics."
     return Section("Records over time", [Wide(chart, caption)])
 
 
 def _step_ms(all_over_time: Iterable[OverTime]) -> int:
-    """So long that the line can be read, and no shorter than anything was counted in."""
+    """The smallest step that keeps the chart readable, at least the step of the counters."""
     known = list(all_over_time)
     finest = max((over_time.step_ms for over_time in known), default=STEPS_MS[0])
     starts = [start for over_time in known for start in over_time.buckets]
@@ -134,7 +134,7 @@ def _total(over_time: OverTime) -> int:
 
 
 def _points(over_time: OverTime, step_ms: int) -> list[tuple[float, float]]:
-    """Every step from the first to the last: one in which nothing came is zero, not left out."""
+    """Every step from the first to the last; steps without records are zero."""
     over_time.widen(step_ms)
     if not over_time.buckets:
         return []
@@ -147,22 +147,22 @@ def _points(over_time: OverTime, step_ms: int) -> list[tuple[float, float]]:
     ]
 
 
-def _partitions(verdicts: Sequence[PartitionVerdict]) -> Section:
+def _partitions(results: Sequence[PartitionResult]) -> Section:
     rows = []
-    for verdict in verdicts:
-        counts = verdict.counts
-        faults = sum(finding.level is Level.FAULT for finding in verdict.findings)
-        state = Cell(count_text(faults, "fault"), "bad") if faults else Cell("sound", "good")
+    for result in results:
+        counts = result.counts
+        faults = sum(finding.level is Level.FAULT for finding in result.findings)
+        state = Cell(count_text(faults, "fault"), "bad") if faults else Cell("ok", "good")
         rows.append(
             [
-                f"{verdict.topic}-{verdict.partition}",
-                f"{verdict.start_offset:,}",
-                f"{verdict.end_offset:,}",
+                f"{result.topic}-{result.partition}",
+                f"{result.start_offset:,}",
+                f"{result.end_offset:,}",
                 f"{counts.committed:,}",
                 f"{counts.aborted:,}",
                 f"{counts.control:,}",
                 Unit.BYTES.text(counts.size_bytes),
-                Cell(markup=_spark(verdict.over_time)),
+                Cell(markup=_spark(result.over_time)),
                 state,
             ]
         )
@@ -185,7 +185,7 @@ def _spark(over_time: OverTime) -> str:
     if not over_time.buckets:
         return ""
     first, last = min(over_time.buckets), max(over_time.buckets)
-    # Whole steps, or some points would count one more than their neighbours.
+    # Multiples of the step, so that all points cover the same time.
     steps = (last - first) // over_time.step_ms + 1
     width = over_time.step_ms * max(1, -(-steps // _SPARKS))
     values = [0.0] * ((last - first) // width + 1)
@@ -208,5 +208,5 @@ def _archive(outcome: "AuditOutcome") -> Iterable[Section]:
         state = Cell(count_text(faults, "fault"), "bad") if faults else Cell("agrees", "good")
         rows.append([entry.topic, f"{entry.rows:,}", f"{entry.files:,}", f"{waiting:,}", state])
     blocks: list[Block] = [Table(["topic", "#records", "#files", "#to be archived", "state"], rows)]
-    intro = "Every record of the log was compared with the archive, contents included."
+    intro = "Every record of the log was compared with the archive, including its contents."
     yield Section("The archive", blocks, intro)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.checkpoint import held_checkpoint
+from runnel.pipelines.checkpoint import locked_checkpoint
 from runnel.pipelines.declared.beginning import TRIES, await_end, begun, lost_patience
 from runnel.pipelines.declared.counting import Counting, Outcome
 from runnel.pipelines.declared.declaration import (
@@ -124,7 +124,7 @@ def _held_folders(
     def hold(name: str, sources: list[Source], target: str) -> None:
         topics = [topic for source in sources for topic in (source.topics or (f"/{source.pattern}/",))]
         folders[name] = held.enter_context(
-            held_checkpoint(
+            locked_checkpoint(
                 f"{checkpoint}/{name}",
                 pipeline=f"{declaration.name}.{name}",
                 sources=topics,

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from runnel.client.offsets import EARLIEST
+from runnel.pipelines.atomic_files import replace_file
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import local_path
 from runnel.pipelines.declared.declaration import Declaration, Source
 from runnel.pipelines.errors import BadCheckpoint
-from runnel.pipelines.whole_files import replace_file
 
 FILE = "starts.json"
 

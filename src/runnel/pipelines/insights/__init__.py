@@ -1,1 +1,1 @@
-"""What a broker's owner wants to know of the traffic: how much, how even, how late, how long yet."""
+"""Traffic insights: throughput, skew, lag, and when disks fill up."""

@@ -1,4 +1,4 @@
-"""What the brokers say of themselves: disks, sizes of topics, groups and how far they are behind."""
+"""The state of the brokers: disks, sizes of topics, and group lag."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -11,35 +11,35 @@ from runnel.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLo
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
 
-MOVED_BYTES = 256 << 20
-"""More than is written to a disk between two answers, and less than that by which two disks in use differ."""
+FREE_TOLERANCE_BYTES = 256 << 20
+"""More than is written between two responses, and less than the usual difference between two disks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disks:
-    """The volumes that hold logs, all brokers together."""
+    """The log volumes of all brokers."""
 
     total_bytes: int
-    """-1 where the brokers do not say."""
+    """-1 if the brokers do not report it."""
     usable_bytes: int
     sizes: dict[TopicPartition, int]
-    """Bytes of each partition, all replicas together."""
+    """Bytes of each partition, summed over replicas."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where a broker keeps logs, and what it says of the volume beneath."""
+    """A log directory of a broker, and the size of its volume."""
 
     host: str
     path: str
     total_bytes: int
-    """-1 where the broker does not say."""
+    """-1 if the broker does not report it."""
     usable_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """How far a group is behind in one partition right now."""
+    """The current lag of a group in one partition."""
 
     group: str
     topic: str
@@ -53,7 +53,7 @@ class GroupLag:
 
 
 def disks_of(broker: BrokerView) -> Disks:
-    """Ask every broker for its folders."""
+    """Describe the log directories of every broker."""
     return broker.run(_disks)
 
 
@@ -65,9 +65,9 @@ async def _disks(cluster: Cluster) -> Disks:
         answer = await cluster.send_to_node(
             node_id, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse
         )
-        check(answer.error_code, "asking for the size of the logs")
+        check(answer.error_code, "describing log directories")
         for folder in answer.results:
-            check(folder.error_code, f"asking for the size of the logs in {folder.log_dir}")
+            check(folder.error_code, f"describing log directories in {folder.log_dir}")
             folders.append(Folder(node.host, folder.log_dir, folder.total_bytes, folder.usable_bytes))
             for topic in folder.topics:
                 for view in topic.partitions:
@@ -80,10 +80,10 @@ async def _disks(cluster: Cluster) -> Disks:
 
 
 def volumes_of(folders: Iterable[Folder]) -> list[tuple[int, int]]:
-    """(total, usable) of every volume, counted once, however many folders and brokers are on it.
+    """(total, usable) of every volume; a volume shared by folders or brokers is counted once.
 
-    Folders of one machine are on one volume if it is equally large and either they have the same path, as
-    brokers in containers do, or equally much is free, up to what was written while brokers were asked.
+    Folders of one host are on one volume if the total sizes are equal, and either the paths are equal (as for
+    brokers in containers) or the free space is equal, up to what was written between the responses.
     """
     volumes: list[list[Folder]] = []
     for folder in folders:
@@ -100,7 +100,9 @@ def volumes_of(folders: Iterable[Folder]) -> list[tuple[int, int]]:
 def _is_on(folder: Folder, volume: list[Folder]) -> bool:
     return any(
         (folder.host, folder.total_bytes) == (other.host, other.total_bytes)
-        and (folder.path == other.path or abs(folder.usable_bytes - other.usable_bytes) <= MOVED_BYTES)
+        and (
+            folder.path == other.path or abs(folder.usable_bytes - other.usable_bytes) <= FREE_TOLERANCE_BYTES
+        )
         for other in volume
     )
 
@@ -110,39 +112,41 @@ def lags_of(broker: BrokerView, topics: Iterable[str]) -> list[GroupLag]:
     wanted = set(topics)
     positions = {
         group: {
-            place: offset for place, offset in broker.group_offsets(group).items() if place.topic in wanted
+            partition: offset
+            for partition, offset in broker.group_offsets(group).items()
+            if partition.topic in wanted
         }
         for group in broker.groups()
     }
     existing = set(broker.partitions(sorted(wanted)))
-    places = {place for offsets in positions.values() for place in offsets} & existing
-    ends = broker.latest_offsets(sorted(places))
+    partitions = {partition for offsets in positions.values() for partition in offsets} & existing
+    ends = broker.latest_offsets(sorted(partitions))
     return [
-        GroupLag(group, place.topic, place.partition, offset, ends[place])
+        GroupLag(group, partition.topic, partition.partition, offset, ends[partition])
         for group, offsets in sorted(positions.items())
-        for place, offset in sorted(offsets.items())
-        if place in ends
+        for partition, offset in sorted(offsets.items())
+        if partition in ends
     ]
 
 
 def readers_of(broker: BrokerView) -> dict[str, int]:
-    """For each topic, how many members the largest group has that reads it, or could."""
+    """For each topic, the number of members of its largest group, including idle ones."""
 
-    async def ask(cluster: Cluster) -> dict[str, int]:
+    async def describe(cluster: Cluster) -> dict[str, int]:
         readers: dict[str, int] = {}
         groups = Groups(cluster)
         for listing in await groups.list():
             view = await groups.describe(listing.group_id)
-            topics = [{place.topic for place in member.partitions} for member in view.members]
+            topics = [{partition.topic for partition in member.partitions} for member in view.members]
             for topic, count in readers_in(topics).items():
                 readers[topic] = max(readers.get(topic, 0), count)
         return readers
 
-    return broker.run(ask)
+    return broker.run(describe)
 
 
 def readers_in(topics_of_members: Sequence[Collection[str]]) -> dict[str, int]:
-    """How many members of a group read each topic; those that read nothing would read any."""
+    """The number of members of a group per topic; idle members count for every topic."""
     readers = Counter(topic for topics in topics_of_members for topic in topics)
     idle = sum(not topics for topics in topics_of_members)
     return {topic: count + idle for topic, count in readers.items()}

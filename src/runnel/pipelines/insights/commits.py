@@ -1,4 +1,4 @@
-"""What groups committed, from the broker's internal topic of offsets: (key, value) of its records."""
+"""Parses offset commit records of __consumer_offsets."""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -13,7 +13,7 @@ _COMMIT_VERSIONS = (0, 1)
 
 @dataclass(frozen=True, slots=True)
 class CommitKey:
-    """Whose position in which partition."""
+    """The key of an offset commit record."""
 
     group: str
     topic: str
@@ -21,7 +21,7 @@ class CommitKey:
 
 
 def read_key(key: bytes) -> CommitKey | None:
-    """The subject of a record, or None if it is about something else than a position."""
+    """The key of a record; None if it is not an offset commit."""
     try:
         if _SHORT.unpack_from(key)[0] not in _COMMIT_VERSIONS:
             return None
@@ -33,7 +33,7 @@ def read_key(key: bytes) -> CommitKey | None:
 
 
 def read_offset(value: bytes | None) -> int | None:
-    """The position; every version of the value begins with it. None where it was deleted."""
+    """The committed offset, which every version of the value starts with; None for a tombstone."""
     try:
         return None if value is None else int(_VERSION_AND_OFFSET.unpack_from(value)[1])
     except StructError:
@@ -43,5 +43,5 @@ def read_offset(value: bytes | None) -> int | None:
 def _text(data: bytes, position: int) -> tuple[str, int]:
     end = position + 2 + _SHORT.unpack_from(data, position)[0]
     if end > len(data):
-        raise StructError("the text is cut off")
+        raise StructError("the string is truncated")
     return data[position + 2 : end].decode("utf-8"), end

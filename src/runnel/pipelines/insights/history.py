@@ -1,18 +1,18 @@
-"""What earlier runs have seen, in a file of one line each: disks and lag as they were."""
+"""Samples of earlier runs, one JSON line each: disk usage and lag."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from runnel.pipelines.whole_files import replace_file
+from runnel.pipelines.atomic_files import replace_file
 
 SAMPLES_MAX = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How things were at one moment."""
+    """Disk usage and lag at one time."""
 
     at_ms: int
     used_bytes: int
@@ -21,7 +21,7 @@ class Sample:
 
 
 def read_history(path: Path) -> list[Sample]:
-    """All samples, oldest first; lines that cannot be read are passed over."""
+    """All samples, oldest first; invalid lines are skipped."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def read_history(path: Path) -> list[Sample]:
 
 
 def add_sample(path: Path, sample: Sample) -> list[Sample]:
-    """Keep a sample with those before; the file is replaced whole, a crash leaves the old or the new."""
+    """Append a sample; the file is replaced atomically."""
     samples = [*read_history(path), sample][-SAMPLES_MAX:]
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, "".join(json.dumps(asdict(each), ensure_ascii=False) + "\n" for each in samples))

@@ -1,4 +1,4 @@
-"""Insights as a job: ask the brokers, sum the traffic up in Spark, forecast, propose, report."""
+"""The insights job: reads broker state, aggregates traffic in Spark, forecasts growth, and reports."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from runnel.pipelines.insights.broker_facts import Disks, GroupLag, disks_of, la
 from runnel.pipelines.insights.commits import OFFSETS_TOPIC
 from runnel.pipelines.insights.forecast import Forecast, Growth, forecast, limit_of
 from runnel.pipelines.insights.history import Sample, add_sample
-from runnel.pipelines.insights.lag import Committed, LogTimes, lag_history, standing
+from runnel.pipelines.insights.lag import EndOffsets, GroupCommit, lag_history, unchanged_offsets
 from runnel.pipelines.insights.proposals import Load, Proposal, propose, skew_of
 from runnel.pipelines.insights.traffic import (
     STEPS_MS,
     Delay,
-    Stretch,
+    ReadWindow,
     TopicTraffic,
     add_keys,
     commits_of,
@@ -33,38 +33,38 @@ _MINUTE_MS = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsightsOptions:
-    """What is looked at."""
+    """The options of the job."""
 
     bootstrap: str
     topics: tuple[str, ...] = ()
-    """All topics that are not the broker's own, if none is named."""
+    """Empty for all topics except internal ones."""
     since_ms: int | None = None
-    """Records from this moment on; None looks at all."""
+    """The earliest timestamp to read; None for all records."""
     report: Path | None = None
     history: Path | None = None
-    """The file in which runs leave what they saw for the next; None keeps nothing."""
+    """The file with the samples of all runs; None to keep none."""
 
 
 @dataclass(slots=True)
 class TopicFacts:
-    """What the brokers know of a topic."""
+    """The state of a topic on the brokers."""
 
     topic: str
     partitions: int
     replicas: int
     size_bytes: int
     records: int
-    """As many as there are offsets: markers and what compaction took count as well."""
+    """The number of offsets, including transaction markers and compacted records."""
     retention_ms: int
     retention_bytes: int
     is_compacted: bool = False
-    """Keeps the last record of each key, for ever: neither time nor size limits it."""
+    """Compaction only: retention does not limit its size."""
     readers: int = 0
 
 
 @dataclass(slots=True)
 class InsightsOutcome:
-    """What was found."""
+    """The result of the job."""
 
     source: str
     began_ms: int
@@ -84,8 +84,8 @@ class InsightsOutcome:
 
 
 @dataclass(slots=True)
-class _Asked:
-    """What the brokers answered, all at once."""
+class _BrokerState:
+    """The state of the brokers at the start of the job."""
 
     facts: list[TopicFacts]
     disks: Disks
@@ -94,30 +94,30 @@ class _Asked:
 
 
 def run(session: "SparkSession", options: InsightsOptions, progress: Progress) -> InsightsOutcome:
-    """Look at the traffic of a broker, and write the report."""
+    """Analyse the traffic of a cluster and write the report."""
     now_ms = round(time.time() * 1000)
-    asked = _ask(options)
-    partitions = sum(facts.partitions for facts in asked.facts)
-    names = tuple(facts.topic for facts in asked.facts)
-    stretch = Stretch(options.bootstrap, names, options.since_ms, now_ms)
+    state = _read_state(options)
+    partitions = sum(facts.partitions for facts in state.facts)
+    names = tuple(facts.topic for facts in state.facts)
+    window = ReadWindow(options.bootstrap, names, options.since_ms, now_ms)
     traffic: dict[str, TopicTraffic] = {}
     step_ms = STEPS_MS[0]
-    commits: list[Committed] = []
+    commits: list[GroupCommit] = []
     delays: list[Delay] = []
     if names:
-        with progress.tasks(session, "summing up the traffic"):
-            traffic, step_ms = traffic_of(session, stretch, max(1, partitions))
+        with progress.tasks(session, "aggregating traffic"):
+            traffic, step_ms = traffic_of(session, window, max(1, partitions))
         with progress.tasks(session, "counting keys"):
-            add_keys(session, stretch, traffic)
-    if names and asked.has_commits:
-        with progress.tasks(session, "looking at what groups committed"):
-            commits, delays = commits_of(session, stretch, step_ms)
-    outcome = outcome_of(options, now_ms, step_ms, asked, traffic)
-    commits += standing(asked.lags, commits)
-    logs = log_times(traffic, asked.lags, step_ms, now_ms)
+            add_keys(session, window, traffic)
+    if names and state.has_commits:
+        with progress.tasks(session, "reading offset commits"):
+            commits, delays = commits_of(session, window, step_ms)
+    outcome = outcome_of(options, now_ms, step_ms, state, traffic)
+    commits += unchanged_offsets(state.lags, commits)
+    logs = end_offsets_over_time(traffic, state.lags, step_ms, now_ms)
     outcome.lag_history = lag_history(commits, logs, step_ms, now_ms)
     outcome.delays = delays
-    _remember(options, outcome)
+    _record_sample(options, outcome)
     if options.report is not None:
         from runnel.pipelines.insights.page import insights_page
         from runnel.pipelines.report.writing import write_report
@@ -128,12 +128,12 @@ def run(session: "SparkSession", options: InsightsOptions, progress: Progress) -
 
 
 def outcome_of(
-    options: InsightsOptions, now_ms: int, step_ms: int, asked: _Asked, traffic: dict[str, TopicTraffic]
+    options: InsightsOptions, now_ms: int, step_ms: int, state: _BrokerState, traffic: dict[str, TopicTraffic]
 ) -> InsightsOutcome:
-    """Everything that follows from traffic and brokers' answers."""
-    proposals = [propose(load_of(facts, traffic[facts.topic], step_ms)) for facts in asked.facts]
-    growth = [growth_of(facts, traffic[facts.topic], now_ms, options.since_ms) for facts in asked.facts]
-    disks = asked.disks
+    """The result, without lag history and delays."""
+    proposals = [propose(load_of(facts, traffic[facts.topic], step_ms)) for facts in state.facts]
+    growth = [growth_of(facts, traffic[facts.topic], now_ms, options.since_ms) for facts in state.facts]
+    disks = state.disks
     ahead = None
     if disks.total_bytes > 0:
         ahead = forecast(growth, disks.total_bytes - disks.usable_bytes, disks.total_bytes)
@@ -142,9 +142,9 @@ def outcome_of(
         now_ms,
         options.since_ms,
         step_ms,
-        asked.facts,
+        state.facts,
         traffic,
-        asked.lags,
+        state.lags,
         {},
         [],
         proposals,
@@ -155,7 +155,7 @@ def outcome_of(
 
 
 def load_of(facts: TopicFacts, traffic: TopicTraffic, step_ms: int) -> Load:
-    """A topic's traffic as a proposal needs it."""
+    """The load of a topic, as input of a proposal."""
     sizes = [
         float(traffic.partitions[number].size_bytes) if number in traffic.partitions else 0.0
         for number in range(facts.partitions)
@@ -175,14 +175,14 @@ def load_of(facts: TopicFacts, traffic: TopicTraffic, step_ms: int) -> Load:
 
 
 def growth_of(facts: TopicFacts, traffic: TopicTraffic, now_ms: int, since_ms: int | None) -> Growth:
-    """How fast a topic's files grow: records per second, each as large on the disks as the average."""
+    """The growth of a topic: records per second times the average size on disk."""
     began_ms = _began_ms(traffic, since_ms)
     if not traffic.records or not facts.records or began_ms is None:
         return Growth(facts.topic, facts.size_bytes, 0.0, None, facts.is_compacted)
     seconds = max(now_ms - began_ms, _MINUTE_MS) / 1000
     if facts.is_compacted:
-        # At most one record for each key remains. Offsets do not show how many there are now, and so neither
-        # how large they are on the disks: they are taken as large as they were written.
+        # At most one record per key remains. Offsets do not show how many remain, so the size on disk is
+        # estimated from the size as written.
         mean_bytes = traffic.size_bytes / traffic.records * facts.replicas
         bytes_per_s = traffic.keys / seconds * mean_bytes
         return Growth(facts.topic, facts.size_bytes, bytes_per_s, None, is_compacted=True)
@@ -192,45 +192,45 @@ def growth_of(facts: TopicFacts, traffic: TopicTraffic, now_ms: int, since_ms: i
 
 
 def _began_ms(traffic: TopicTraffic, since_ms: int | None) -> int | None:
-    """Since when the records came: None if none of them says."""
+    """The start of the traffic; None if no record has a valid timestamp."""
     is_dated = traffic.unplaced < traffic.records
-    # Over the time looked at, or since the topic has records: a burst just now is no rate for ever.
-    is_new = all(place.start == 0 for place in traffic.partitions.values())
+    # Average over the whole window or the age of the topic: a burst is not a sustained rate.
+    is_new = all(partition.start == 0 for partition in traffic.partitions.values())
     if since_ms is None or (is_dated and is_new):
         return max(traffic.first_ms, since_ms or 0) if is_dated else None
     return since_ms
 
 
-def log_times(
+def end_offsets_over_time(
     traffic: Mapping[str, TopicTraffic], lags: Sequence[GroupLag], step_ms: int, now_ms: int
-) -> dict[tuple[str, int], LogTimes]:
-    """How far each log had come at the end of each step."""
-    # A log of which nothing was read is unchanged.
-    logs = {(each.topic, each.partition): LogTimes([0], [each.end]) for each in lags}
+) -> dict[tuple[str, int], EndOffsets]:
+    """The end offset of each partition at the end of each step."""
+    # A partition without records in the window is unchanged.
+    logs = {(each.topic, each.partition): EndOffsets([0], [each.end]) for each in lags}
     over_ms = now_ms - now_ms % step_ms + step_ms
     for topic, found in traffic.items():
-        for number, place in found.partitions.items():
-            ends = {0: place.start}
-            highest = place.start
-            for step in sorted(place.ends):
-                highest = max(highest, place.ends[step])
-                # Whatever a record says, by now it has come.
+        for number, partition in found.partitions.items():
+            ends = {0: partition.start}
+            highest = partition.start
+            for step in sorted(partition.ends):
+                highest = max(highest, partition.ends[step])
+                # Timestamps in the future are clamped to now.
                 ends[min(step + step_ms, over_ms)] = highest
-            if place.end > highest:
-                ends[over_ms] = place.end
-            logs[topic, number] = LogTimes(list(ends), list(ends.values()))
+            if partition.end > highest:
+                ends[over_ms] = partition.end
+            logs[topic, number] = EndOffsets(list(ends), list(ends.values()))
     return logs
 
 
 def lag_now(lags: Sequence[GroupLag]) -> dict[str, int]:
-    """The lag of each group, all its partitions together."""
+    """The total lag of each group."""
     total: dict[str, int] = {}
     for each in lags:
         total[each.group] = total.get(each.group, 0) + each.lag
     return total
 
 
-def _ask(options: InsightsOptions) -> _Asked:
+def _read_state(options: InsightsOptions) -> _BrokerState:
     with BrokerView(options.bootstrap, client_id="runnel-insights") as broker:
         names = tuple(dict.fromkeys(options.topics)) or tuple(view.name for view in broker.topics())
         disks = disks_of(broker)
@@ -241,7 +241,7 @@ def _ask(options: InsightsOptions) -> _Asked:
             has_commits = bool(broker.topic(OFFSETS_TOPIC).partitions)
         except UnknownTopic:
             has_commits = False
-    return _Asked(facts, disks, lags, has_commits)
+    return _BrokerState(facts, disks, lags, has_commits)
 
 
 def _topic_facts(broker: BrokerView, name: str, disks: Disks, readers: int) -> TopicFacts:
@@ -263,7 +263,7 @@ def _topic_facts(broker: BrokerView, name: str, disks: Disks, readers: int) -> T
     )
 
 
-def _remember(options: InsightsOptions, outcome: InsightsOutcome) -> None:
+def _record_sample(options: InsightsOptions, outcome: InsightsOutcome) -> None:
     disks = outcome.disks
     sample = Sample(
         outcome.began_ms,

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all does not exceed; 0 of none."""
+    """The nearest-rank percentile; 0 without values."""
     if not values:
         return 0.0
     ordered = sorted(values)
-    place = max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))
-    return ordered[place]
+    index = max(0, min(len(ordered) - 1, -int(-share * len(ordered) // 1) - 1))
+    return ordered[index]
 
 
 def bucket_percentile(buckets: Mapping[int, int], share: float, low: Callable[[int], float]) -> float:
-    """About the same for counts by bucket: the middle of the bucket of that value."""
+    """The percentile of bucketed counts: the middle of its bucket."""
     total = sum(buckets.values())
     seen = 0
     for bucket in sorted(buckets):

@@ -1,4 +1,4 @@
-"""Insights as a page."""
+"""The HTML report of insights."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 from runnel.pipelines.insights.forecast import Growth
 from runnel.pipelines.insights.numbers import bucket_percentile, percentile
 from runnel.pipelines.insights.proposals import SKEW_NOTABLE, skew_of
-from runnel.pipelines.insights.traffic import BUCKETS_PER_OCTAVE, TopicTraffic, bucket_low
-from runnel.pipelines.insights.words import (
-    disk_words,
+from runnel.pipelines.insights.status import (
+    disk_status,
     key_text,
-    lag_words,
+    lag_status,
     others_of,
+    status_of,
     unplaced_text,
-    verdict_of,
 )
+from runnel.pipelines.insights.traffic import BUCKETS_PER_OCTAVE, TopicTraffic, bucket_low
 from runnel.pipelines.report.charts import (
     SERIES_MAX,
     Bar,
@@ -25,7 +25,7 @@ from runnel.pipelines.report.charts import (
     Mark,
     Series,
 )
-from runnel.pipelines.report.page import Block, Cell, Figure, Half, Note, Page, Section, Table, Wide
+from runnel.pipelines.report.page import Block, Cell, Figure, Half, Page, Paragraph, Section, Table, Wide
 from runnel.pipelines.report.strips import HeatStrips, Strip, sparkline
 from runnel.pipelines.report.units import Unit, moment_text
 
@@ -38,20 +38,20 @@ _REST = "all others"
 
 
 def insights_page(outcome: "InsightsOutcome") -> Page:
-    """The whole report."""
+    """The report page."""
     since = "all records" if outcome.since_ms is None else f"since {moment_text(outcome.since_ms)} UTC"
     began = f"{moment_text(outcome.began_ms)} UTC"
     sections = [
         _throughput(outcome),
         _sizes_and_keys(outcome),
         _spread(outcome),
-        *_readers(outcome),
+        *_groups(outcome),
         _disk(outcome),
     ]
     return Page(
         "Runnel insights",
         f"{outcome.source} · {began} · {since}",
-        verdict_of(outcome),
+        status_of(outcome),
         _figures(outcome),
         sections,
         [("broker", outcome.source), ("made", began), ("records", since), ("data", "report.json")],
@@ -67,8 +67,8 @@ def _figures(outcome: "InsightsOutcome") -> list[Figure]:
             before = totals.get(step, (0, 0))
             totals[step] = before[0] + count, before[1] + size
     peak = max((count for count, _ in totals.values()), default=0) / (outcome.step_ms / 1000)
-    lag, lag_note, lag_level = lag_words(outcome)
-    disk, disk_note, disk_level = disk_words(outcome)
+    lag, lag_note, lag_level = lag_status(outcome)
+    disk, disk_note, disk_level = disk_status(outcome)
     delays = [delay.delay_ms for delay in outcome.delays]
     figures = [
         Figure(
@@ -96,10 +96,10 @@ def _peak(outcome: "InsightsOutcome", records_per_s: float) -> Figure:
 
 
 def _spark(outcome: "InsightsOutcome", steps: Mapping[int, tuple[int, int]]) -> str:
-    stretches = _stretches(_every(outcome), outcome.step_ms, _SPARKS)
-    if len(stretches) < 2 or not steps:
+    intervals = _intervals(_every(outcome), outcome.step_ms, _SPARKS)
+    if len(intervals) < 2 or not steps:
         return ""
-    return sparkline(_sums(stretches, steps, 0), "records over time")
+    return sparkline(_sums(intervals, steps, 0), "records over time")
 
 
 def _largest(outcome: "InsightsOutcome") -> list[TopicTraffic]:
@@ -110,12 +110,12 @@ def _throughput(outcome: "InsightsOutcome") -> Section:
     largest = _largest(outcome)
     shown = largest if len(largest) <= SERIES_MAX else largest[: SERIES_MAX - 1]
     rest = [each for each in largest if each not in shown]
-    stretches = _stretches(_every(outcome), outcome.step_ms, _POINTS_MAX)
+    intervals = _intervals(_every(outcome), outcome.step_ms, _POINTS_MAX)
 
     def points(topics: Sequence[TopicTraffic], column: int) -> list[tuple[float, float]]:
-        sums = [_sums(stretches, each.steps, column) for each in topics]
-        rates = [sum(several) * 1000 / stretches.step for several in zip(*sums, strict=True)]
-        return [(float(at_ms), rate) for at_ms, rate in zip(stretches, rates, strict=True)]
+        sums = [_sums(intervals, each.steps, column) for each in topics]
+        rates = [sum(several) * 1000 / intervals.step for several in zip(*sums, strict=True)]
+        return [(float(at_ms), rate) for at_ms, rate in zip(intervals, rates, strict=True)]
 
     def chart(title: str, unit: Unit, column: int) -> LineChart:
         series = [Series(each.topic, points([each], column)) for each in shown]
@@ -123,7 +123,7 @@ def _throughput(outcome: "InsightsOutcome") -> Section:
             series.append(Series(f"{_REST} ({len(rest)})", points(rest, column)))
         return LineChart(title, series, unit, is_filled=True)
 
-    caption = f"Averages of {Unit.DURATION_MS.text(stretches.step)}, by the records' timestamps."
+    caption = f"Averages of {Unit.DURATION_MS.text(intervals.step)}, by the records' timestamps."
     caption += unplaced_text(outcome)
     blocks: list[Block] = [
         Wide(chart("Records per second", Unit.RECORDS_PER_S, 0), caption),
@@ -133,8 +133,8 @@ def _throughput(outcome: "InsightsOutcome") -> Section:
     return Section("Throughput", blocks)
 
 
-def _stretches(every: set[int], step_ms: int, points_max: int) -> range:
-    """The beginnings of the stretches that become points: each of as many whole steps as the others."""
+def _intervals(every: set[int], step_ms: int, points_max: int) -> range:
+    """The starts of equally long intervals, at most `points_max`."""
     if not every:
         return range(0, 0, step_ms)
     first, end = min(every), max(every) + step_ms
@@ -142,20 +142,20 @@ def _stretches(every: set[int], step_ms: int, points_max: int) -> range:
     return range(first, end - width_ms + 1, width_ms)
 
 
-def _sums(stretches: range, steps: Mapping[int, tuple[int, int]], column: int) -> list[float]:
-    """What came in each stretch: where nothing came it is zero."""
-    sums = [0.0] * len(stretches)
+def _sums(intervals: range, steps: Mapping[int, tuple[int, int]], column: int) -> list[float]:
+    """The sum per interval; zero without records."""
+    sums = [0.0] * len(intervals)
     for step, amounts in steps.items():
-        place = (step - stretches.start) // stretches.step
-        if 0 <= place < len(sums):
-            sums[place] += amounts[column]
+        index = (step - intervals.start) // intervals.step
+        if 0 <= index < len(sums):
+            sums[index] += amounts[column]
     return sums
 
 
 def _every(outcome: "InsightsOutcome") -> set[int]:
-    """All steps in which a topic has records, so that all are drawn over the same time.
+    """All steps with records of any topic, so that all charts share one time axis.
 
-    Without the one that is not over yet: it would look as if the traffic broke off.
+    The current, incomplete step is excluded: it would look like a drop in traffic.
     """
     steps = {step for each in outcome.traffic.values() for step in each.steps}
     whole = {step for step in steps if step + outcome.step_ms <= outcome.began_ms}
@@ -174,7 +174,7 @@ def _topics(outcome: "InsightsOutcome", largest: Sequence[TopicTraffic]) -> Tabl
                 f"{each.records:,}",
                 Unit.BYTES.text(each.size_bytes),
                 Unit.BYTES.text(known.size_bytes),
-                # A bucket's middle may lie above all that is in it.
+                # The middle of a bucket may be above its largest value.
                 Unit.BYTES.text(min(bucket_percentile(each.sizes, 0.5, bucket_low), each.largest_bytes)),
                 Unit.BYTES.text(each.largest_bytes),
                 Cell(markup=_spark(outcome, each.steps)),
@@ -204,7 +204,7 @@ def _sizes_and_keys(outcome: "InsightsOutcome") -> Section:
         )
         for each, hot in keys[:8]
     ]
-    caption = "Those with more than a fifth of their topic are highlighted."
+    caption = "Keys with more than 20 % of the records of their topic are highlighted."
     blocks: list[Block] = [
         Half(histogram, "Key and value together."),
         Half(BarChart("Hot keys, by records", bars, Unit.COUNT), caption if bars else "No record has a key."),
@@ -213,7 +213,7 @@ def _sizes_and_keys(outcome: "InsightsOutcome") -> Section:
 
 
 def _octaves(sizes: dict[int, int]) -> list[Bin]:
-    """Bins that double; nothing at all is a bin of its own."""
+    """Bins of powers of two; size 0 has its own bin."""
     if not sizes:
         return []
     octaves: dict[int, int] = {}
@@ -221,7 +221,7 @@ def _octaves(sizes: dict[int, int]) -> list[Bin]:
         octave = bucket // BUCKETS_PER_OCTAVE if bucket >= 0 else -1
         octaves[octave] = octaves.get(octave, 0) + count
     low, high = min(octaves), max(octaves)
-    # A lone bin says little: its neighbours are shown, too.
+    # Include the neighbours of the outer bins.
     low, high = max(-1, low - 1), high + 1
     return [
         Bin(0.0 if octave < 0 else float(2**octave), float(2 ** (octave + 1)), octaves.get(octave, 0))
@@ -256,30 +256,30 @@ def _spread(outcome: "InsightsOutcome") -> Section:
     if strips:
         chart = HeatStrips("Bytes by partition", strips[:20], Unit.BYTES)
         caption = (
-            "Beside each topic: how many times the average its fullest partition has; "
-            f"{SKEW_NOTABLE:.0f}× and more is uneven, unless that is chance with a few records."
+            "The skew beside each topic is its largest partition relative to the average; "
+            f"{SKEW_NOTABLE:.0f}× and more is uneven, unless there are only a few records."
         )
         blocks.append(Wide(chart, caption))
     columns = ["topic", "#now", "#proposed", "advice", "why"]
-    blocks.append(Table(columns, rows, "How many partitions"))
-    return Section("How evenly it is spread", blocks)
+    blocks.append(Table(columns, rows, "Number of partitions"))
+    return Section("Distribution over partitions", blocks)
 
 
-def _readers(outcome: "InsightsOutcome") -> Iterable[Section]:
+def _groups(outcome: "InsightsOutcome") -> Iterable[Section]:
     if not outcome.lags and not outcome.lag_history:
         return
     largest = sorted(
         outcome.lag_history, key=lambda group: -max(lag for _, lag in outcome.lag_history[group])
     )
-    # In order of their names, as below: a group keeps its colour.
+    # Sorted by name, as below, so that a group keeps its colour.
     series = [Series(group, outcome.lag_history[group]) for group in sorted(largest[:SERIES_MAX])]
     blocks: list[Block] = []
     if series:
-        caption = "From what each group committed, and how far the log had come by then."
-        blocks.append(Wide(LineChart("Records behind", series, Unit.COUNT), caption))
+        caption = "From the offset commits of each group and the end offsets at the time."
+        blocks.append(Wide(LineChart("Lag in records", series, Unit.COUNT), caption))
     sampled = _sampled(outcome)
     if sampled:
-        blocks.append(Wide(LineChart("Records behind, seen by earlier runs", sampled, Unit.COUNT)))
+        blocks.append(Wide(LineChart("Lag, sampled by earlier runs", sampled, Unit.COUNT)))
     blocks += _delays(outcome)
     rows = [
         [
@@ -291,10 +291,8 @@ def _readers(outcome: "InsightsOutcome") -> Iterable[Section]:
         ]
         for each in sorted(outcome.lags, key=lambda each: -each.lag)
     ]
-    blocks.append(
-        Table(["group", "partition", "#committed", "#end", "#behind"], rows, "Lag now", rows_max=40)
-    )
-    yield Section("Readers", blocks)
+    blocks.append(Table(["group", "partition", "#committed", "#end", "#lag"], rows, "Lag now", rows_max=40))
+    yield Section("Consumer groups", blocks)
 
 
 def _sampled(outcome: "InsightsOutcome") -> list[Series]:
@@ -322,7 +320,7 @@ def _delays(outcome: "InsightsOutcome") -> Iterable[Block]:
     ]
     caption = (
         "From a record's timestamp (the producer's clock, or the broker's where the topic stamps on append) "
-        "to the commit that covers it. Groups commit at intervals: what a record really waited is less."
+        "to the commit that covers it. Groups commit at intervals, so the actual delay is shorter."
     )
     yield Wide(LineChart("End-to-end delay, median", series, Unit.DURATION_MS), caption)
     rows = []
@@ -337,7 +335,7 @@ def _disk(outcome: "InsightsOutcome") -> Section:
     blocks: list[Block] = []
     ahead = outcome.forecast
     if ahead is None:
-        blocks.append(Note("The brokers do not say how large their disks are."))
+        blocks.append(Paragraph("The brokers do not report the size of their disks."))
     else:
         now = outcome.began_ms
         before = [(sample.at_ms, float(sample.used_bytes)) for sample in outcome.samples]
@@ -345,12 +343,12 @@ def _disk(outcome: "InsightsOutcome") -> Section:
         series = [Series("used", before), Series("forecast", coming, is_forecast=True)]
         marks = [Mark(now + ahead.full_after_ms, "full")] if ahead.full_after_ms is not None else []
         chart = LineChart(
-            "Space on the disks", series, Unit.BYTES, marks=marks, ceiling=(ahead.total_bytes, "all there is")
+            "Disk usage", series, Unit.BYTES, marks=marks, ceiling=(ahead.total_bytes, "capacity")
         )
         caption = "Each topic grows at its current rate until retention limits it."
         if others := others_of(outcome):
             more = "One more topic is" if others == 1 else f"{others:,} more topics are"
-            caption += f" {more} on these disks and may grow as well: only some were looked at."
+            caption += f" {more} on these disks and may grow as well, but not part of this report."
         blocks.append(Wide(chart, caption))
     rows = [
         [
@@ -361,14 +359,14 @@ def _disk(outcome: "InsightsOutcome") -> Section:
         ]
         for each in sorted(outcome.growth, key=lambda each: -each.size_bytes)
     ]
-    columns = ["topic", "#on disk", "#new each day", "#retention lets it become"]
+    columns = ["topic", "#on disk", "#per day", "#limit by retention"]
     blocks.append(Table(columns, rows, "Growth"))
     return Section("Growth", blocks)
 
 
 def _limit_text(growth: Growth) -> str:
     if growth.is_compacted:
-        return "one record of each key"
+        return "one record per key"
     if not growth.bytes_per_s:
         return "–"
     return "no limit" if growth.limit_bytes is None else Unit.BYTES.text(growth.limit_bytes)

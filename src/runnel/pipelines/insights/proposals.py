@@ -1,4 +1,4 @@
-"""How many partitions a topic should have, and why."""
+"""Proposes the number of partitions of topics."""
 
 import math
 from dataclasses import dataclass
@@ -6,41 +6,41 @@ from dataclasses import dataclass
 from runnel.pipelines.report.units import Unit
 
 BYTES_PER_S_TARGET = 5 * 1024 * 1024
-"""What one partition should carry in its busiest minute, so that one consumer keeps up and can catch up."""
+"""Target throughput of one partition at the peak, so that a single consumer can keep up and catch up."""
 HEADROOM = 2.0
-"""A topic grows; and after a stop its readers must go faster than its writers."""
+"""For growth, and for consumers that must catch up."""
 SKEW_NOTABLE = 2.0
-"""The fullest partition has so many times the average."""
-RECORDS_TELLING = 20
-"""So many for each partition, or where they lie is chance."""
-NICE = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+"""Largest partition relative to the average."""
+RECORDS_SIGNIFICANT = 20
+"""Records per partition below which skew is not significant."""
+PARTITION_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A topic as its traffic shows it."""
+    """The load of a topic."""
 
     topic: str
     partitions: int
     peak_bytes_per_s: float
     skew: float
-    """Bytes of the fullest partition over the average, 1 if all are alike."""
+    """Bytes of the largest partition relative to the average."""
     top_key_share: float
-    """How much of the records has the most frequent key, 0 if none has one."""
+    """Share of records with the most frequent key; 0 without keys."""
     keyed_share: float
     readers: int
-    """Members of the largest group that reads it, those included that have nothing to read."""
+    """Members of the largest group of the topic, including idle ones."""
     records: int
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A number of partitions, with its reasons."""
+    """A proposed number of partitions, with the reason."""
 
     topic: str
     partitions: int
     issue: str
-    """What should change, in a few words; empty if nothing."""
+    """The issue in a few words; empty if there is none."""
     reason: str
 
     @property
@@ -49,7 +49,7 @@ class Proposal:
 
 
 def propose(load: Load) -> Proposal:
-    """The number of partitions that suits a load; never fewer than there are, as none can be taken away."""
+    """Propose a number of partitions; never fewer than exist, as partitions cannot be removed."""
     by_traffic = math.ceil(load.peak_bytes_per_s * HEADROOM / BYTES_PER_S_TARGET)
     needed = max(1, by_traffic, load.readers)
     peak = f"{Unit.BYTES_PER_S.text(load.peak_bytes_per_s)} at the peak"
@@ -58,31 +58,37 @@ def propose(load: Load) -> Proposal:
         kept = f"{load.partitions} {verb} enough for {peak}"
         advice = _about_skew(load)
         return Proposal(load.topic, load.partitions, "uneven" if advice else "", kept + advice)
-    proposed = next((number for number in NICE if number >= needed), needed)
+    proposed = next((number for number in PARTITION_COUNTS if number >= needed), needed)
     if by_traffic >= load.readers:
         each = f"{BYTES_PER_S_TARGET >> 20} MiB/s for each partition"
         why = f"{peak}, twice that for headroom, at {each}"
     else:
         idle = load.readers - load.partitions
-        why = f"{load.readers} members read it, {idle} of them {'has' if idle == 1 else 'have'} nothing to do"
+        why = f"{load.readers} members consume it, {idle} of them {'is' if idle == 1 else 'are'} idle"
     moved = (
-        "; keys will move to other partitions, so let readers finish first" if load.keyed_share > 0.5 else ""
+        "; keys will map to other partitions, so let consumers catch up first"
+        if load.keyed_share > 0.5
+        else ""
     )
     return Proposal(load.topic, proposed, "too few partitions", why + moved + _about_skew(load))
 
 
 def _about_skew(load: Load) -> str:
-    if load.partitions < 2 or load.skew < SKEW_NOTABLE or load.records < RECORDS_TELLING * load.partitions:
+    if (
+        load.partitions < 2
+        or load.skew < SKEW_NOTABLE
+        or load.records < RECORDS_SIGNIFICANT * load.partitions
+    ):
         return ""
-    fullest = f"; the fullest partition has {load.skew:.1f} times the average"
-    # A key that alone has more than an average partition holds is what makes it uneven.
+    skew = f"; the largest partition has {load.skew:.1f} times the average"
+    # One key with more records than an average partition explains the skew.
     if load.top_key_share * load.partitions >= 1:
         share = f"{load.top_key_share:.0%} of the records"
-        return f"{fullest}: one key has {share}, and no number of partitions spreads a key"
-    return f"{fullest}: look at how keys are chosen"
+        return f"{skew}: one key has {share}, and a key cannot be split over partitions"
+    return f"{skew}: check the choice of keys"
 
 
 def skew_of(sizes: list[float]) -> float:
-    """The largest over the average, 1 where there is nothing."""
+    """The maximum relative to the average; 1 for an empty topic."""
     total = sum(sizes)
     return max(sizes) * len(sizes) / total if total else 1.0

@@ -1,1 +1,1 @@
-"""Reports that a person would rather look at than read: one HTML file with all in it, JSON beside it."""
+"""Reports: a self-contained HTML page, and the same data as JSON."""

@@ -1,10 +1,10 @@
-"""The charts of a report. Each draws itself at any width; colours are the page's, hints are in <title>.
+"""The charts of a report, drawn at any width; colours come from the stylesheet, tooltips are in <title>.
 
 LineChart     quantities over time, as lines or filled
-BarChart      quantities by name, the largest first if so asked
-Histogram     how often which size occurs
-HeatStrips    one row of cells per name: how evenly something is spread
-Ribbons       one row per name over a stretch of numbers: what is sound there and what is not
+BarChart      quantities by name, the largest first if so state
+Histogram     distribution of sizes
+HeatStrips    one row of cells per name: distribution over partitions
+Ribbons       one row per name over a range of offsets: valid and faulty ranges
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from runnel.pipelines.report.svg import drawing, element, hint, label, path
 from runnel.pipelines.report.units import Tick, Unit, moment_text, thinned, ticks, time_ticks
 
 SERIES_MAX = 8
-"""So many colours can be distinguished; what a report shows beyond goes into one series of the rest."""
+"""Number of distinct colours; further series are merged into one."""
 _POINTS_MAX = 400
 _HINTS_MAX = 120
 _HEIGHT = 220.0
@@ -31,7 +31,7 @@ class Chart(Protocol):
 
     @property
     def legend(self) -> Sequence[tuple[str, str]]:
-        """(class of the colour, name), empty where the title says it all."""
+        """(CSS class, name) of each series; empty if the title is sufficient."""
 
     def draw(self, width: float) -> str:
         """The drawing as SVG."""
@@ -48,7 +48,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment worth a line across the chart."""
+    """A vertical line at a point in time."""
 
     at: float
     text: str
@@ -64,7 +64,7 @@ class LineChart:
     is_filled: bool = False
     marks: Sequence[Mark] = ()
     ceiling: tuple[float, str] | None = None
-    """A level to be seen against, such as a full disk, and its name."""
+    """A reference level, such as the disk size, and its name."""
 
     @property
     def legend(self) -> Sequence[tuple[str, str]]:
@@ -81,7 +81,7 @@ class LineChart:
             return _nothing(self.title, width)
         y_ticks = ticks(min(0.0, *values, 0.0), max(*values, 0.0), self.unit, 4)
         low, high = min(times), max(times)
-        # A single moment is in the middle of a minute.
+        # Show a single point in the middle of a minute.
         span = (low, high) if high > low else (low - 30_000, high + 30_000)
         frame = frame_for(width, _HEIGHT, span, y_ticks)
         x_ticks = time_ticks(frame.x_low, frame.x_high, max(2, int(width / 90)))
@@ -108,7 +108,7 @@ class LineChart:
         return element("path", d=area + "Z", class_=f"area {colour}") + line
 
     def _hints(self, frame: Frame) -> str:
-        """Invisible columns over the chart, each with what all series say there."""
+        """Invisible columns with the values of all series as tooltips."""
         by_time: dict[float, list[str]] = {}
         for series in self.series:
             prefix = f"{series.name}: " if len(self.series) > 1 else ""
@@ -116,14 +116,14 @@ class LineChart:
                 by_time.setdefault(x, []).append(f"{prefix}{self.unit.text(y)}")
         times = sorted(by_time)
         chosen = times[:: max(1, -(-len(times) // _HINTS_MAX))]
-        places = [frame.x(x) for x in chosen]
-        # Each column reaches half the way to its neighbours.
-        edges = [(before + after) / 2 for before, after in pairwise(places)]
+        positions = [frame.x(x) for x in chosen]
+        # Each column extends halfway to its neighbours.
+        edges = [(before + after) / 2 for before, after in pairwise(positions)]
         parts = []
         for x, left, right in zip(chosen, [frame.left, *edges], [*edges, frame.right], strict=False):
-            words = "\n".join([moment_text(x) + " UTC", *by_time[x]])
+            text = "\n".join([moment_text(x) + " UTC", *by_time[x]])
             column = {"x": left, "y": frame.top, "width": right - left, "height": frame.bottom - frame.top}
-            parts.append(element("rect", hint(words), class_="hover", **column))
+            parts.append(element("rect", hint(text), class_="hover", **column))
         return "".join(parts)
 
 
@@ -154,7 +154,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Quantities by name, one bar below the other, so that long names can be read."""
+    """Horizontal bars by name."""
 
     title: str
     bars: Sequence[Bar]
@@ -176,14 +176,14 @@ class BarChart:
         for index, (bar, name, text) in enumerate(zip(self.bars, names, texts, strict=True)):
             y = index * row + 4
             length = max(1.0, bar.value / largest * room)
-            words = bar.hint or f"{bar.name}: {text}"
+            text = bar.hint or f"{bar.name}: {text}"
             body = (
                 label(name, left - 8, y + 14, anchor="end")
                 + element(
                     "rect", x=left, y=y + 2, width=length, height=row - 8, rx=2, class_=f"bar {bar.level}"
                 )
                 + label(text, left + length + 6, y + 14, class_="value")
-                + hint(words)
+                + hint(text)
             )
             parts.append(element("g", body))
         return drawing(width, len(self.bars) * row + 8, "".join(parts), name=self.title)
@@ -191,7 +191,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """How many lie from `low` up to, not including, `high`."""
+    """The number of values in [low, high)."""
 
     low: float
     high: float
@@ -200,7 +200,7 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """How often which size occurs; bins are side by side, however wide they are."""
+    """A distribution; all bins are drawn with the same width."""
 
     title: str
     bins: Sequence[Bin]
@@ -214,7 +214,7 @@ class Histogram:
     def draw(self, width: float) -> str:
         if not self.bins:
             return _nothing(self.title, width)
-        # Some room above the highest bar for the words of a mark.
+        # Leave room above the highest bar for the text of a mark.
         highest = max(bin_.count for bin_ in self.bins) * (1.15 if self.marks else 1.0)
         y_ticks = ticks(0, highest, Unit.COUNT, 4)
         frame = frame_for(width, _HEIGHT, (0, len(self.bins)), y_ticks)
@@ -228,14 +228,14 @@ class Histogram:
         for index, bin_ in enumerate(self.bins):
             left, right, top = frame.x(index) + 1, frame.x(index + 1) - 1, frame.y(bin_.count)
             span = f"{self.unit.text(bin_.low)} to {self.unit.text(bin_.high)}"
-            words = f"{span}: {bin_.count:,} ({bin_.count / total:.1%})"
+            text = f"{span}: {bin_.count:,} ({bin_.count / total:.1%})"
             box = {"x": left, "y": top, "width": max(1.0, right - left), "height": frame.bottom - top}
-            parts.append(element("rect", hint(words), class_="bar plain", **box))
+            parts.append(element("rect", hint(text), class_="bar plain", **box))
         for mark in self.marks:
-            parts.append(_mark(frame, Mark(self._place(mark.at), mark.text)))
+            parts.append(_mark(frame, Mark(self._position(mark.at), mark.text)))
         return drawing(width, _HEIGHT, "".join(parts), name=self.title)
 
-    def _place(self, value: float) -> float:
+    def _position(self, value: float) -> float:
         for index, bin_ in enumerate(self.bins):
             if value < bin_.high:
                 within = (value - bin_.low) / ((bin_.high - bin_.low) or 1.0)
@@ -244,10 +244,10 @@ class Histogram:
 
 
 def _cut(text: str, most: int) -> str:
-    """A name short enough for its place: the end of it is dropped, the hint has all of it."""
+    """Truncate a name; the tooltip has the full text."""
     return text if len(text) <= most else text[: max(1, most - 1)] + "…"
 
 
 def _nothing(title: str, width: float) -> str:
-    words = label("nothing to show yet", width / 2, 40, anchor="middle", class_="tick")
-    return drawing(width, 70, words, name=title)
+    text = label("no data", width / 2, 40, anchor="middle", class_="tick")
+    return drawing(width, 70, text, name=title)

@@ -1,4 +1,4 @@
-"""The frame of a chart: axes, ticks, grid lines and the way from values to places."""
+"""The frame of a chart: axes, ticks, grid lines and the mapping of values to coordinates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from runnel.pipelines.report.svg import element, label
 from runnel.pipelines.report.units import Tick
 
 CHARACTER_WIDTH = 7.0
-"""Of a tick's text at its size; a little wide, so that nothing is cut."""
+"""Approximate character width of tick labels, rounded up."""
 TOP, BOTTOM, RIGHT = 12.0, 26.0, 14.0
 
 

@@ -9,14 +9,14 @@ from runnel.pipelines.report.charts import Chart
 from runnel.pipelines.report.svg import text_of
 
 WIDE, HALF, NARROW = 1040.0, 496.0, 340.0
-"""Each chart is drawn for a desk and for a hand; the page shows the one that fits, its text full size."""
+"""Each chart is drawn for desktop and for mobile; CSS shows the one that fits."""
 _ALLOWED = "default-src 'none'; style-src 'unsafe-inline'"
 SIGNS = {"good": "✓", "warn": "!", "bad": "✕", "plain": "·"}
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the report comes to, in a line: good, warn, bad, or plain where nothing was judged."""
+class Status:
+    """The overall result in one line; level is good, warn, bad or plain."""
 
     level: str
     headline: str
@@ -25,7 +25,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number worth a large type; `spark` is markup of ours, the rest is data."""
+    """A key figure; `spark` is trusted markup, the rest is escaped."""
 
     name: str
     value: str
@@ -36,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A table's cell with more than text: a level that colours it, or markup of ours."""
+    """A table cell with a coloured level or trusted markup."""
 
     text: object = ""
     level: str = "plain"
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under names. Names that begin with `#` are numbers and right-aligned."""
+    """A table. Columns whose name starts with `#` are numeric and right-aligned."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -53,11 +53,11 @@ class Table:
     empty: str = "none"
     rows_max: int = 100
     is_prose: bool = False
-    """Sentences rather than figures: in a hand, a row becomes a paragraph."""
+    """Text rather than figures: on mobile, a row becomes a paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class Paragraph:
     """A paragraph; `level` gives it a colour at the side."""
 
     text: str
@@ -80,7 +80,7 @@ class Half:
     caption: str = ""
 
 
-Block = Table | Note | Wide | Half
+Block = Table | Paragraph | Wide | Half
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +98,18 @@ class Page:
 
     title: str
     subtitle: str
-    verdict: Verdict
+    status: Status
     figures: Sequence[Figure] = ()
     sections: Sequence[Section] = ()
     facts: Sequence[tuple[str, str]] = field(default=())
-    """What was looked at and how, for the foot of the page."""
+    """Source and parameters of the report, for the footer."""
 
 
 def render(page: Page) -> str:
     """The page as HTML."""
     body = [
         _heading(page),
-        _verdict(page.verdict),
+        _status(page.status),
         f'<div class="figures">{"".join(map(_figure, page.figures))}</div>' if page.figures else "",
         *map(_section, page.sections),
         _facts(page.facts),
@@ -118,9 +118,9 @@ def render(page: Page) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
-        # Whatever slipped into the page from data could load nothing and run nothing.
+        # Defence in depth: markup injected through data can neither load nor run anything.
         f'<meta http-equiv="Content-Security-Policy" content="{_ALLOWED}">\n'
-        f"<title>{text_of(page.title)} · {text_of(page.verdict.headline)}</title>\n"
+        f"<title>{text_of(page.title)} · {text_of(page.status.headline)}</title>\n"
         f"<style>{_style()}</style>\n</head>\n<body><main>\n"
         + "\n".join(filter(None, body))
         + "\n</main></body>\n</html>\n"
@@ -133,15 +133,15 @@ def _style() -> str:
 
 
 def _heading(page: Page) -> str:
-    words = f'<p class="kind">{text_of(page.title)}</p><p class="sub">{text_of(page.subtitle)}</p>'
-    return f"<header>{words}</header>"
+    text = f'<p class="kind">{text_of(page.title)}</p><p class="sub">{text_of(page.subtitle)}</p>'
+    return f"<header>{text}</header>"
 
 
-def _verdict(verdict: Verdict) -> str:
-    detail = f"<p>{text_of(verdict.detail)}</p>" if verdict.detail else ""
-    sign = f'<span class="sign" aria-hidden="true">{SIGNS[verdict.level]}</span>'
-    words = f"<div><h1>{text_of(verdict.headline)}</h1>{detail}</div>"
-    return f'<div class="verdict {verdict.level}">{sign}{words}</div>'
+def _status(status: Status) -> str:
+    detail = f"<p>{text_of(status.detail)}</p>" if status.detail else ""
+    sign = f'<span class="sign" aria-hidden="true">{SIGNS[status.level]}</span>'
+    text = f"<div><h1>{text_of(status.headline)}</h1>{detail}</div>"
+    return f'<div class="status {status.level}">{sign}{text}</div>'
 
 
 def _figure(figure: Figure) -> str:
@@ -164,7 +164,7 @@ def _block(block: Block) -> str:
     match block:
         case Table():
             return _table(block)
-        case Note():
+        case Paragraph():
             return f'<p class="remark {block.level}">{text_of(block.text)}</p>'
         case Wide():
             return _chart(block.chart, block.caption, WIDE, "wide")
@@ -172,7 +172,7 @@ def _block(block: Block) -> str:
             return _chart(block.chart, block.caption, HALF, "half")
 
 
-def _chart(chart: Chart, caption: str, width: float, place: str) -> str:
+def _chart(chart: Chart, caption: str, width: float, layout: str) -> str:
     keys = "".join(
         f'<span class="key"><i class="{text_of(colour)}"></i>{text_of(name)}</span>'
         for colour, name in chart.legend
@@ -182,7 +182,7 @@ def _chart(chart: Chart, caption: str, width: float, place: str) -> str:
     desk = f'<div class="desk">{chart.draw(width)}</div>'
     hand = f'<div class="hand">{chart.draw(NARROW)}</div>'
     title = f"<figcaption><h3>{text_of(chart.title)}</h3>{below}</figcaption>"
-    return f'<figure class="{place}">{title}{legend}{desk}{hand}</figure>'
+    return f'<figure class="{layout}">{title}{legend}{desk}{hand}</figure>'
 
 
 def _table(table: Table) -> str:

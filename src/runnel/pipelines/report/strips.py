@@ -1,4 +1,4 @@
-"""Charts made of rows: heat strips, ribbons over offsets, and the small line within a table."""
+"""Row charts: heat strips, ribbons over offsets, and sparklines."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from runnel.pipelines.report.units import Unit, whole
 _ROW = 24.0
 _NAME_SHARE = 0.3
 HEAT_STEPS = 7
-"""Shades of a heat strip, from nothing to the most."""
+"""Shades of a heat strip, from zero to the maximum."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """One row of cells, each as warm as its share of the row's largest."""
+    """One row of cells, each shaded relative to the maximum of the row."""
 
     name: str
     values: Sequence[float]
@@ -24,16 +24,16 @@ class Strip:
 
 @dataclass(frozen=True, slots=True)
 class HeatStrips:
-    """How evenly something is spread over numbered places, one row per name."""
+    """The distribution over numbered cells, one row per name."""
 
     title: str
     strips: Sequence[Strip]
     unit: Unit
-    place: str = "partition"
+    cell_name: str = "partition"
 
     @property
     def legend(self) -> Sequence[tuple[str, str]]:
-        return [("heat0", "none"), ("heat3", "half as much"), ("heat6", "the most")] if self.strips else ()
+        return [("heat0", "none"), ("heat3", "half"), ("heat6", "maximum")] if self.strips else ()
 
     def draw(self, width: float) -> str:
         names = [_cut(strip.name, width) for strip in self.strips]
@@ -56,15 +56,15 @@ class HeatStrips:
         parts = []
         for number, value in enumerate(strip.values):
             shade = 0 if value <= 0 else max(1, round(value / largest * (HEAT_STEPS - 1)))
-            words = f"{strip.name}, {self.place} {number}: {self.unit.text(value)}"
+            text = f"{strip.name}, {self.cell_name} {number}: {self.unit.text(value)}"
             box = {"x": left + number * step, "y": y, "width": max(0.6, step - gap), "height": _ROW - 5}
-            parts.append(element("rect", hint(words), class_=f"cell heat{shade}", rx=2 if gap else 0, **box))
+            parts.append(element("rect", hint(text), class_=f"cell heat{shade}", rx=2 if gap else 0, **box))
         return "".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a ribbon from `start` up to, not including, `end`."""
+    """The range [start, end) of a ribbon."""
 
     start: int
     end: int
@@ -75,7 +75,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Ribbon:
-    """One row: the interval from `start` up to `end`."""
+    """One row for the range [start, end)."""
 
     name: str
     start: int
@@ -85,7 +85,7 @@ class Ribbon:
 
 @dataclass(frozen=True, slots=True)
 class Ribbons:
-    """Rows over stretches of numbers, each as long as its place: what is sound there and what is not."""
+    """One row per range of offsets, with its valid and faulty parts."""
 
     title: str
     rows: Sequence[Ribbon]
@@ -112,11 +112,11 @@ class Ribbons:
 
 def _ribbon(row: Ribbon, left: float, right: float, y: float) -> str:
     size = max(1, row.end - row.start)
-    words = f"{row.name}: offsets {whole(row.start)} to {whole(row.end)}"
+    text = f"{row.name}: offsets {whole(row.start)} to {whole(row.end)}"
     base = {"x": left, "y": y + 3, "width": right - left, "height": _ROW - 12}
     level = "good" if row.end > row.start else "empty"
-    parts = [element("rect", hint(words), class_=f"ribbon {level}", rx=3, **base)]
-    # What is wrong is drawn last and at least so wide that it is seen: one record among millions, too.
+    parts = [element("rect", hint(text), class_=f"ribbon {level}", rx=3, **base)]
+    # Faults are drawn last and with a minimum width, so that one record among millions is visible.
     for span in sorted(row.spans, key=lambda span: span.level == "bad"):
         start = left + (max(span.start, row.start) - row.start) / size * (right - left)
         length = (min(span.end, row.end) - max(span.start, row.start)) / size * (right - left)
@@ -131,10 +131,10 @@ def _ribbon(row: Ribbon, left: float, right: float, y: float) -> str:
 
 
 def sparkline(values: Sequence[float], name: str, width: float = 110, height: float = 26) -> str:
-    """A line without axes, for a table's cell or beside a figure."""
+    """A line without axes, for a table cell or a figure."""
     if not values:
         return ""
-    # One value alone is level.
+    # Draw a single value as a horizontal line.
     values = values if len(values) > 1 else [*values, *values]
     low, high = min(0.0, *values), max(*values, 0.0) or 1.0
     step = (width - 6) / max(1, len(values) - 1)

@@ -1,4 +1,4 @@
-"""Pieces of SVG as text: every word that comes from data is escaped here and nowhere else."""
+"""SVG as text. All data is escaped here and only here."""
 
 import re
 from html import escape
@@ -6,16 +6,16 @@ from html import escape
 _UNSHOWN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )
-"""Neither HTML nor SVG may hold them, or they turn the words around them about."""
+"""Characters that are invalid in HTML and SVG, or that override the text direction."""
 
 
 def text_of(value: object) -> str:
-    """Data escaped for HTML or SVG, inside a tag or between two."""
+    """Escape data for HTML or SVG text and attributes."""
     return escape(_UNSHOWN.sub("\ufffd", str(value)), quote=True)
 
 
 def element(tag: str, content: str = "", **attributes: object) -> str:
-    """One element; `content` is markup already, attributes are data. A trailing `_` in a name is dropped."""
+    """One element; `content` is trusted, attributes are escaped. A trailing `_` in names is dropped."""
     parts = [tag]
     for name, value in attributes.items():
         if value is not None:
@@ -25,17 +25,17 @@ def element(tag: str, content: str = "", **attributes: object) -> str:
 
 
 def label(text: object, x: float, y: float, *, anchor: str = "start", class_: str = "tick") -> str:
-    """Words in a drawing."""
+    """A text element."""
     return element("text", text_of(text), x=x, y=y, text_anchor=anchor, class_=class_)
 
 
 def hint(text: object) -> str:
-    """What is shown when a pointer rests on the element that holds it."""
+    """A tooltip."""
     return f"<title>{text_of(text)}</title>"
 
 
 def drawing(width: float, height: float, content: str, *, name: str, class_: str = "chart") -> str:
-    """A whole drawing that grows and shrinks with its place."""
+    """An SVG element that scales with its container."""
     box = f"0 0 {_short(width)} {_short(height)}"
     opening = f'<svg viewBox="{box}" class="{class_}" role="img" aria-label="{text_of(name)}"'
     return f'{opening} style="max-width:{_short(width)}px">{content}</svg>'

@@ -1,4 +1,4 @@
-"""How quantities are formatted, and where the ticks of an axis are."""
+"""Formatting of quantities, and axis ticks."""
 
 import math
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _TIME_STEPS_MS = (
 
 
 class Unit(Enum):
-    """What a number counts: (larger names with their sizes, smallest first)."""
+    """A unit with its prefixes as (suffix, factor), smallest first."""
 
     COUNT = (("", 1), (" k", 1e3), (" M", 1e6), (" G", 1e9), (" T", 1e12))
     BYTES = ((" B", 1), (" KiB", 2**10), (" MiB", 2**20), (" GiB", 2**30), (" TiB", 2**40), (" PiB", 2**50))
@@ -37,15 +37,15 @@ class Unit(Enum):
     BYTES_PER_S = ((" B/s", 1), (" KiB/s", 2**10), (" MiB/s", 2**20), (" GiB/s", 2**30))
 
     def scale(self, largest: float) -> tuple[str, float]:
-        """The name and size in which numbers up to `largest` are best said."""
+        """The suffix and factor for numbers up to `largest`."""
         names: tuple[tuple[str, float], ...] = self.value
-        # Up to 9,999 a count is said in full.
+        # Counts up to 9,999 are written in full.
         least = 10 if self is Unit.COUNT else 1
         fitting = [entry for entry in names if entry[1] * (least if entry[1] > 1 else 1) <= abs(largest)]
         return fitting[-1] if fitting else names[0]
 
     def text(self, number: float) -> str:
-        """One number as a person says it."""
+        """Format a number."""
         name, size = self.scale(number)
         return _digits(number / size, is_whole=size == 1 and float(number).is_integer()) + name
 
@@ -68,19 +68,19 @@ class Tick:
 
 
 def ticks(low: float, high: float, unit: Unit, count: int = 5) -> list[Tick]:
-    """About `count` round places from at or below `low` to at or above `high`."""
+    """About `count` round values that cover [low, high]."""
     if high <= low:
         high = low + 1
     name, size = unit.scale(max(abs(low), abs(high)))
     step = _round_step((high - low) / size / count)
-    # Half a record is never seen: a low count is drawn on whole numbers.
+    # Counts are integers.
     if unit is Unit.COUNT and size == 1:
         step = max(1.0, step)
     first, last = math.floor(low / size / step + 1e-9), math.ceil(high / size / step - 1e-9)
     last = max(last, first + 1)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
-    places = [index * step for index in range(first, last + 1)]
-    return [Tick(place * size, "0" if place == 0 else f"{place:,.{decimals}f}{name}") for place in places]
+    values = [index * step for index in range(first, last + 1)]
+    return [Tick(value * size, "0" if value == 0 else f"{value:,.{decimals}f}{name}") for value in values]
 
 
 def _round_step(rough: float) -> float:
@@ -89,7 +89,7 @@ def _round_step(rough: float) -> float:
 
 
 def time_ticks(low_ms: float, high_ms: float, count: int = 6) -> list[Tick]:
-    """Round moments within a stretch of time, in UTC; with the day where it begins."""
+    """Round times within a range, in UTC."""
     span_ms = max(1.0, high_ms - low_ms)
     step_ms = next((step for step in _TIME_STEPS_MS if span_ms / step <= count), _TIME_STEPS_MS[-1])
     while span_ms / step_ms > count:
@@ -100,7 +100,7 @@ def time_ticks(low_ms: float, high_ms: float, count: int = 6) -> list[Tick]:
 
 
 def moment_tick(at_ms: float, step_ms: float) -> str:
-    """The label of a moment on an axis with such steps."""
+    """The label of a time on an axis with these steps."""
     moment = datetime.fromtimestamp(at_ms / 1000, UTC)
     if step_ms >= 365 * _DAY_MS:
         return f"{moment:%Y}"
@@ -114,23 +114,23 @@ def moment_tick(at_ms: float, step_ms: float) -> str:
 
 
 def moment_text(at_ms: float) -> str:
-    """A moment to the second, in UTC."""
+    """A timestamp to the second, in UTC."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def whole(number: float) -> str:
-    """A whole number with its thousands apart."""
+    """An integer with thousands separators."""
     return f"{round(number):,}".replace(",", "\u202f")
 
 
 def thinned(points: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
-    """At most about `most` points that keep the outline: of each stretch its lowest and its highest."""
+    """Downsample to about `most` points, keeping the minimum and maximum of each window."""
     if len(points) <= most:
         return list(points)
     width = math.ceil(len(points) / (most // 2))
     kept: list[tuple[float, float]] = []
     for start in range(0, len(points), width):
-        stretch = points[start : start + width]
-        ends = {min(stretch, key=lambda point: point[1]), max(stretch, key=lambda point: point[1])}
+        window = points[start : start + width]
+        ends = {min(window, key=lambda point: point[1]), max(window, key=lambda point: point[1])}
         kept.extend(sorted(ends))
     return kept

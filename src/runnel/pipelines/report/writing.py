@@ -1,4 +1,4 @@
-"""Putting a report into a folder: the page and, beside it, the same as JSON."""
+"""Writes a report: the page, and the same data as JSON."""
 
 import json
 from dataclasses import asdict, is_dataclass
@@ -7,20 +7,20 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from runnel.pipelines.atomic_files import replace_file
 from runnel.pipelines.report.page import Page, render
-from runnel.pipelines.whole_files import replace_file
 
 PAGE = "index.html"
 DATA = "report.json"
 
 
 def report_folder(job: str, now_ms: int, root: Path = Path(".runnel/reports")) -> Path:
-    """Where a report is written by default."""
+    """The default folder of a report."""
     return root / f"{job}-{datetime.fromtimestamp(now_ms / 1000, UTC):%Y%m%d-%H%M%S}"
 
 
 def write_report(folder: Path, page: Page, data: object) -> Path:
-    """Write both files, each whole or not at all; returns where the page is."""
+    """Write both files atomically; returns the path of the page."""
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / DATA, json.dumps(plain(data), indent=2, ensure_ascii=False) + "\n")
     replace_file(folder / PAGE, render(page))
@@ -28,7 +28,7 @@ def write_report(folder: Path, page: Page, data: object) -> Path:
 
 
 def plain(value: Any) -> Any:
-    """What JSON can say of a value: dataclasses become objects, bytes become text."""
+    """Convert a value for JSON: dataclasses become objects, bytes become strings."""
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, dict):

@@ -1,1 +1,1 @@
-"""From an archive, or from the files of a lost broker, back to a topic."""
+"""The restore job: writes an archive, or the files of a stopped broker, back to a topic."""

@@ -1,4 +1,4 @@
-"""The checkpoint files of a broker's data folder, each empty where it is missing or damaged."""
+"""The checkpoint files of a broker's data folder, empty if missing or damaged."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest
 from runnel.model.ids import TopicPartition
 
 KAFKA_CLEANED = "cleaner-offset-checkpoint"
-"""How far Kafka has compacted each partition; Runnel has a file in the folder of each partition instead."""
+"""Kafka's cleaner checkpoint; Runnel has a file per partition instead."""
 
 
 def read_manifest(path: Path) -> dict[TopicPartition, LogEntry]:
@@ -19,7 +19,7 @@ def read_manifest(path: Path) -> dict[TopicPartition, LogEntry]:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """One offset per partition: recovery points, log start offsets, or how far logs are compacted."""
+    """One offset per partition: recovery points, log start offsets or cleaner offsets."""
     try:
         return decode_offsets(path.read_bytes())
     except (OSError, DamagedCheckpoint):

@@ -1,4 +1,4 @@
-"""The data folder of a broker that is not running, read directly: Runnel's, or Apache Kafka's."""
+"""Reads the data folder of a stopped broker, of Runnel or Apache Kafka."""
 
 import fcntl
 import os
@@ -17,26 +17,26 @@ from pyspark.sql.types import StructField, StructType
 from runnel.log.names import LOCK, partition_of
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.errors import BadDataFolder
-from runnel.pipelines.restore.expected import Expected
-from runnel.pipelines.restore.own_topics import (
+from runnel.pipelines.restore.expected import ExpectedContents
+from runnel.pipelines.restore.internal_topics import (
     GROUP_OFFSETS,
     ONGOING,
     TRANSACTION_STATES,
-    KnownTransaction,
+    TransactionState,
     commits_in,
     transactions_in,
 )
-from runnel.pipelines.restore.segments import OpenTransaction, Scan, Stretch, scan, walk
+from runnel.pipelines.restore.segments import FileRange, OpenTransaction, Scan, scan, valid_batches
 from runnel.pipelines.source.columns import COLUMNS, TYPES
 from runnel.pipelines.source.decode import Packed, packed, read_spans
 
 ROWS_BYTES = 4 * 1024 * 1024
-"""How much of a file becomes one Arrow batch."""
+"""Target size of one Arrow batch."""
 
 
 @dataclass(slots=True)
 class FoundTopic:
-    """A topic whose partitions a folder holds."""
+    """A topic in a data folder."""
 
     name: str
     partitions: list[int]
@@ -45,7 +45,7 @@ class FoundTopic:
 
 @dataclass(slots=True)
 class FoundGroups:
-    """What consumer groups had committed, as far as it can be read."""
+    """Committed offsets of consumer groups, as far as they can be read."""
 
     committed: dict[str, dict[TopicPartition, int]]
     damages: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class FoundGroups:
 
 
 class DataFolder:
-    """A folder of logs that is locked while it is open: see `held_data_folder`."""
+    """A data folder, locked while it is open: see `locked_data_folder`."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -64,11 +64,11 @@ class DataFolder:
             if (partition := partition_of(name)) is not None and (self.path / name).is_dir()
         )
         if not self._partitions:
-            raise BadDataFolder(f"{path} holds no partitions: it is not the data folder of a broker")
-        self._expected = Expected(self.path)
+            raise BadDataFolder(f"{path} has no partitions: it is not the data folder of a broker")
+        self._expected = ExpectedContents(self.path)
 
     def topics(self) -> list[FoundTopic]:
-        """All topics, the broker's own included."""
+        """All topics, including internal ones."""
         found: dict[str, FoundTopic] = {}
         for topic, number in self._partitions:
             entry = found.setdefault(topic, FoundTopic(topic, [], 0))
@@ -78,27 +78,27 @@ class DataFolder:
         return list(found.values())
 
     def scan(self, session: SparkSession, topic: str) -> list[Scan]:
-        """The contents of each partition of a topic, checked batch by batch, by Spark's tasks."""
-        chosen = self._of(topic)
-        # Plain values only: tasks may run in processes that know nothing of this object.
-        places = [(str(self.path), *partition, self._expected.log_start(partition)) for partition in chosen]
-        tasks = session.sparkContext.parallelize(places, len(places))
-        scans: list[Scan] = tasks.map(_scan_place).collect()
-        return self.judged([*scans, *self._expected.missing(topic, chosen)])
+        """Scan each partition of a topic in Spark tasks, verifying every batch."""
+        chosen = self._partitions_of(topic)
+        # Plain values only, as they are pickled for the tasks.
+        inputs = [(str(self.path), *partition, self._expected.log_start(partition)) for partition in chosen]
+        tasks = session.sparkContext.parallelize(inputs, len(inputs))
+        scans: list[Scan] = tasks.map(_scan_partition).collect()
+        return self.checked([*scans, *self._expected.missing(topic, chosen)])
 
-    def judged(self, scans: list[Scan]) -> list[Scan]:
-        """The same, compared with what the folder should hold, and with open transactions decided."""
+    def checked(self, scans: list[Scan]) -> list[Scan]:
+        """The scans, compared with the checkpoints of the folder, with open transactions resolved."""
         for found in scans:
             self._expected.check(found)
-        self._decide([found for found in scans if found.open])
+        self._resolve_open([found for found in scans if found.open])
         return scans
 
     def read(self, session: SparkSession, scans: Sequence[Scan]) -> DataFrame:
-        """The rows that a reader of committed records would have got, as the source has them."""
+        """The rows visible to a read_committed consumer, in the columns of the source."""
         pieces = [
-            (replace(found, stretches=[], damages=[], notes=[], open=[], gaps=[]), stretch)
+            (replace(found, ranges=[], damages=[], notes=[], open=[], gaps=[]), range_)
             for found in scans
-            for stretch in found.stretches
+            for range_ in found.ranges
         ]
         schema = StructType([StructField(name, kind) for name, kind in TYPES.items()])
         if not pieces:
@@ -107,8 +107,8 @@ class DataFolder:
         return numbers.mapInArrow(partial(_read_pieces, pieces, schema), schema)
 
     def group_offsets(self) -> FoundGroups:
-        """What each consumer group had committed, from the broker's own topic of them."""
-        scans = self.judged(self._own_topic(GROUP_OFFSETS))
+        """The committed offsets of each consumer group, from __consumer_offsets."""
+        scans = self.checked(self._internal_topic(GROUP_OFFSETS))
         committed = commits_in(scans)
         return FoundGroups(
             committed,
@@ -116,52 +116,52 @@ class DataFolder:
             [note for found in scans for note in found.notes],
         )
 
-    def _own_topic(self, topic: str) -> list[Scan]:
-        """The contents of an internal topic: small, and read here."""
+    def _internal_topic(self, topic: str) -> list[Scan]:
+        """Scan an internal topic in the driver."""
         present = [partition for partition in self._partitions if partition.topic == topic]
         return [
-            *(_scan_place((str(self.path), *name, self._expected.log_start(name))) for name in present),
+            *(_scan_partition((str(self.path), *name, self._expected.log_start(name))) for name in present),
             *self._expected.missing(topic, present),
         ]
 
-    def _decide(self, undecided: Sequence[Scan]) -> None:
-        """Open transactions end as their coordinator decided, even if the marker is not in the partition."""
-        if not undecided:
+    def _resolve_open(self, unresolved: Sequence[Scan]) -> None:
+        """Resolve open transactions from the coordinator's log, where the marker was not written."""
+        if not unresolved:
             return
-        own = self._own_topic(TRANSACTION_STATES)
+        own = self._internal_topic(TRANSACTION_STATES)
         for states in own:
             self._expected.check(states)
         known = transactions_in(own)
-        for found in undecided:
+        for found in unresolved:
             for transaction in list(found.open):
-                _decide_one(found, transaction, known.get(transaction.producer_id))
-        # Where notes of transactions are lost, what they would have decided is not known.
-        undecided[0].damages += [damage for states in own for damage in states.damages]
+                _resolve_one(found, transaction, known.get(transaction.producer_id))
+        # If transaction states are lost, the outcome of their transactions is unknown.
+        unresolved[0].damages += [damage for states in own for damage in states.damages]
 
-    def _of(self, topic: str) -> list[TopicPartition]:
+    def _partitions_of(self, topic: str) -> list[TopicPartition]:
         chosen = [partition for partition in self._partitions if partition.topic == topic]
         if not chosen:
             names = ", ".join(sorted({partition.topic for partition in self._partitions}))
-            raise BadDataFolder(f"{self.path} holds no topic {topic}; it holds {names}")
+            raise BadDataFolder(f"{self.path} has no topic {topic}; it has {names}")
         return chosen
 
 
 @contextmanager
-def held_data_folder(path: str) -> Iterator[DataFolder]:
-    """The folder while no broker runs on it: its lock is taken, as a broker would take it."""
+def locked_data_folder(path: str) -> Iterator[DataFolder]:
+    """Open a data folder with the broker's lock held, so that no broker can run on it."""
     folder = DataFolder(path)
     lock_path = folder.path / LOCK
-    with ExitStack() as at_end:
-        # A copy may lack the file: then nothing is known.
+    with ExitStack() as stack:
+        # A copy may lack the lock file.
         if lock_path.exists():
-            _take(at_end.enter_context(lock_path.open("rb")), path)
+            _lock(stack.enter_context(lock_path.open("rb")), path)
         yield folder
 
 
-def _take(lock: BinaryIO, path: str) -> None:
+def _lock(lock: BinaryIO, path: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Java has locks of the other kind, which do not see the first.
+        # Java uses POSIX locks, which are independent of flock.
         fcntl.lockf(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         raise BadDataFolder(
@@ -169,47 +169,47 @@ def _take(lock: BinaryIO, path: str) -> None:
         ) from None
 
 
-def _scan_place(place: tuple[str, str, int, int]) -> Scan:
-    path, topic, number, log_start_offset = place
+def _scan_partition(partition: tuple[str, str, int, int]) -> Scan:
+    path, topic, number, log_start_offset = partition
     return scan(Path(path) / f"{topic}-{number}", topic, number, log_start_offset)
 
 
-def _decide_one(found: Scan, transaction: OpenTransaction, known: KnownTransaction | None) -> None:
-    if known is not None and known.ends(found.place, transaction.epoch):
+def _resolve_one(found: Scan, transaction: OpenTransaction, known: TransactionState | None) -> None:
+    if known is not None and known.completes(found.topic_partition, transaction.epoch):
         if known.is_commit:
             found.commit(transaction)
         return
     if transaction.records:
         name = "" if known is None else f" (transactional id {known.transactional_id})"
         is_ongoing = known is not None and known.status == ONGOING
-        why = "was never committed" if is_ongoing else "has an end that is not known here"
+        why = "was never committed" if is_ongoing else "has an unknown outcome"
         found.notes.append(
-            f"{found.place}: {transaction.records} records of producer {transaction.producer_id}{name} are "
-            f"left out: their transaction {why}"
+            f"{found.topic_partition}: {transaction.records} records of producer "
+            f"{transaction.producer_id}{name} are omitted: their transaction {why}"
         )
 
 
 def _read_pieces(
-    pieces: Sequence[tuple[Scan, Stretch]], schema: StructType, batches: Iterable[Any]
+    pieces: Sequence[tuple[Scan, FileRange]], schema: StructType, batches: Iterable[Any]
 ) -> Iterator[Any]:
-    """Runs in a task: numbers of stretches in, their rows as Arrow batches out."""
+    """Read file ranges by index as Arrow batches; runs in a task."""
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            found, stretch = pieces[number]
+            found, range_ = pieces[number]
             partition = TopicPartition(found.topic, found.partition)
-            for group in _packed_batches(found, stretch):
+            for group in _packed_batches(found, range_):
                 for spans in read_spans(group, found.log_start_offset, 2**63 - 1):
                     columns = [COLUMNS[name](partition, spans) for name in schema.fieldNames()]
                     yield pa.RecordBatch.from_arrays(columns, schema=arrow_schema)
 
 
-def _packed_batches(found: Scan, stretch: Stretch) -> Iterator[list[Packed]]:
+def _packed_batches(found: Scan, range_: FileRange) -> Iterator[list[Packed]]:
     group: list[Packed] = []
     size_bytes = 0
-    with open(stretch.path, "rb", buffering=0) as file:
-        for _, header, batch in walk(file.fileno(), stretch.start, stretch.end):
-            if header.base_offset >= stretch.offset_min and found.counts(header):
+    with open(range_.path, "rb", buffering=0) as file:
+        for _, header, batch in valid_batches(file.fileno(), range_.start, range_.end):
+            if header.base_offset >= range_.offset_min and found.is_visible(header):
                 group.append(packed(batch, header))
                 size_bytes += header.size_bytes
             if size_bytes >= ROWS_BYTES:

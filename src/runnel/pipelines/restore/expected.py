@@ -1,4 +1,4 @@
-"""What a data folder says that it should hold: its notes of durable offsets, and of a clean shutdown."""
+"""The expected contents of a data folder, from its recovery points and the manifest of a clean shutdown."""
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -18,13 +18,13 @@ from runnel.pipelines.restore.checkpoint_files import KAFKA_CLEANED, read_manife
 from runnel.pipelines.restore.segments import Scan, base_offset_of, segment_files
 
 
-class Expected:
-    """What should be in the logs of a data folder."""
+class ExpectedContents:
+    """The expected contents of the logs of a data folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._closed = read_manifest(folder / MANIFEST)
-        """How a clean shutdown left each log; nothing after one that was not clean."""
+        """The state of each log at a clean shutdown; empty after an unclean one."""
         self._durable = read_offsets(folder / RECOVERY_POINTS)
         self._cleaned = read_offsets(folder / KAFKA_CLEANED)
         self._starts = read_offsets(folder / LOG_STARTS)
@@ -32,11 +32,11 @@ class Expected:
             self._starts[partition] = max(entry.log_start_offset, self._starts.get(partition, 0))
 
     def log_start(self, partition: TopicPartition) -> int:
-        """Below this, records were deleted on request although their files may still be there."""
+        """The log start offset; files with earlier records may still exist."""
         return self._starts.get(partition, 0)
 
     def missing(self, topic: str, present: Collection[TopicPartition]) -> list[Scan]:
-        """Partitions of a topic that had records when the broker stopped, and have no folder any more."""
+        """Partitions of a topic that had records at shutdown, and whose folder is missing."""
         return [
             Scan(topic, partition.partition, 0, damages=[f"{partition}: its folder is missing"])
             for partition, entry in sorted(self._closed.items())
@@ -46,35 +46,36 @@ class Expected:
         ]
 
     def check(self, found: Scan) -> None:
-        """Compare a scan with what should be there; what was durable and is not there is lost."""
-        folder = self._folder / str(found.place)
+        """Compare a scan with the expected contents; missing durable records are lost."""
+        folder = self._folder / str(found.topic_partition)
         if not folder.is_dir():
             return
         files = {base_offset_of(path): path for path in segment_files(folder)}
-        entry = self._closed.get(found.place)
+        entry = self._closed.get(found.topic_partition)
         if entry is not None and not (folder / COMPACTION_SWAP).exists():
             lost = list(_lost_since_shutdown(found, entry, files))
         else:
-            lost = list(self._lost_although_durable(found, files))
+            lost = list(self._lost_durable(found, files))
             self._report_gaps(found, folder)
         if lost:
             found.damages += lost
-            # No write that a crash cut off.
+            # Not a torn write.
             found.torn_bytes = 0
 
-    def _lost_although_durable(self, found: Scan, files: Collection[int]) -> Iterator[str]:
-        # The name of an empty last file is the end of the log, even if what was before is compacted away.
+    def _lost_durable(self, found: Scan, files: Collection[int]) -> Iterator[str]:
+        # The name of an empty last segment is the end offset, even if earlier records were compacted.
         reach = max(found.next_offset, found.log_start_offset, *files, 0)
-        durable = self._durable.get(found.place, 0)
+        durable = self._durable.get(found.topic_partition, 0)
         if reach < durable:
-            yield f"{found.place}: offsets {reach} to {durable - 1} are lost, which were safe on the disk"
+            lost = f"offsets {reach} to {durable - 1} are lost, although they were durable"
+            yield f"{found.topic_partition}: {lost}"
 
     def _report_gaps(self, found: Scan, folder: Path) -> None:
-        if found.place in self._cleaned or (folder / CLEANER_CHECKPOINT).exists():
+        if found.topic_partition in self._cleaned or (folder / CLEANER_CHECKPOINT).exists():
             return
         found.notes += [
-            f"{found.place}: offsets {first} to {following - 1} are in no file: either they were compacted "
-            "away, or a file is missing"
+            f"{found.topic_partition}: offsets {first} to {following - 1} are in no file: either they were "
+            "compacted, or a file is missing"
             for first, following in found.gaps
         ]
 
@@ -85,15 +86,15 @@ def _lost_since_shutdown(found: Scan, entry: LogEntry, files: dict[int, Path]) -
         if segment.size_bytes == 0 or segment.next_offset <= found.log_start_offset:
             continue
         name = offset_name(segment.base_offset, LOG)
-        where, last_offset = f"{found.place}: {name}", segment.next_offset - 1
+        file, last_offset = f"{found.topic_partition}: {name}", segment.next_offset - 1
         path = files.get(segment.base_offset)
         if path is None:
-            yield f"{where} is missing: offsets {segment.base_offset} to {last_offset} are lost"
-        elif not any(damage.startswith(f"{where},") for damage in found.damages):
+            yield f"{file} is missing: offsets {segment.base_offset} to {last_offset} are lost"
+        elif not any(damage.startswith(f"{file},") for damage in found.damages):
             torn_bytes = found.torn_bytes if segment.base_offset == last else 0
-            sound_bytes = path.stat().st_size - torn_bytes
-            if sound_bytes < segment.size_bytes:
+            valid_bytes = path.stat().st_size - torn_bytes
+            if valid_bytes < segment.size_bytes:
                 yield (
-                    f"{where} was closed with {segment.size_bytes} bytes, of which {sound_bytes} are left: "
+                    f"{file} was closed with {segment.size_bytes} bytes, of which {valid_bytes} are left: "
                     f"offsets up to {last_offset} are lost"
                 )

@@ -1,4 +1,4 @@
-"""Consumer groups after a restore: what a committed offset meant before, said in offsets of the new topic."""
+"""Translates the committed offsets of consumer groups to the restored topic."""
 
 import re
 from collections.abc import Container, Mapping
@@ -9,15 +9,15 @@ from runnel.client.groups import Commit, Groups, check_committed, commit_request
 from runnel.messages.offset_commit import OffsetCommitResponse
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.restore.trail import translate
+from runnel.pipelines.restore.restore_state import translate
 
 _ORIGIN = re.compile(r"runnel\.restore (?P<topic>\S+) (?P<offset>\d+)")
-"""In a commit's metadata: which offset it was translated from. A second translation begins there again."""
+"""Metadata of a commit: the original offset, from which a second translation starts."""
 
 
 @dataclass(slots=True)
 class GroupMove:
-    """A group's place in one partition, before and after."""
+    """The committed offset of a group in one partition, before and after translation."""
 
     group: str
     partition: int
@@ -26,18 +26,18 @@ class GroupMove:
 
 
 def committed_by(broker: BrokerView, group: str, topic: str) -> dict[int, int]:
-    """How far a group had read each partition of a topic, in the offsets from before any restore."""
-    places: dict[int, int] = {}
+    """The committed offsets of a group, as original offsets before any restore."""
+    offsets: dict[int, int] = {}
     for number, commit in _commits(broker, group, topic).items():
         translated_from = _translated_from(commit, topic)
-        places[number] = commit.offset if translated_from is None else translated_from
-    return places
+        offsets[number] = commit.offset if translated_from is None else translated_from
+    return offsets
 
 
-def read_on(
+def commits_since_restore(
     broker: BrokerView, group: str, source_topic: str, target_topic: str, restored: Container[int]
 ) -> dict[int, int]:
-    """Where a group has come by itself in partitions that are restored already: offsets of the new topic."""
+    """Offsets that a group has committed itself in already restored partitions."""
     return {
         number: commit.offset
         for number, commit in _commits(broker, group, target_topic).items()
@@ -56,20 +56,20 @@ def _translated_from(commit: Commit, topic: str) -> int | None:
 
 
 def move_group(
-    broker: BrokerView, group: str, places: Mapping[int, int], source_topic: str, target_topic: str
+    broker: BrokerView, group: str, offsets: Mapping[int, int], source_topic: str, target_topic: str
 ) -> list[GroupMove]:
-    """Commit where the group resumes in the restored topic. The group must have no members."""
+    """Commit the translated offsets of a group, which must have no members."""
 
     async def move(cluster: Cluster) -> list[GroupMove]:
         moves = []
-        for number, before in sorted(places.items()):
+        for number, before in sorted(offsets.items()):
             partition = TopicPartition(target_topic, number)
             after = await translate(cluster, partition, source_topic, before)
             moves.append(GroupMove(group, number, before, after))
         await _commit(cluster, group, moves, source_topic, target_topic)
         return moves
 
-    return broker.run(move) if places else []
+    return broker.run(move) if offsets else []
 
 
 async def _commit(

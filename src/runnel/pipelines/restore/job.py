@@ -1,4 +1,4 @@
-"""The restore job: an archive, or the folder of a stopped broker, back into a topic."""
+"""The restore job: writes an archive, or the data folder of a stopped broker, back to a topic."""
 
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,11 +24,11 @@ from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, NoSuchTable, PipelineError, UnknownTopic
 from runnel.pipelines.locations import check_location
 from runnel.pipelines.progress import Progress
-from runnel.pipelines.restore.data_folder import DataFolder, FoundGroups, held_data_folder
-from runnel.pipelines.restore.groups import GroupMove, committed_by, move_group, read_on
+from runnel.pipelines.restore.data_folder import DataFolder, FoundGroups, locked_data_folder
+from runnel.pipelines.restore.groups import GroupMove, commits_since_restore, committed_by, move_group
+from runnel.pipelines.restore.restore_state import RestoreState, visible_restore_state
 from runnel.pipelines.restore.segments import Scan
-from runnel.pipelines.restore.trail import Trail, trail_in_sight
-from runnel.pipelines.restore.writing import RESULT, Target, write_rows
+from runnel.pipelines.restore.writing import RESULT, RestoreTarget, write_rows
 from runnel.pipelines.tables import open_catalog
 
 if TYPE_CHECKING:
@@ -38,41 +38,41 @@ if TYPE_CHECKING:
 
 DAY_MS = 24 * 60 * 60 * 1000
 
-# Old timestamps are kept, and the usual retention would delete such records within minutes.
-_KEEP = {"retention.ms": "-1"}
-# As much as a broker takes in one request, by default: a record was never larger, and its trail
-# makes it a little longer than the limit that it once passed.
-_TAKE_LARGE = {"max.message.bytes": str(100 * 1024 * 1024)}
-# Other clocks may have been wrong. Kafka knows these since version 3.6.
-_TAKE_ANY_TIME = {
+# Timestamps are preserved, and the default retention would delete old records within minutes.
+_NO_RETENTION = {"retention.ms": "-1"}
+# The default of socket.request.max.bytes: no record was larger, and the restore headers may push a record
+# over the limit that it passed before.
+_LARGE_MESSAGES = {"max.message.bytes": str(100 * 1024 * 1024)}
+# Accept any timestamp. Kafka has these settings since version 3.6.
+_ANY_TIMESTAMP = {
     "message.timestamp.before.max.ms": str(2**63 - 1),
     "message.timestamp.after.max.ms": str(2**63 - 1),
 }
-_NOT_TAKEN = (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION)
+_REJECTED = (ErrorCode.INVALID_CONFIG, ErrorCode.POLICY_VIOLATION)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
-    """What to restore, from where, and to where."""
+    """The options of a restore."""
 
     bootstrap: str
     topic: str
-    """The topic as it was called when it was archived, or in the folder."""
+    """The name of the topic in the archive or the data folder."""
     target: str | None = None
     """The topic to restore to; None for the same name."""
     warehouse: str | None = None
     """The archive, or:"""
     folder: str | None = None
-    """The data folder of a broker that is not running."""
+    """The data folder of a stopped broker."""
     namespace: str = NAMESPACE
     catalog: Mapping[str, str] = field(default_factory=dict)
     until_ms: int | None = None
-    """Records with a timestamp up to this one, and itself; others are omitted, whatever their offset."""
+    """Omit records with a later timestamp, at any offset."""
     until_offsets: Mapping[int, int] = field(default_factory=dict)
-    """Per partition, the first offset that is left out, and all after it."""
+    """The end offset per partition; records from it on are omitted."""
     groups: tuple[str, ...] = ()
     groups_bootstrap: str | None = None
-    """A broker that knows how far the groups had read; None for the folder, the target's, or the archive."""
+    """A broker with the committed offsets; None for the data folder, the target broker or the archive."""
     partitions: int | None = None
     is_appending: bool = False
     transaction_records: int = 50_000
@@ -85,19 +85,19 @@ class PartitionRestored:
     partition: int
     records: int
     records_before: int
-    """Those that an earlier run of this restore had written."""
+    """Records written by an earlier run of this restore."""
 
 
 @dataclass(slots=True)
 class RestoreOutcome:
-    """What a restore did."""
+    """The result of a restore."""
 
     topic: str
     target: str
     partitions: list[PartitionRestored] = field(default_factory=list)
     groups: list[GroupMove] = field(default_factory=list)
     damages: list[str] = field(default_factory=list)
-    """What the folder has lost: sentences."""
+    """Descriptions of records that the data folder has lost."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -111,41 +111,41 @@ class RestoreOutcome:
 
 @dataclass(slots=True)
 class _Source:
-    """Rows to restore, and what is known about the topic they are of."""
+    """The rows to restore, and metadata of their topic."""
 
     frame: "DataFrame"
     partitions: int
     groups: dict[str, dict[int, int]]
-    """How far groups had read, as the source knows it."""
+    """Committed offsets of groups, as known to the source."""
     damages: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 def run(session: "SparkSession", options: RestoreOptions, progress: Progress) -> RestoreOutcome:
-    """Restore a topic. After a crash, run it again with the same options: it resumes where it stopped."""
+    """Restore a topic. After a crash, run it again with the same options: it resumes."""
     target = _target(options)
     with BrokerView(options.bootstrap) as broker, _source(session, options, progress) as source:
         outcome = RestoreOutcome(
             options.topic, target.topic, damages=list(source.damages), notes=list(source.notes)
         )
         view = _existing(broker, target.topic)
-        trails = {} if view is None else _trails(broker, options, target, len(view.partitions))
-        restored = {number for number, trail in trails.items() if trail.last_offset is not None}
-        # Asked before anything is written: without an answer, nothing should be.
-        _group_places(options, broker, source, target, restored)
-        outcome.notes += _ready_topic(broker, options, target, source.partitions, view, trails)
+        states = {} if view is None else _trails(broker, options, target, len(view.partitions))
+        restored = {number for number, state in states.items() if state.last_offset is not None}
+        # Fail before anything is written if committed offsets cannot be read.
+        _group_offsets(options, broker, source, target, restored)
+        outcome.notes += _prepare_topic(broker, options, target, source.partitions, view, states)
         with progress.tasks(session, f"restoring {target.topic}"):
             outcome.partitions = _write(session, target, source)
         restored |= {part.partition for part in outcome.partitions if part.records_before}
-        places, left = _group_places(options, broker, source, target, restored)
-        outcome.notes += left
-        for group, committed in places.items():
+        offsets, skipped = _group_offsets(options, broker, source, target, restored)
+        outcome.notes += skipped
+        for group, committed in offsets.items():
             outcome.groups += move_group(broker, group, committed, options.topic, target.topic)
     return outcome
 
 
-def _target(options: RestoreOptions) -> Target:
-    return Target(
+def _target(options: RestoreOptions) -> RestoreTarget:
+    return RestoreTarget(
         options.bootstrap,
         options.target or options.topic,
         options.topic,
@@ -156,15 +156,15 @@ def _target(options: RestoreOptions) -> Target:
     )
 
 
-# Where rows come from.
+# Reading.
 
 
 @contextmanager
 def _source(session: "SparkSession", options: RestoreOptions, progress: Progress) -> Iterator[_Source]:
     if (options.warehouse is None) == (options.folder is None):
-        raise BadOption("say where to restore from: an archive, or the data folder of a stopped broker")
+        raise BadOption("no source is set: set an archive, or the data folder of a stopped broker")
     if options.folder is not None:
-        with held_data_folder(options.folder) as folder:
+        with locked_data_folder(options.folder) as folder:
             with progress.tasks(session, f"checking the files of {options.topic}"):
                 scans = folder.scan(session, options.topic)
             yield _from_folder(session, options, folder, scans)
@@ -175,7 +175,7 @@ def _source(session: "SparkSession", options: RestoreOptions, progress: Progress
             table = open_archive(catalog, options.namespace, options.topic)
         except NoSuchTable:
             names = ", ".join(archived_topics(catalog, options.namespace)) or "none"
-            raise UnknownTopic(f"{options.topic} is not archived here; these are: {names}") from None
+            raise UnknownTopic(f"{options.topic} is not archived here; archived topics: {names}") from None
         properties = table.properties()
         count = max([int(properties.get(PARTITIONS, 1)) - 1, *archived_offsets(properties)]) + 1
         rows = _wanted(table.read(session, _days(options)), options)
@@ -187,7 +187,7 @@ def _from_folder(
 ) -> _Source:
     groups = folder.group_offsets() if options.groups else FoundGroups({})
     torn = [
-        f"{scan.place} ends with {scan.torn_bytes} bytes that are no whole batch"
+        f"{scan.topic_partition} ends with {scan.torn_bytes} bytes of an incomplete batch"
         for scan in scans
         if scan.torn_bytes
     ]
@@ -196,21 +196,21 @@ def _from_folder(
         _wanted(folder.read(session, scans), options),
         max(scan.partition for scan in scans) + 1,
         _by_number(groups.committed, options.topic),
-        # What is lost of the coordinator's log may be known from the topic and from groups.
+        # Damage of the coordinator's log may be reported for the topic and for groups.
         list(dict.fromkeys(damages)),
         [*torn, *(note for scan in scans for note in scan.notes), *groups.notes],
     )
 
 
 def _days(options: RestoreOptions) -> str:
-    """Which days of an archive are read at all, as Iceberg says it."""
+    """An Iceberg filter for the days to read."""
     if options.until_ms is None:
         return "partition >= 0"
     return f"day <= '{datetime.fromtimestamp(options.until_ms / 1000, UTC).date()}'"
 
 
 def _wanted(frame: "DataFrame", options: RestoreOptions) -> "DataFrame":
-    """The rows up to the point in time or the offsets, with what is written of them."""
+    """The columns to write, filtered by timestamp and end offsets."""
     rows = frame.select(
         "partition",
         "offset",
@@ -229,13 +229,13 @@ def _wanted(frame: "DataFrame", options: RestoreOptions) -> "DataFrame":
 def _by_number(groups: Mapping[str, Mapping[TopicPartition, int]], topic: str) -> dict[str, dict[int, int]]:
     return {
         group: {
-            partition.partition: offset for partition, offset in places.items() if partition.topic == topic
+            partition.partition: offset for partition, offset in offsets.items() if partition.topic == topic
         }
-        for group, places in groups.items()
+        for group, offsets in groups.items()
     }
 
 
-# Where they go.
+# Writing.
 
 
 def _existing(broker: BrokerView, topic: str) -> "TopicView | None":
@@ -245,56 +245,66 @@ def _existing(broker: BrokerView, topic: str) -> "TopicView | None":
         return None
 
 
-def _trails(broker: BrokerView, options: RestoreOptions, target: Target, partitions: int) -> dict[int, Trail]:
-    """What earlier runs have left in each partition, as far as it can be seen before any is taken over."""
+def _trails(
+    broker: BrokerView, options: RestoreOptions, target: RestoreTarget, partitions: int
+) -> dict[int, RestoreState]:
+    """The progress of earlier runs in each partition, as far as it is visible without fencing writers."""
     is_limited = options.until_ms is not None or options.until_offsets
     if options.is_appending and not (options.groups or is_limited):
-        # Behind what others wrote it may take long to find, and the writers look for themselves.
+        # It may take long to find after records of others, and the writers look it up themselves.
         return {}
     return {
         number: broker.run(
-            partial(trail_in_sight, partition=TopicPartition(target.topic, number), topic=target.source_topic)
+            partial(
+                visible_restore_state,
+                partition=TopicPartition(target.topic, number),
+                topic=target.source_topic,
+            )
         )
         for number in range(partitions)
     }
 
 
-def _ready_topic(
+def _prepare_topic(
     broker: BrokerView,
     options: RestoreOptions,
-    target: Target,
+    target: RestoreTarget,
     partitions: int,
     view: "TopicView | None",
-    trails: Mapping[int, Trail],
+    states: Mapping[int, RestoreState],
 ) -> list[str]:
-    """Make the topic if it is missing, or see that it can be written to; what its owner should know."""
+    """Create the topic, or check that it can be written to; returns notes for the user."""
     if view is None:
-        return [make_topic(broker, target.topic, options.partitions or partitions)]
+        return [create_target_topic(broker, target.topic, options.partitions or partitions)]
     if len(view.partitions) < partitions:
         raise BadOption(
             f"topic {target.topic} has {len(view.partitions)} partitions, and {options.topic} had "
             f"{partitions}: restore to another topic"
         )
     for number in range(partitions):
-        if number in trails:
-            target.check(number, trails[number])
+        if number in states:
+            target.check(number, states[number])
     return _warnings(broker.topic_settings(target.topic), target.topic)
 
 
-def make_topic(broker: BrokerView, topic: str, partitions: int) -> str:
-    """Make a topic that takes records as they once were taken, as far as the broker lets us; how it is."""
-    chosen = {**_KEEP, **_TAKE_LARGE, **_TAKE_ANY_TIME}
-    for settings in (chosen, {**_KEEP, **_TAKE_LARGE}, _KEEP):
+def create_target_topic(broker: BrokerView, topic: str, partitions: int) -> str:
+    """Create a topic that accepts all records, as far as the broker allows; returns a note for the user."""
+    chosen = {**_NO_RETENTION, **_LARGE_MESSAGES, **_ANY_TIMESTAMP}
+    for settings in (chosen, {**_NO_RETENTION, **_LARGE_MESSAGES}, _NO_RETENTION):
         try:
             broker.create_topic(topic, partitions=partitions, settings=settings)
         except PipelineError as error:
             refused = error.__cause__
-            if settings is _KEEP or not (isinstance(refused, BrokerError) and refused.error in _NOT_TAKEN):
+            if settings is _NO_RETENTION or not (
+                isinstance(refused, BrokerError) and refused.error in _REJECTED
+            ):
                 raise
         else:
             break
     listed = ", ".join(f"{name}={value}" for name, value in settings.items())
-    return f"topic {topic} was created with {partitions} partitions and {listed}: set what you want"
+    return (
+        f"topic {topic} was created with {partitions} partitions and {listed}: adjust its settings as needed"
+    )
 
 
 def _warnings(settings: Mapping[str, str | None], target: str) -> list[str]:
@@ -303,14 +313,14 @@ def _warnings(settings: Mapping[str, str | None], target: str) -> list[str]:
     if retention_ms >= 0 and "delete" in (settings.get("cleanup.policy") or "delete"):
         notes.append(
             f"topic {target} keeps records for {retention_ms / DAY_MS:g} days by their timestamps, which are "
-            "kept: older records may be deleted soon (retention.ms=-1 prevents it)"
+            "preserved: older records may be deleted soon (retention.ms=-1 prevents it)"
         )
     if settings.get("message.timestamp.type") == "LogAppendTime":
-        notes.append(f"topic {target} stamps records itself: the old timestamps are in a header only")
+        notes.append(f"topic {target} uses LogAppendTime: the original timestamps are in a header only")
     return notes
 
 
-def _write(session: "SparkSession", target: Target, source: _Source) -> list[PartitionRestored]:
+def _write(session: "SparkSession", target: RestoreTarget, source: _Source) -> list[PartitionRestored]:
     rows = source.frame.repartition(source.partitions, "partition").sortWithinPartitions(
         "partition", "offset"
     )
@@ -321,34 +331,34 @@ def _write(session: "SparkSession", target: Target, source: _Source) -> list[Par
     )
 
 
-def _group_places(
+def _group_offsets(
     options: RestoreOptions,
     broker: BrokerView,
     source: _Source,
-    target: Target,
+    target: RestoreTarget,
     restored: Container[int],
 ) -> tuple[dict[str, dict[int, int]], list[str]]:
-    """How far each group had read, and which of them are left where they are.
+    """The committed offsets to translate, and notes about groups that are not moved.
 
-    Those are left that have read on in partitions which an earlier run has `restored`.
+    A group that has committed since in partitions which an earlier run has `restored` is not moved.
     """
-    places: dict[str, dict[int, int]] = {}
+    offsets: dict[str, dict[int, int]] = {}
     notes: list[str] = []
     for group in options.groups:
-        # Such an offset is one of the restored topic: to translate it would lead anywhere.
-        left = read_on(broker, group, options.topic, target.topic, restored)
+        # Such an offset is already one of the restored topic and must not be translated.
+        left = commits_since_restore(broker, group, options.topic, target.topic, restored)
         notes += [
-            f"group {group} has read on in {target.topic}-{number} since that was restored, up to offset "
-            f"{offset}: it is left there"
+            f"group {group} has committed offset {offset} of {target.topic}-{number} since it was "
+            f"restored: the group is not moved there"
             for number, offset in sorted(left.items())
         ]
-        places[group] = _group_place(options, broker, source, group, left)
-        if not places[group] and not left:
-            raise BadOption(f"group {group} has committed no offset of {options.topic} there")
-    return places, notes
+        offsets[group] = _offsets_of_group(options, broker, source, group, left)
+        if not offsets[group] and not left:
+            raise BadOption(f"group {group} has no committed offset of {options.topic}")
+    return offsets, notes
 
 
-def _group_place(
+def _offsets_of_group(
     options: RestoreOptions, broker: BrokerView, source: _Source, group: str, left: Container[int]
 ) -> dict[int, int]:
     known = source.groups.get(group, {})
@@ -356,7 +366,7 @@ def _group_place(
         with BrokerView(options.groups_bootstrap) as other:
             known = committed_by(other, group, options.topic)
     elif options.folder is None:
-        # The broker knows it better, if it is the one that the archive is of.
+        # The broker is more recent than the archive, if it is the archived one.
         here = committed_by(broker, group, options.topic)
-        known = {number: place for number, place in here.items() if number not in left} or known
-    return {number: place for number, place in known.items() if number not in left}
+        known = {number: offset for number, offset in here.items() if number not in left} or known
+    return {number: offset for number, offset in known.items() if number not in left}

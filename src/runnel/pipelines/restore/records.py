@@ -1,4 +1,4 @@
-"""Rows of an archive as the records that go back into a topic, column by column."""
+"""Converts archived rows to records."""
 
 from typing import Any
 
@@ -7,26 +7,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runnel.batch.varint import encode_varint
-from runnel.pipelines.restore.trail import OFFSET, PARTITION, TIMESTAMP, TOPIC, UNTIL
+from runnel.pipelines.restore.restore_state import OFFSET, PARTITION, TIMESTAMP, TOPIC, UNTIL
 from runnel.pipelines.sink.binary import Numbers, join, lengths_of, packed, varints
 from runnel.pipelines.sink.rows import Rows, binary, header_runs
 
-TRAIL_HEADERS = 4
-"""And one more where there is a limit."""
+RESTORE_HEADERS = 4
+"""One more if the restore has a limit."""
 
 
 def restored_rows(rows: pa.RecordBatch, topic: str, partition: int, until: str | None = None) -> Rows:
-    """Records as they were, each with headers behind its own that say where it stood."""
+    """The original records, each with additional headers for its original position."""
     offsets, timestamps_ms = (rows.column(name) for name in ("offset", "timestamp_ms"))
     counts, own = header_runs(rows.column("headers"))
-    alike = _header(TOPIC, topic.encode()) + _header(PARTITION, b"%d" % partition)
+    common = _header(TOPIC, topic.encode()) + _header(PARTITION, b"%d" % partition)
     if until is not None:
-        alike += _header(UNTIL, until.encode())
+        common += _header(UNTIL, until.encode())
     headers = join(
         [
-            packed([varints(counts + (TRAIL_HEADERS if until is None else TRAIL_HEADERS + 1))]),
+            packed([varints(counts + (RESTORE_HEADERS if until is None else RESTORE_HEADERS + 1))]),
             own,
-            pa.scalar(alike, pa.binary()),
+            pa.scalar(common, pa.binary()),
             *_numbers_header(OFFSET, offsets),
             *_numbers_header(TIMESTAMP, timestamps_ms),
         ]
@@ -44,6 +44,6 @@ def _header(name: str, value: bytes) -> bytes:
 
 
 def _numbers_header(name: str, numbers: Any) -> list[Any]:
-    """The parts of a header whose value is a number in digits."""
+    """The encoded parts of a header with a decimal value."""
     digits = pc.cast(pc.cast(numbers, pa.string()), pa.binary())
     return [pa.scalar(_name(name), pa.binary()), packed([varints(lengths_of(digits))]), digits]

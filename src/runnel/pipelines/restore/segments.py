@@ -1,7 +1,6 @@
-"""Segment files of one partition: which stretches of them are sound, and which transactions in them count.
+"""Scans the segment files of one partition for valid ranges and committed transactions.
 
-The files are read as they are and never changed. What is damaged is passed over to the next batch whose
-checksum is right; damage is reported, never hidden.
+The files are never changed. Damage is reported and skipped up to the next batch with a valid checksum.
 """
 
 import os
@@ -28,23 +27,23 @@ from runnel.model.ids import TopicPartition
 
 CHUNK_BYTES = 4 * 1024 * 1024
 KAFKA_SWAP = ".swap"
-"""A segment that Kafka's cleaner has finished, and not yet put in the place of those that it replaces."""
+"""A segment that Kafka's cleaner has completed and not swapped in yet."""
 
 
 @dataclass(slots=True)
-class Stretch:
-    """Whole sound batches, one after the other, in a file."""
+class FileRange:
+    """A range of consecutive valid batches in a file."""
 
     path: str
     start: int
     end: int
     offset_min: int
-    """Batches below were in a file before: one that a compaction cut short has not replaced yet."""
+    """Skip batches below this offset: after an interrupted compaction they are also in an earlier file."""
 
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction whose end is in no file of the partition."""
+    """A transaction without a marker in the partition."""
 
     producer_id: int
     epoch: int
@@ -55,51 +54,53 @@ class OpenTransaction:
 
 @dataclass(slots=True)
 class Scan:
-    """The contents of the files of one partition."""
+    """The result of scanning one partition."""
 
     topic: str
     partition: int
     log_start_offset: int
     next_offset: int = 0
     records: int = 0
-    """As many as a reader of committed records would see, unless a batch contains the log start offset."""
-    stretches: list[Stretch] = field(default_factory=list)
-    voided: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """Per producer id, from which to which offset its transactional records do not count."""
+    """Records visible to a read_committed consumer, unless a batch contains the log start offset."""
+    ranges: list[FileRange] = field(default_factory=list)
+    aborted_ranges: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """Offset ranges of aborted transactions, by producer id."""
     open: list[OpenTransaction] = field(default_factory=list)
-    """Transactions without an end: they do not count, unless their coordinator knows better."""
+    """Open transactions: treated as aborted, unless the coordinator's log has their outcome."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets between two files that are in neither: from which, and which is the next that is there."""
+    """Gaps between two files, as [first missing offset, next offset)."""
     torn_bytes: int = 0
-    """What the last file ends with and is no whole batch: a write that a crash cut off."""
+    """Size of an incomplete batch at the end of the last file."""
     damages: list[str] = field(default_factory=list)
-    """Sentences about what is lost."""
+    """Descriptions of lost records."""
     notes: list[str] = field(default_factory=list)
-    """Sentences about what should be known and is no loss."""
+    """Notes for the user that are not losses."""
 
     @property
-    def place(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
-    def counts(self, header: BatchHeader) -> bool:
-        """Are there records in this batch that a reader of committed records would see?"""
+    def is_visible(self, header: BatchHeader) -> bool:
+        """Does this batch have records visible to a read_committed consumer?"""
         if header.is_control or header.record_count == 0 or header.next_offset <= self.log_start_offset:
             return False
-        ranges = self.voided.get(header.producer_id) if header.is_transactional else None
+        ranges = self.aborted_ranges.get(header.producer_id) if header.is_transactional else None
         if not ranges:
             return True
-        place = bisect_right(ranges, (header.base_offset, 2**63)) - 1
-        return place < 0 or header.base_offset > ranges[place][1]
+        index = bisect_right(ranges, (header.base_offset, 2**63)) - 1
+        return index < 0 or header.base_offset > ranges[index][1]
 
     def commit(self, transaction: OpenTransaction) -> None:
-        """Let an open transaction count after all."""
+        """Mark an open transaction as committed."""
         self.open.remove(transaction)
-        self.voided[transaction.producer_id].remove((transaction.start_offset, transaction.last_offset))
+        self.aborted_ranges[transaction.producer_id].remove(
+            (transaction.start_offset, transaction.last_offset)
+        )
         self.records += transaction.records
 
 
 def segment_files(folder: Path) -> list[Path]:
-    """The files of a log in order, as a start of the broker would see them after a compaction cut short."""
+    """The segment files in order, with an interrupted compaction completed as on broker start."""
     names = set(os.listdir(folder))
     files = {offset: name for name in names if (offset := offset_of(name, LOG)) is not None}
     for name in names:
@@ -112,7 +113,7 @@ def segment_files(folder: Path) -> list[Path]:
 
 
 def base_offset_of(path: Path) -> int:
-    """The offset that a segment file is named after, whatever follows it in the name."""
+    """The base offset in the name of a segment file, with any suffix."""
     return int(path.name.partition(".")[0])
 
 
@@ -120,7 +121,7 @@ def _apply_swap(folder: Path, names: set[str], files: dict[int, str]) -> None:
     try:
         swap = decode_swap((folder / COMPACTION_SWAP).read_bytes())
     except DamagedSwap:
-        return  # never decided: the old files are complete
+        return  # not committed: the old files are complete
     for offset in swap.replaced:
         if offset != swap.base_offset or offset_name(offset, LOG) + CLEANED in names:
             files.pop(offset, None)
@@ -129,18 +130,18 @@ def _apply_swap(folder: Path, names: set[str], files: dict[int, str]) -> None:
 
 
 def scan(folder: Path, topic: str, partition: int, log_start_offset: int) -> Scan:
-    """Read all batches of a partition once, each checked against its checksum."""
+    """Read and verify all batches of a partition."""
     found = Scan(topic, partition, log_start_offset)
     transactions = _Transactions(found)
     files = segment_files(folder)
     expected = 0 if not files else base_offset_of(files[0])
     for path in files:
-        base_offset, told = base_offset_of(path), len(found.damages)
+        base_offset, damages_before = base_offset_of(path), len(found.damages)
         if base_offset > expected:
             found.gaps.append((expected, base_offset))
         _scan_file(path, path == files[-1], found, transactions)
-        # Behind damage, the expected start of the next file is unknown.
-        is_sound = len(found.damages) == told
+        # After damage, the expected base offset of the next file is unknown.
+        is_sound = len(found.damages) == damages_before
         expected = max(found.next_offset, base_offset) if is_sound else 2**63
     transactions.end()
     return found
@@ -148,13 +149,13 @@ def scan(folder: Path, topic: str, partition: int, log_start_offset: int) -> Sca
 
 @dataclass(slots=True)
 class _Transactions:
-    """Transactions as they go by."""
+    """Tracks transactions during a scan."""
 
     found: Scan
     open: dict[int, OpenTransaction] = field(default_factory=dict)
     """By producer id."""
 
-    def saw(self, header: BatchHeader, batch: memoryview) -> None:
+    def add(self, header: BatchHeader, batch: memoryview) -> None:
         if header.is_control:
             marker = read_end_marker(batch)
             if marker is not None and header.producer_id in self.open:
@@ -167,7 +168,7 @@ class _Transactions:
             self.found.records += records
 
     def end(self) -> None:
-        """What is still open does not count, unless it is known to be committed."""
+        """Treat open transactions as aborted, unless the coordinator's log says otherwise."""
         for transaction in list(self.open.values()):
             self._ended(transaction.producer_id, self.found.next_offset, False)
             self.found.open.append(transaction)
@@ -186,8 +187,8 @@ class _Transactions:
         if is_committed:
             self.found.records += transaction.records
         else:
-            voided = self.found.voided.setdefault(producer_id, [])
-            voided.append((transaction.start_offset, last_offset))
+            aborted_ranges = self.found.aborted_ranges.setdefault(producer_id, [])
+            aborted_ranges.append((transaction.start_offset, last_offset))
 
 
 def _scan_file(path: Path, is_last: bool, found: Scan, transactions: _Transactions) -> None:
@@ -195,37 +196,38 @@ def _scan_file(path: Path, is_last: bool, found: Scan, transactions: _Transactio
     position = 0
     with open(path, "rb", buffering=0) as file:
         while position < size_bytes:
-            stretch = Stretch(str(path), position, position, found.next_offset)
-            for place, header, batch in walk(file.fileno(), stretch.start, size_bytes):
+            range_ = FileRange(str(path), position, position, found.next_offset)
+            for start, header, batch in valid_batches(file.fileno(), range_.start, size_bytes):
                 if header.base_offset >= found.next_offset:
-                    transactions.saw(header, batch)
+                    transactions.add(header, batch)
                     found.next_offset = header.next_offset
-                stretch.end = place + header.size_bytes
-            position = stretch.end
-            if position > stretch.start:
-                found.stretches.append(stretch)
+                range_.end = start + header.size_bytes
+            position = range_.end
+            if position > range_.start:
+                found.ranges.append(range_)
             if position >= size_bytes:
                 return
-            sound = _next_sound(file.fileno(), position + 1, size_bytes, found.next_offset)
-            if sound is None and is_last:
+            valid = _next_valid(file.fileno(), position + 1, size_bytes, found.next_offset)
+            if valid is None and is_last:
                 found.torn_bytes = size_bytes - position
                 return
-            found.damages.append(_told(found, path, position, size_bytes, sound))
-            position = size_bytes if sound is None else sound[0]
+            found.damages.append(_damage_text(found, path, position, size_bytes, valid))
+            position = size_bytes if valid is None else valid[0]
 
 
-def _told(
-    found: Scan, path: Path, position: int, size_bytes: int, sound: tuple[int, BatchHeader] | None
+def _damage_text(
+    found: Scan, path: Path, position: int, size_bytes: int, valid: tuple[int, BatchHeader] | None
 ) -> str:
     where = f"{found.topic}-{found.partition}: {path.name}, position {position}"
-    if sound is None:
-        return f"{where}: no sound batch follows; offsets from {found.next_offset} on are lost to its end"
-    lost = f"offsets {found.next_offset} to {sound[1].base_offset - 1} are lost"
-    return f"{where}: {sound[0] - position} bytes are damaged, {lost}"
+    if valid is None:
+        lost = f"offsets from {found.next_offset} to the end of the file are lost"
+        return f"{where}: no valid batch follows; {lost}"
+    lost = f"offsets {found.next_offset} to {valid[1].base_offset - 1} are lost"
+    return f"{where}: {valid[0] - position} bytes are damaged, {lost}"
 
 
-def walk(descriptor: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of sound batches from here up to the first that is not."""
+def valid_batches(descriptor: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of each batch up to the first invalid one."""
     chunk, chunk_start = memoryview(b""), position
     while position < end:
         local = position - chunk_start
@@ -250,21 +252,21 @@ def _read(descriptor: int, position: int, end: int, size_bytes: int) -> memoryvi
     try:
         return memoryview(os.pread(descriptor, min(size_bytes, end - position), position))
     except OSError:
-        return memoryview(b"")  # a place on the disk that cannot be read: as damaged as a wrong checksum
+        return memoryview(b"")  # an unreadable sector is treated as damage
 
 
-def _next_sound(descriptor: int, position: int, end: int, offset_min: int) -> tuple[int, BatchHeader] | None:
-    """Where the next batch begins whose checksum is valid and whose offsets continue."""
+def _next_valid(descriptor: int, position: int, end: int, offset_min: int) -> tuple[int, BatchHeader] | None:
+    """The next batch with a valid checksum and an offset of at least `offset_min`."""
     while position + HEADER_BYTES <= end:
         window = bytes(_read(descriptor, position, end, CHUNK_BYTES))
-        # Only magic bytes are looked at: all else of a header may be anything.
-        place = window.find(MAGIC, MAGIC_POSITION)
-        while place >= 0:
-            candidate = position + place - MAGIC_POSITION
-            header = _header_at(descriptor, candidate, end, window[place - MAGIC_POSITION :][:12])
+        # Candidates are found by the magic byte.
+        index = window.find(MAGIC, MAGIC_POSITION)
+        while index >= 0:
+            candidate = position + index - MAGIC_POSITION
+            header = _header_at(descriptor, candidate, end, window[index - MAGIC_POSITION :][:12])
             if header is not None and header.base_offset >= offset_min:
                 return candidate, header
-            place = window.find(MAGIC, place + 1)
+            index = window.find(MAGIC, index + 1)
         position += max(len(window) - MAGIC_POSITION, CHUNK_BYTES if not window else 1)
     return None
 
@@ -273,6 +275,6 @@ def _header_at(descriptor: int, position: int, end: int, prefix: bytes) -> Batch
     length = int.from_bytes(prefix[8:12], "big", signed=True)
     if length < BATCH_LENGTH_MIN or position + LENGTH_PREFIX_BYTES + length > end:
         return None
-    for _, header, _ in walk(descriptor, position, position + LENGTH_PREFIX_BYTES + length):
+    for _, header, _ in valid_batches(descriptor, position, position + LENGTH_PREFIX_BYTES + length):
         return header
     return None

@@ -1,7 +1,7 @@
-"""Records back into a topic: in order, in the partition they came from, each once.
+"""Writes records back to a topic: in order, to their original partition, exactly once.
 
-Every partition has a transactional id of its own. Whoever takes it over fences a writer from before, whose
-open transaction is aborted; the last committed record then determines where to resume.
+Every partition has its own transactional id. Initializing it fences the previous writer and aborts its open
+transaction; the last committed record then determines where to resume.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +22,7 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import pipeline_error
 from runnel.pipelines.errors import BadOption, TargetInUse
 from runnel.pipelines.restore.records import restored_rows
-from runnel.pipelines.restore.trail import Trail, find_trail, limit, settled_end
+from runnel.pipelines.restore.restore_state import RestoreState, await_stable_end, find_restore_state, limit
 from runnel.pipelines.sink.options import BATCH_BYTES
 from runnel.pipelines.sink.packing import Packer
 from runnel.pipelines.sink.partitioning import Group
@@ -45,8 +45,8 @@ _RESULT_ARROW = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where records are restored to, and from which topic they come."""
+class RestoreTarget:
+    """The target topic of a restore, and its source."""
 
     bootstrap: str
     topic: str
@@ -58,31 +58,31 @@ class Target:
     until_ms: int | None = None
     until_offsets: Mapping[int, int] = field(default_factory=dict)
 
-    def check(self, number: int, trail: Trail) -> None:
-        """See that a partition can be written to, behind what is there already."""
+    def check(self, number: int, state: RestoreState) -> None:
+        """Check that a partition can be written to, given its state."""
         partition = TopicPartition(self.topic, number)
-        if trail.last_offset is None:
-            if trail.has_records and not self.is_appending:
+        if state.last_offset is None:
+            if state.has_records and not self.is_appending:
                 raise TargetInUse(
                     f"{partition} has records that were not restored from {self.source_topic}: restore to "
-                    "another topic with --to NAME, or behind those records with --append"
+                    "another topic with --to NAME, or append to it with --append"
                 )
             return
         until = self.until(number)
-        if trail.until != until:
-            # What the first run omitted belongs between records that it wrote: it cannot be inserted later.
+        if state.until != until:
+            # Records that the first run omitted cannot be inserted later.
             raise BadOption(
-                f"{partition} was restored up to {trail.until or 'its end'}, and not up to "
-                f"{until or 'its end'}: say the same again, or restore to another topic with --to NAME"
+                f"{partition} was restored up to {state.until or 'its end'}, and not up to "
+                f"{until or 'its end'}: use the same limit, or restore to another topic with --to NAME"
             )
 
     def until(self, number: int) -> str | None:
-        """Up to where a partition is restored; None for all of it."""
+        """The limit of a partition; None if there is none."""
         return limit(number, self.until_ms, self.until_offsets)
 
 
-def write_rows(target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs in a task: rows by partition and offset in, what became of them out."""
+def write_rows(target: RestoreTarget, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write rows sorted by partition and offset; returns the result per partition. Runs in a task."""
     thread = LoopThread("runnel restore")
     try:
         yield from _write_rows(thread, target, batches)
@@ -93,7 +93,7 @@ def write_rows(target: Target, batches: Iterable[pa.RecordBatch]) -> Iterator[pa
 
 
 def _write_rows(
-    thread: LoopThread, target: Target, batches: Iterable[pa.RecordBatch]
+    thread: LoopThread, target: RestoreTarget, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     writer: _PartitionWriter | None = None
     try:
@@ -125,7 +125,7 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 class _PartitionWriter:
     """Writes the records of one partition, transaction by transaction."""
 
-    def __init__(self, target: Target, number: int) -> None:
+    def __init__(self, target: RestoreTarget, number: int) -> None:
         self.number = number
         self._target = target
         self._partition = TopicPartition(target.topic, number)
@@ -135,7 +135,7 @@ class _PartitionWriter:
         self._identity: ProducerIdentity | None = None
         self._packer: Packer | None = None
         self._sender: BatchSender | None = None
-        """There is one while a transaction is open."""
+        """Set while a transaction is open."""
         self._last = -1
         self._records = 0
         self._records_before = 0
@@ -143,21 +143,21 @@ class _PartitionWriter:
         self._open_bytes = 0
 
     async def open(self) -> None:
-        """Take the partition over, and find where a restore before this one ended."""
+        """Fence other writers of the partition, and find where to resume."""
         await self._cluster.__aenter__()
-        # First this, then the look: what another writer had open is decided by then.
+        # Fence first: afterwards no other restore has an open transaction.
         identity = await self._transactions.init_producer_id(
             self._transactional_id, timeout_ms=TRANSACTION_TIMEOUT_MS
         )
-        self._become(identity)
-        # What others have open could hide what is ours: written twice, if it was not seen.
-        end = await settled_end(self._cluster, self._partition)
-        trail = await find_trail(self._cluster, self._partition, self._target.source_topic, end)
-        self._target.check(self.number, trail)
-        self._last = -1 if trail.last_offset is None else trail.last_offset
+        self._set_identity(identity)
+        # Open transactions of others could hide restored records, which would then be written twice.
+        end = await await_stable_end(self._cluster, self._partition)
+        state = await find_restore_state(self._cluster, self._partition, self._target.source_topic, end)
+        self._target.check(self.number, state)
+        self._last = -1 if state.last_offset is None else state.last_offset
 
     async def write(self, rows: pa.RecordBatch) -> None:
-        """Send rows that a restore before this one did not."""
+        """Send the rows that are not restored yet."""
         done = int(np.searchsorted(rows.column("offset").to_numpy(), self._last, side="right"))
         self._records_before += done
         for piece in pieces(rows.slice(done)):
@@ -169,7 +169,7 @@ class _PartitionWriter:
                 start += room
 
     async def finish(self) -> pa.RecordBatch:
-        """Commit the rest; what was done as a row of the result."""
+        """Commit the rest and return the result row."""
         await self._commit()
         await self.close()
         columns = [[self.number], [self._records], [self._records_before]]
@@ -179,10 +179,10 @@ class _PartitionWriter:
         )
 
     async def close(self) -> None:
-        """Let go; a transaction that is open is aborted."""
+        """Abort an open transaction and close the connection."""
         try:
             if self._sender is not None and self._identity is not None:
-                # A batch that arrived behind the end would open the transaction again.
+                # A batch that arrives after the abort would start another transaction.
                 await self._sender.close()
                 await self._transactions.abort(
                     self._transactional_id, self._identity.producer_id, self._identity.producer_epoch
@@ -190,9 +190,9 @@ class _PartitionWriter:
         finally:
             await self._cluster.close()
 
-    def _become(self, identity: ProducerIdentity) -> None:
+    def _set_identity(self, identity: ProducerIdentity) -> None:
         if identity != self._identity:
-            # An epoch of its own has sequence numbers of its own.
+            # Sequence numbers restart with a new epoch.
             self._packer = Packer(identity, self._target.compression, BATCH_BYTES)
         self._identity = identity
 
@@ -230,6 +230,6 @@ class _PartitionWriter:
             self._transactional_id, self._identity.producer_id, self._identity.producer_epoch
         )
         self._sender = None
-        self._become(identity)
+        self._set_identity(identity)
         self._records += self._open_records
         self._open_records = self._open_bytes = 0

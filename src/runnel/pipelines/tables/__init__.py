@@ -17,13 +17,13 @@ from runnel.pipelines.errors import (
     TableError,
 )
 from runnel.pipelines.tables.catalog import open_catalog, table_name_of
-from runnel.pipelines.tables.commit import Marker, marker_of
+from runnel.pipelines.tables.commit import BatchMarker, marker_of
 from runnel.pipelines.tables.table import SparkTable, Written, ensure_table
 
 __all__ = [
+    "BatchMarker",
     "CatalogBusy",
     "CommitConflict",
-    "Marker",
     "NoSuchTable",
     "SchemaChanged",
     "SparkTable",

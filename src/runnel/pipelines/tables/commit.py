@@ -22,7 +22,7 @@ _PAUSE_MAX_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Marker:
+class BatchMarker:
     """Which micro-batch of which streaming query rows come from."""
 
     query_id: str
@@ -39,13 +39,13 @@ class Marker:
         return seen is not None and int(seen) >= self.batch_id
 
 
-def marker_of(frame: DataFrame, batch_id: int) -> Marker:
+def marker_of(frame: DataFrame, batch_id: int) -> BatchMarker:
     """The marker of a micro-batch, inside the function that foreachBatch calls with these two."""
     # The query's id survives restarts from its checkpoint. Spark has no public way to ask for it in here.
     query_id = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query_id:
         raise TableError("a marker can only be had inside foreachBatch")
-    return Marker(query_id, batch_id)
+    return BatchMarker(query_id, batch_id)
 
 
 class Ending(Enum):

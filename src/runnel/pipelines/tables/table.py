@@ -25,7 +25,7 @@ from sqlalchemy.exc import OperationalError
 
 from runnel.pipelines.errors import CatalogBusy, CommitConflict, TableError
 from runnel.pipelines.tables.catalog import ensure_namespace
-from runnel.pipelines.tables.commit import ATTEMPT, Ending, Marker, commit, load, tries
+from runnel.pipelines.tables.commit import ATTEMPT, BatchMarker, Ending, commit, load, tries
 from runnel.pipelines.tables.schema import arrow_schema, fitted, merged, spark_schema
 from runnel.pipelines.tables.staging import Staged, discard, write_files
 
@@ -85,7 +85,7 @@ class SparkTable:
     # Writing.
 
     def append(
-        self, frame: DataFrame, marker: Marker | None = None, properties: Mapping[str, str] | None = None
+        self, frame: DataFrame, marker: BatchMarker | None = None, properties: Mapping[str, str] | None = None
     ) -> Written:
         """Add rows as one snapshot, together with its marker; a batch that the table has is not written."""
         if marker is not None and marker.is_in(self.latest()):
@@ -93,7 +93,7 @@ class SparkTable:
         return self.commit(self.stage(frame), marker, properties=properties)
 
     def replace(
-        self, frame: DataFrame, marker: Marker | None = None, properties: Mapping[str, str] | None = None
+        self, frame: DataFrame, marker: BatchMarker | None = None, properties: Mapping[str, str] | None = None
     ) -> Written:
         """Put these rows in place of all there are, in one snapshot."""
         if marker is not None and marker.is_in(self.latest()):
@@ -111,7 +111,7 @@ class SparkTable:
     def commit(
         self,
         staged: Staged,
-        marker: Marker | None = None,
+        marker: BatchMarker | None = None,
         *,
         properties: Mapping[str, str] | None = None,
         expected: Mapping[str, str | None] | None = None,
@@ -301,7 +301,7 @@ class _Addition:
     """The change that makes staged files part of a table."""
 
     def __init__(
-        self, staged: Staged, marker: Marker | None, properties: dict[str, str], is_replacing: bool
+        self, staged: Staged, marker: BatchMarker | None, properties: dict[str, str], is_replacing: bool
     ) -> None:
         self._staged = staged
         self._marker = marker

@@ -186,7 +186,7 @@ def audit(stage: Stage) -> None:
 def insights(stage: Stage) -> None:
     """Analyse the traffic."""
     from runnel.pipelines.insights import job
-    from runnel.pipelines.insights.words import verdict_of
+    from runnel.pipelines.insights.status import status_of
     from runnel.pipelines.progress import Progress
 
     stage.report.step("Analyse the traffic")
@@ -196,6 +196,6 @@ def insights(stage: Stage) -> None:
     )
     with stage.report.working("aggregating"):
         outcome = job.run(stage.session, options, Progress())
-    verdict = verdict_of(outcome)
-    stage.report.done(f"{verdict.headline}: {verdict.detail}")
+    status = status_of(outcome)
+    stage.report.done(f"{status.headline}: {status.detail}")
     stage.report.say(f"report: [bold]{outcome.report}[/bold]")

@@ -68,7 +68,7 @@ def insights(
 
 
 def _show(outcome: "InsightsOutcome") -> None:
-    from runnel.pipelines.insights.words import disk_words, verdict_of
+    from runnel.pipelines.insights.status import disk_status, status_of
     from runnel.server.cli.output import print_table, size_text
 
     topics = {each.topic: each for each in outcome.topics}
@@ -97,9 +97,9 @@ def _show(outcome: "InsightsOutcome") -> None:
                 for each in sorted(outcome.lags, key=lambda each: -each.lag)
             ],
         )
-    when, growth, _ = disk_words(outcome)
-    verdict = verdict_of(outcome)
-    print(f"\n{verdict.headline}: {verdict.detail}")
+    when, growth, _ = disk_status(outcome)
+    status = status_of(outcome)
+    print(f"\n{status.headline}: {status.detail}")
     print(f"disks full: {when} ({growth})")
     if outcome.report:
         print(f"report: {outcome.report}")

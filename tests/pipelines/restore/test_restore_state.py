@@ -8,15 +8,15 @@ from runnel.client.transactional import TransactionalProducer
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import TargetInUse
-from runnel.pipelines.restore.trail import (
+from runnel.pipelines.restore.restore_state import (
     Origin,
-    Trail,
-    find_trail,
+    RestoreState,
+    await_stable_end,
+    find_restore_state,
     limit,
     origin,
-    settled_end,
-    trail_in_sight,
     translate,
+    visible_restore_state,
 )
 from tests.pipelines.restore.steps import end_it, leave_open, restore_headers
 
@@ -45,9 +45,9 @@ def write(broker: BrokerView, *, old: list[int | None], is_committed: bool = Tru
     broker.run(send)
 
 
-def look(broker: BrokerView, topic: str = "orders") -> Trail:
-    async def find(cluster) -> Trail:
-        return await find_trail(cluster, PLACE, topic, await settled_end(cluster, PLACE))
+def look(broker: BrokerView, topic: str = "orders") -> RestoreState:
+    async def find(cluster) -> RestoreState:
+        return await find_restore_state(cluster, PLACE, topic, await await_stable_end(cluster, PLACE))
 
     return broker.run(find)
 
@@ -70,13 +70,13 @@ def test_a_limit_is_of_one_partition():
 
 
 def test_the_end_of_a_trail_is_found_behind_strangers_and_aborted_records(broker, monkeypatch):
-    monkeypatch.setattr("runnel.pipelines.restore.trail.WINDOW_OFFSETS", 2)
+    monkeypatch.setattr("runnel.pipelines.restore.state.WINDOW_OFFSETS", 2)
     assert look(broker).has_records is False
     write(broker, old=[4, 9])
     write(broker, old=[10, 11], is_committed=False)
     write(broker, old=[None] * 12)
-    assert look(broker) == Trail(True, 9)
-    assert look(broker, "payments") == Trail(True, None)
+    assert look(broker) == RestoreState(True, 9)
+    assert look(broker, "payments") == RestoreState(True, None)
 
 
 def test_a_restored_record_that_an_application_has_copied_is_not_the_end_of_the_trail(broker):
@@ -89,17 +89,19 @@ def test_an_open_transaction_hides_what_is_behind_it_until_it_ends(broker, monke
     write(broker, old=[4])
     broker.run(lambda cluster: leave_open(cluster, "new"))
     write(broker, old=[9])
-    in_sight = broker.run(lambda cluster: trail_in_sight(cluster, PLACE, "orders"))
+    in_sight = broker.run(lambda cluster: visible_restore_state(cluster, PLACE, "orders"))
     assert in_sight.last_offset == 4
     # Whether what cannot be seen is in use is unknown.
-    assert broker.run(lambda cluster: trail_in_sight(cluster, PLACE, "payments")) == Trail(False, None)
+    assert broker.run(lambda cluster: visible_restore_state(cluster, PLACE, "payments")) == RestoreState(
+        False, None
+    )
     with monkeypatch.context() as patched:
-        patched.setattr("runnel.pipelines.restore.trail.SETTLE_S", 0.2)
+        patched.setattr("runnel.pipelines.restore.state.STABLE_TIMEOUT_S", 0.2)
         with pytest.raises(TargetInUse, match="runnel txn list"):
             look(broker)
 
     async def wait_for_its_end(cluster) -> int:
-        waiting = asyncio.create_task(settled_end(cluster, PLACE))
+        waiting = asyncio.create_task(await_stable_end(cluster, PLACE))
         await end_it(cluster)
         return await waiting
 

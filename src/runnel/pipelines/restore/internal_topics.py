@@ -1,6 +1,6 @@
-"""What a stopped broker's own topics say: how far groups had read, and where transactions stood.
+"""Reads internal topics of a stopped broker: committed offsets and transaction states.
 
-The records are Kafka's: a key begins with the kind of its record, a value with its version.
+The format is Kafka's: keys start with the record type, values with a version.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from struct import error as LayoutError
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.records import iterate_records
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.restore.segments import Scan, walk
+from runnel.pipelines.restore.segments import Scan, valid_batches
 from runnel.schemas.txn import TransactionLogValue
 from runnel.wire import MalformedMessage, decode
 
@@ -21,8 +21,8 @@ TRANSACTION_STATES = "__transaction_state"
 ONGOING = 1
 PREPARE_COMMIT = 2
 PREPARE_ABORT = 3
-EPOCH_PER_END = 2
-"""Since this version of the protocol (KIP-890), the end of a transaction has an epoch of its own."""
+EPOCH_BUMP_VERSION = 2
+"""From this transaction version on (KIP-890), the end of a transaction bumps the epoch."""
 
 _SHORT = Layout(">h")
 _PARTITION = Layout(">i")
@@ -32,8 +32,8 @@ _TRANSACTIONS = 0
 
 
 @dataclass(slots=True)
-class KnownTransaction:
-    """The newest that a coordinator wrote about a transactional id."""
+class TransactionState:
+    """The latest state of a transactional id in the coordinator's log."""
 
     transactional_id: str
     status: int
@@ -41,28 +41,28 @@ class KnownTransaction:
     version: int
     partitions: frozenset[TopicPartition]
 
-    def ends(self, partition: TopicPartition, epoch: int) -> bool:
-        """Would its broker, started again, end what a producer of this epoch has left open there?"""
+    def completes(self, partition: TopicPartition, epoch: int) -> bool:
+        """Would the coordinator, on restart, complete the transaction of this epoch in the partition?"""
         if self.status not in (PREPARE_COMMIT, PREPARE_ABORT) or partition not in self.partitions:
             return False
-        return self.epoch > epoch if self.version >= EPOCH_PER_END else self.epoch >= epoch
+        return self.epoch > epoch if self.version >= EPOCH_BUMP_VERSION else self.epoch >= epoch
 
     @property
     def is_commit(self) -> bool:
         return self.status == PREPARE_COMMIT
 
 
-def transactions_in(scans: Iterable[Scan]) -> dict[int, KnownTransaction]:
-    """The transactions of a coordinator's topic, by the producer id that each has now."""
+def transactions_in(scans: Iterable[Scan]) -> dict[int, TransactionState]:
+    """The transaction states in __transaction_state, by producer id."""
     newest: dict[str, TransactionLogValue] = {}
     for found in scans:
         for key, value in _key_values(found):
             try:
-                _take_transaction(newest, key, value)
+                _add_transaction(newest, key, value)
             except (LayoutError, MalformedMessage) as error:
-                found.damages.append(f"{found.place}: a transaction cannot be read: {error}")
+                found.damages.append(f"{found.topic_partition}: unreadable transaction state: {error}")
     return {
-        value.producer_id: KnownTransaction(
+        value.producer_id: TransactionState(
             transactional_id,
             value.transaction_status,
             value.producer_epoch,
@@ -78,40 +78,42 @@ def transactions_in(scans: Iterable[Scan]) -> dict[int, KnownTransaction]:
 
 
 def commits_in(scans: Iterable[Scan]) -> dict[str, dict[TopicPartition, int]]:
-    """What each consumer group had committed."""
+    """The committed offsets of each group."""
     committed: dict[str, dict[TopicPartition, int]] = {}
     for found in scans:
         for key, value in _key_values(found):
             try:
-                _take_commit(committed, key, value)
+                _add_commit(committed, key, value)
             except LayoutError as error:
-                found.damages.append(f"{found.place}: the offset of a group cannot be read: {error}")
+                found.damages.append(f"{found.topic_partition}: unreadable offset commit: {error}")
     return committed
 
 
 def _key_values(found: Scan) -> Iterator[tuple[bytes, bytes | None]]:
-    for stretch in found.stretches:
-        with open(stretch.path, "rb", buffering=0) as file:
-            for _, header, batch in walk(file.fileno(), stretch.start, stretch.end):
-                if header.base_offset < stretch.offset_min or not found.counts(header):
+    for range_ in found.ranges:
+        with open(range_.path, "rb", buffering=0) as file:
+            for _, header, batch in valid_batches(file.fileno(), range_.start, range_.end):
+                if header.base_offset < range_.offset_min or not found.is_visible(header):
                     continue
                 try:
                     yield from ((record.key or b"", record.value) for record in iterate_records(batch))
                 except CorruptBatch as error:
-                    found.damages.append(f"{found.place}: batch at offset {header.base_offset}: {error}")
+                    found.damages.append(
+                        f"{found.topic_partition}: batch at offset {header.base_offset}: {error}"
+                    )
 
 
-def _take_transaction(newest: dict[str, TransactionLogValue], key: bytes, value: bytes | None) -> None:
+def _add_transaction(newest: dict[str, TransactionLogValue], key: bytes, value: bytes | None) -> None:
     if _SHORT.unpack_from(key)[0] != _TRANSACTIONS:
         return
     transactional_id, _ = _text(key, 2)
-    # If the value cannot be read, an older one must not speak for it.
+    # If the value is unreadable, do not fall back to an older one.
     newest.pop(transactional_id, None)
     if value is not None:
         newest[transactional_id] = decode(TransactionLogValue, _SHORT.unpack_from(value)[0], value, 2)
 
 
-def _take_commit(committed: dict[str, dict[TopicPartition, int]], key: bytes, value: bytes | None) -> None:
+def _add_commit(committed: dict[str, dict[TopicPartition, int]], key: bytes, value: bytes | None) -> None:
     if _SHORT.unpack_from(key)[0] not in _COMMITS:
         return
     group, position = _text(key, 2)
@@ -120,7 +122,7 @@ def _take_commit(committed: dict[str, dict[TopicPartition, int]], key: bytes, va
     if value is None:
         committed.get(group, {}).pop(partition, None)
     else:
-        # Every version of the value begins with the offset.
+        # Every version of the value starts with the offset.
         committed.setdefault(group, {})[partition] = _OFFSET_VALUE.unpack_from(value)[1]
 
 

@@ -1,7 +1,7 @@
-"""What is noted of each batch: its header, whether its checksum holds, and how it ends a transaction.
+"""Summaries of batches: the header, whether the checksum is valid, and the transaction marker, if any.
 
-A fact is a row, so that Spark can carry it from the task that read the batch to the one that judges its
-partition. Bytes in which no batch can be found are a fact as well.
+A summary is a row, so that Spark can shuffle it from the task that reads the batch to the one that checks the
+partition. Bytes that contain no valid batch have a summary as well.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ from runnel.batch.header import (
 
 CHECKSUM = "checksum"
 UNREADABLE = "unreadable"
-GONE = "gone"
+REMOVED = "removed"
 """Removed by retention while the audit was reading."""
 TORN = "torn"
-"""The last batch of a log ends in the middle, as a crash leaves it."""
+"""The last batch of a log is incomplete, as after a crash."""
 COMMIT, ABORT, OTHER = "commit", "abort", "other"
 
 COLUMNS = (
@@ -40,21 +40,21 @@ _BASE_OFFSET = Struct(">q")
 
 
 class Tail(Enum):
-    """What a batch means that is cut off at the end of what was read."""
+    """How to treat an incomplete batch at the end of a chunk."""
 
-    GOES_ON = "the rest of it can be asked for"
-    CLOSED = "the segment is closed: it should be whole"
-    ENDS = "the log ends here: a crash may have cut it off"
+    CONTINUES = "the rest can be fetched"
+    CLOSED = "the segment is closed: it should be complete"
+    ENDS = "the log ends here: a crash may have left a torn batch"
 
 
 @dataclass(slots=True)
-class BatchFact:
+class BatchSummary:
     """One batch as stored in a log; columns are COLUMNS, in order."""
 
     topic: str
     partition: int
     range_start: int
-    """With `position`, the order of facts: the segment or stretch that was read, and where in it."""
+    """With `position`, the order of summaries: the segment or range that was read, and the position in it."""
     position: int
     base_offset: int
     last_offset: int
@@ -75,8 +75,8 @@ class BatchFact:
 
 
 @dataclass(slots=True)
-class Stretch:
-    """Bytes of one partition that hold batches, one behind the other, and where they were read."""
+class LogChunk:
+    """Consecutive bytes of a partition's log, and their position."""
 
     topic: str
     partition: int
@@ -86,40 +86,40 @@ class Stretch:
     tail: "Tail"
 
 
-def facts_of(stretch: Stretch, expected_offset: int) -> Iterator[BatchFact]:
-    """Each batch in these bytes; where there is none, the next one behind is looked for."""
-    records, position, end = stretch.records, 0, len(stretch.records)
+def summarize(chunk: LogChunk, expected_offset: int) -> Iterator[BatchSummary]:
+    """Each batch in these bytes; after damage, continue at the next valid batch."""
+    records, position, end = chunk.records, 0, len(chunk.records)
     while position < end:
         header = read_header_or_none(records, position)
         if header is not None and position + header.size_bytes <= end:
-            is_sound = crc_is_valid(records, position, header)
-            if not is_sound and not _is_followed(records, position + header.size_bytes):
+            is_valid = crc_is_valid(records, position, header)
+            if not is_valid and not _is_followed(records, position + header.size_bytes):
                 header = None
         if header is not None and position + header.size_bytes <= end:
-            yield _fact(stretch, position, header, is_sound)
+            yield _summary(chunk, position, header, is_valid)
             expected_offset = header.next_offset
             position += header.size_bytes
             continue
         found = find_batch(records, position + 1, expected_offset)
         is_cut = header is not None or end - position < HEADER_BYTES
-        if found is None and is_cut and stretch.tail is Tail.GOES_ON:
-            # Whoever asks from here on gets it whole.
+        if found is None and is_cut and chunk.tail is Tail.CONTINUES:
+            # The next fetch returns it completely.
             return
         next_position, next_offset = found or (end, expected_offset)
-        fact = _unreadable(stretch, position, next_position, expected_offset, next_offset)
-        if found is None and is_cut and stretch.tail is Tail.ENDS:
-            fact.problem = TORN
-        yield fact
+        summary = _unreadable(chunk, position, next_position, expected_offset, next_offset)
+        if found is None and is_cut and chunk.tail is Tail.ENDS:
+            summary.problem = TORN
+        yield summary
         position, expected_offset = next_position, next_offset
 
 
 def _is_followed(records: memoryview, position: int) -> bool:
-    """Is here the end, or another batch? If not, the length that led here is damaged as well."""
+    """Does the log end here, or another batch follow? If not, the batch length is damaged as well."""
     return len(records) - position < HEADER_BYTES or read_header_or_none(records, position) is not None
 
 
 def find_batch(records: Buffer, position: int, offset_min: int) -> tuple[int, int] | None:
-    """Where the next sound batch of at least this offset begins, and that offset."""
+    """Position and base offset of the next valid batch with at least this offset."""
     view = memoryview(records)
     while position + HEADER_BYTES <= len(view):
         window = bytes(view[position : position + _WINDOW_BYTES])
@@ -136,19 +136,19 @@ def find_batch(records: Buffer, position: int, offset_min: int) -> tuple[int, in
 
 
 def read_header_or_none(records: Buffer, position: int) -> BatchHeader | None:
-    """The header at this place, if there can be one."""
+    """The header at this position; None if there is none."""
     try:
         return read_header(records, position)
     except CorruptBatch:
         return None
 
 
-def _fact(stretch: Stretch, position: int, header: BatchHeader, is_sound: bool) -> BatchFact:
-    return BatchFact(
-        stretch.topic,
-        stretch.partition,
-        stretch.range_start,
-        stretch.position + position,
+def _summary(chunk: LogChunk, position: int, header: BatchHeader, is_valid: bool) -> BatchSummary:
+    return BatchSummary(
+        chunk.topic,
+        chunk.partition,
+        chunk.range_start,
+        chunk.position + position,
         header.base_offset,
         header.last_offset,
         header.size_bytes,
@@ -159,10 +159,10 @@ def _fact(stretch: Stretch, position: int, header: BatchHeader, is_sound: bool) 
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        _marker(stretch.records[position : position + header.size_bytes])
-        if header.is_control and is_sound
+        _marker(chunk.records[position : position + header.size_bytes])
+        if header.is_control and is_valid
         else None,
-        None if is_sound else CHECKSUM,
+        None if is_valid else CHECKSUM,
     )
 
 
@@ -177,13 +177,13 @@ def _marker(batch: Buffer) -> str:
 
 
 def _unreadable(
-    stretch: Stretch, position: int, next_position: int, offset: int, next_offset: int
-) -> BatchFact:
-    return BatchFact(
-        stretch.topic,
-        stretch.partition,
-        stretch.range_start,
-        stretch.position + position,
+    chunk: LogChunk, position: int, next_position: int, offset: int, next_offset: int
+) -> BatchSummary:
+    return BatchSummary(
+        chunk.topic,
+        chunk.partition,
+        chunk.range_start,
+        chunk.position + position,
         offset,
         next_offset - 1,
         next_position - position,

@@ -1,8 +1,8 @@
-"""What the insights come to, in a few words."""
+"""The overall status of the insights, as text."""
 
 from typing import TYPE_CHECKING
 
-from runnel.pipelines.report.page import Verdict
+from runnel.pipelines.report.page import Status
 from runnel.pipelines.report.units import Unit, moment_text
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ _MINUTE_MS = 60_000
 _KEY_SHOWN = 40
 
 
-def verdict_of(outcome: "InsightsOutcome") -> Verdict:
-    """The headline: what should be done first, or how much goes through if there is nothing to do."""
+def status_of(outcome: "InsightsOutcome") -> Status:
+    """The headline: the warnings, or the total traffic if there are none."""
     warnings = []
     level = "good"
     ahead = outcome.forecast
@@ -34,11 +34,9 @@ def verdict_of(outcome: "InsightsOutcome") -> Verdict:
     topics_text = "1 topic" if len(outcome.topics) == 1 else f"{len(outcome.topics)} topics"
     flow = f"{records:,} records, {Unit.BYTES.text(size_bytes)}, in {topics_text}"
     if not warnings:
-        return Verdict(
-            "good" if records else "plain", "All is well" if records else "Nothing to see yet", flow
-        )
+        return Status("good" if records else "plain", "No issues" if records else "No records", flow)
     text = "; ".join(warnings)
-    return Verdict("warn" if level == "good" else level, text[0].upper() + text[1:], flow)
+    return Status("warn" if level == "good" else level, text[0].upper() + text[1:], flow)
 
 
 def _full_text(after_ms: int) -> str:
@@ -50,7 +48,7 @@ def _named(names: list[str], noun: str) -> str:
 
 
 def growing_lags(outcome: "InsightsOutcome") -> list[str]:
-    """Groups that were further behind at the end than in the middle, and there than at the start."""
+    """Groups whose lag grows from the first to the last third of the history."""
     growing = []
     for group, points in sorted(outcome.lag_history.items()):
         lags = [lag for _, lag in points]
@@ -63,24 +61,24 @@ def growing_lags(outcome: "InsightsOutcome") -> list[str]:
     return growing
 
 
-def lag_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
-    """(how much, of whom, how bad)"""
+def lag_status(outcome: "InsightsOutcome") -> tuple[str, str, str]:
+    """(lag, group, level)"""
     total: dict[str, int] = {}
     for each in outcome.lags:
         total[each.group] = total.get(each.group, 0) + each.lag
     if not total:
-        return "–", "no group reads", "plain"
+        return "–", "no consumer groups", "plain"
     worst = max(total, key=lambda group: total[group])
     level = "warn" if worst in growing_lags(outcome) else "plain" if total[worst] else "good"
     return (
         Unit.COUNT.text(sum(total.values())),
-        f"most in {worst}" if total[worst] else "all have caught up",
+        f"most in {worst}" if total[worst] else "all groups are up to date",
         level,
     )
 
 
-def disk_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
-    """(when the disks are full, how they grow, how bad)"""
+def disk_status(outcome: "InsightsOutcome") -> tuple[str, str, str]:
+    """(time until full, growth, level)"""
     ahead = outcome.forecast
     if ahead is None:
         return "–", "sizes are not reported", "plain"
@@ -88,7 +86,7 @@ def disk_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
     if others_of(outcome):
         growth += " from these topics"
     if ahead.full_after_ms is None:
-        return "not in sight", growth, "good"
+        return "not within 5 years", growth, "good"
     level = (
         "bad" if ahead.full_after_ms <= _URGENT_MS else "warn" if ahead.full_after_ms <= _SOON_MS else "good"
     )
@@ -97,24 +95,26 @@ def disk_words(outcome: "InsightsOutcome") -> tuple[str, str, str]:
 
 
 def others_of(outcome: "InsightsOutcome") -> int:
-    """How many topics are on the disks that were not looked at: they may grow as well."""
+    """The number of topics on the disks that are not part of the report."""
     seen = {facts.topic for facts in outcome.topics}
-    # The broker's own stay small.
-    return len({place.topic for place in outcome.disks.sizes if not place.topic.startswith("__")} - seen)
+    # Internal topics stay small.
+    return len(
+        {partition.topic for partition in outcome.disks.sizes if not partition.topic.startswith("__")} - seen
+    )
 
 
 def unplaced_text(outcome: "InsightsOutcome") -> str:
-    """What is to be said of records whose timestamps cannot be, or nothing."""
+    """A sentence about records with invalid timestamps, or nothing."""
     counts = {each.topic: each.unplaced for each in outcome.traffic.values() if each.unplaced}
     if not counts:
         return ""
     where, total = _named(sorted(counts), "topic"), sum(counts.values())
-    which = "record carries a time" if total == 1 else "records carry times"
-    return f" In {where}, {total:,} {which} from outside of this span: counted, but not drawn."
+    which = "record has a timestamp" if total == 1 else "records have timestamps"
+    return f" In {where}, {total:,} {which} outside the window: counted, but not drawn."
 
 
 def key_text(key: bytes | None) -> str:
-    """A key as a person can read it."""
+    """A key for display."""
     if key is None:
         return "none"
     if not key:
@@ -123,6 +123,6 @@ def key_text(key: bytes | None) -> str:
         text = key.decode("utf-8")
     except UnicodeDecodeError:
         text = ""
-    # The bytes of a number are often those of a text as well, of one that is not printable.
+    # The bytes of a number are often valid, but not printable, UTF-8.
     text = text if text.isprintable() and text else key.hex()
     return text if len(text) <= _KEY_SHOWN else text[:_KEY_SHOWN] + "…"

@@ -1,7 +1,7 @@
-"""The trail that a restore leaves in a topic: headers that say where each record stood before.
+"""The progress of a restore, stored in record headers with the original position of each record.
 
-Both how far a restore has come and where an old offset is now follow from them: the records of a
-partition keep their order, so that old offsets ascend with new ones.
+The headers give both the progress of a restore and the new offset of an original offset: records of a
+partition keep their order, so original offsets increase with new ones.
 """
 
 import asyncio
@@ -20,39 +20,39 @@ OFFSET = "runnel.restore.offset"
 TIMESTAMP = "runnel.restore.timestamp"
 PARTITION = "runnel.restore.partition"
 TOPIC = "runnel.restore.topic"
-"""The first one of a trail: a record that was restored twice has two."""
+"""The first restore header: a record that was restored twice has two sets."""
 UNTIL = "runnel.restore.until"
-"""Only where not all of a partition was asked for."""
+"""Only if the restore has a limit."""
 
 WINDOW_OFFSETS = 500
-"""How far before the end the last restored record is looked for first."""
+"""Initial window for finding the last restored record."""
 PEEK_BYTES = 64 * 1024
-SETTLE_S = 60.0
-"""How long transactions of others are waited for: theirs may stay open for fifteen minutes and more."""
-SETTLE_PAUSE_S = 0.1
+STABLE_TIMEOUT_S = 60.0
+"""How long to wait for open transactions of other producers."""
+POLL_S = 0.1
 
 
 @dataclass(slots=True)
 class Origin:
-    """Where a restored record stood, and up to where its partition was being restored."""
+    """The original offset of a restored record, and the limit of its restore."""
 
     offset: int
     until: str | None
 
 
 @dataclass(slots=True)
-class Trail:
-    """How far a topic's partition has been restored."""
+class RestoreState:
+    """The progress of a restore in one partition."""
 
     has_records: bool
     last_offset: int | None
-    """The highest old offset that was restored; None if none was."""
+    """The highest original offset restored; None if there is none."""
     until: str | None = None
-    """Up to where it was being restored, as `limit` says it; None for all of it."""
+    """The limit of the restore, in the form of `limit`; None if there is none."""
 
 
 def limit(partition: int, until_ms: int | None, until_offsets: Mapping[int, int]) -> str | None:
-    """Up to where a partition is restored, in words that can be compared; None for all of it."""
+    """The limit of a partition as a comparable string; None if there is none."""
     words = [] if until_ms is None else [f"@{until_ms}"]
     if partition in until_offsets:
         words.append(f"{partition}:{until_offsets[partition]}")
@@ -60,10 +60,10 @@ def limit(partition: int, until_ms: int | None, until_offsets: Mapping[int, int]
 
 
 def origin(headers: Headers, topic: str) -> Origin | None:
-    """Where a record stood in that topic, or None if it was not restored from it."""
+    """The origin of a record restored from that topic, else None."""
     found: dict[str, bytes | None] = {}
     for name, value in headers:
-        # The last trail counts: a record may have been restored before, from elsewhere.
+        # Use the last set of headers: a record may have been restored more than once.
         if name == TOPIC:
             found.clear()
         if name in (TOPIC, OFFSET, UNTIL):
@@ -74,30 +74,32 @@ def origin(headers: Headers, topic: str) -> Origin | None:
     return Origin(int(text), None if until is None else until.decode("utf-8", "replace"))
 
 
-async def settled_end(cluster: Cluster, partition: TopicPartition) -> int:
-    """The end of a partition once no transaction is open before it: nothing hides behind one any more.
+async def await_stable_end(cluster: Cluster, partition: TopicPartition) -> int:
+    """The end offset of a partition, once no transaction is open before it.
 
-    Readers of committed records see nothing from the first open transaction on, be it decided or not.
+    read_committed consumers see nothing from the first open transaction on.
     """
     written = (await end_offsets(cluster, [partition]))[partition]
-    deadline_s = asyncio.get_running_loop().time() + SETTLE_S
-    while (end := await visible_end(cluster, partition)) < written:
+    deadline_s = asyncio.get_running_loop().time() + STABLE_TIMEOUT_S
+    while (end := await last_stable_offset(cluster, partition)) < written:
         if asyncio.get_running_loop().time() >= deadline_s:
             raise TargetInUse(
-                f"a transaction has been open in {partition} for {SETTLE_S:g} seconds and hides what comes "
-                "after it: see `runnel txn list`, end it or let it end, and run this again"
+                f"a transaction has been open in {partition} for {STABLE_TIMEOUT_S:g} seconds and blocks "
+                "reads after it: see `runnel txn list`, end it or wait for it, and run this again"
             )
-        await asyncio.sleep(SETTLE_PAUSE_S)
+        await asyncio.sleep(POLL_S)
     return end
 
 
-async def visible_end(cluster: Cluster, partition: TopicPartition) -> int:
-    """Where readers of committed records stop now: at the first open transaction, or at the end."""
+async def last_stable_offset(cluster: Cluster, partition: TopicPartition) -> int:
+    """The last stable offset of a partition."""
     return (await end_offsets(cluster, [partition], isolation=READ_COMMITTED))[partition]
 
 
-async def find_trail(cluster: Cluster, partition: TopicPartition, topic: str, end: int) -> Trail:
-    """Look for the last records that were restored from `topic`, from `end` backwards."""
+async def find_restore_state(
+    cluster: Cluster, partition: TopicPartition, topic: str, end: int
+) -> RestoreState:
+    """Find the last records restored from `topic`, backwards from `end`."""
     first = (await start_offsets(cluster, [partition]))[partition]
     has_records, window = False, WINDOW_OFFSETS
     while end > first:
@@ -106,26 +108,26 @@ async def find_trail(cluster: Cluster, partition: TopicPartition, topic: str, en
         async for message in _messages(cluster, partition, begin, end):
             has_records = True
             found = origin(message.headers, topic)
-            # The highest, not the last: a copy of a restored record may have its headers as well.
+            # The highest, not the last: copies of restored records may have these headers as well.
             if found is not None and (last is None or found.offset > last.offset):
                 last = found
         if last is not None:
-            return Trail(True, last.offset, last.until)
+            return RestoreState(True, last.offset, last.until)
         end, window = begin, window * 4
-    return Trail(has_records, None)
+    return RestoreState(has_records, None)
 
 
-async def trail_in_sight(cluster: Cluster, partition: TopicPartition, topic: str) -> Trail:
-    """The trail as far as it can be seen now: of what a transaction hides, nothing is said."""
-    end = await visible_end(cluster, partition)
-    trail = await find_trail(cluster, partition, topic, end)
-    is_hiding = end < (await end_offsets(cluster, [partition]))[partition]
-    return Trail(False, None) if is_hiding and trail.last_offset is None else trail
+async def visible_restore_state(cluster: Cluster, partition: TopicPartition, topic: str) -> RestoreState:
+    """The progress as far as it is visible before the first open transaction."""
+    end = await last_stable_offset(cluster, partition)
+    state = await find_restore_state(cluster, partition, topic, end)
+    is_blocked = end < (await end_offsets(cluster, [partition]))[partition]
+    return RestoreState(False, None) if is_blocked and state.last_offset is None else state
 
 
 async def translate(cluster: Cluster, partition: TopicPartition, topic: str, committed: int) -> int:
-    """The new offset of the first record restored from `committed` or after it, or the partition's end."""
-    end = await settled_end(cluster, partition)
+    """The new offset of the first record at or after the original offset `committed`, or the end offset."""
+    end = await await_stable_end(cluster, partition)
     low = (await start_offsets(cluster, [partition]))[partition]
     high, answer = end, end
     while low < high:
