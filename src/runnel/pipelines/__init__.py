@@ -1,1 +1,1 @@
-"""Data pipelines on Spark: topics as tables, and the jobs that a broker's owner needs (`runnel[spark]`)."""
+"""Data pipelines on Spark: the data source `runnel`, and the jobs of `runnel pipeline` (`runnel[spark]`)."""

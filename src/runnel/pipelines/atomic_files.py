@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole: a reader sees the old one or the new one, never half."""
+"""Atomic replacement of small files."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ RUNNABLE_BY_ALL = 0o755
 
 
 def replace_file(path: Path, text: str, *, mode: int = READABLE_BY_ALL, durable: bool = False) -> None:
-    """Replace a file, or make it; if durable, it also survives a power cut from the return on."""
+    """Create or replace a file atomically; if durable, it is synced on return."""
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}-", delete=False, encoding="utf-8"
     ) as new:
@@ -20,7 +20,7 @@ def replace_file(path: Path, text: str, *, mode: int = READABLE_BY_ALL, durable:
             os.fchmod(new.fileno(), mode)
             if durable:
                 os.fsync(new.fileno())
-            # A program cannot be run while it is open for writing.
+            # A file cannot be executed while it is open for writing.
             new.close()
             os.replace(new.name, path)
         except BaseException:

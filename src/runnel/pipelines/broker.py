@@ -1,4 +1,4 @@
-"""A broker as pipelines see it from the driver: a few questions that wait for their answer.
+"""A synchronous client of the brokers for the driver.
 
 with BrokerView("127.0.0.1:9092") as broker:
     ends = broker.latest_offsets(broker.partitions(["orders"]))
@@ -32,7 +32,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class BrokerView:
-    """A connected view of the brokers; use as `with`. Its errors are PipelineErrors."""
+    """A connection to the brokers, as a context manager. Its errors are PipelineErrors."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class BrokerView:
     ) -> None:
         """`timeout_s` bounds one request; operations are retried for `api_timeout_s`.
 
-        The first connection is retried for `connect_timeout_s`. Without it a wrong address is reported at
-        once, which suits commands; what runs within a query must outlast a restart of the broker.
+        The first connection is retried for `connect_timeout_s`. Without it a wrong address fails at once,
+        as commands should; queries must survive a restart of the broker.
         """
         self.bootstrap = bootstrap
         try:
@@ -72,14 +72,14 @@ class BrokerView:
         self.close()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         try:
             self._thread.call(self._cluster.close())
         finally:
             self._thread.close()
 
     def run(self, operation: Callable[[Cluster], Awaitable[T]]) -> T:
-        """Anything else: run an operation on the cluster and wait for its result."""
+        """Run an operation on the cluster and wait for its result."""
 
         async def call() -> T:
             return await operation(self._cluster)
@@ -89,7 +89,7 @@ class BrokerView:
         except ClientError as error:
             raise pipeline_error(error) from error
         except TimeoutError as error:
-            raise PipelineError(f"{self.bootstrap} did not answer in time") from error
+            raise PipelineError(f"{self.bootstrap} did not respond in time") from error
 
     def cluster_id(self) -> str | None:
         """The cluster id, if the broker reports one."""
@@ -103,16 +103,16 @@ class BrokerView:
     # Topics.
 
     def topics(self) -> list[TopicView]:
-        """Every topic that is not the broker's own, as it is now."""
+        """All topics except internal ones."""
         views = self.run(lambda cluster: cluster.topics())
         return [view for view in views if not view.is_internal]
 
     def topic(self, name: str) -> TopicView:
-        """One topic as it is now, newly added partitions included; UnknownTopic if it does not exist."""
+        """The current metadata of a topic; UnknownTopic if it does not exist."""
         return self.named_topics([name])[0]
 
     def named_topics(self, names: Iterable[str], *, may_miss: Container[str] = ()) -> list[TopicView]:
-        """These topics as they are now; UnknownTopic if one does not exist, unless it `may_miss`."""
+        """The current metadata of topics; UnknownTopic if one is missing and not in `may_miss`."""
         wanted = list(names)
 
         async def ask(cluster: Cluster) -> list[TopicView]:
@@ -141,13 +141,13 @@ class BrokerView:
     def create_topic(
         self, name: str, *, partitions: int = BROKER_DEFAULT, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic."""
+        """Create a topic."""
         self.run(lambda cluster: Admin(cluster).create_topic(name, partitions=partitions, settings=settings))
 
     def ensure_topic(
         self, name: str, *, partitions: int = BROKER_DEFAULT, settings: Mapping[str, str] | None = None
     ) -> None:
-        """Make a topic unless it is there."""
+        """Create a topic if it does not exist."""
 
         async def ask(cluster: Cluster) -> None:
             try:
@@ -159,25 +159,25 @@ class BrokerView:
         self.run(ask)
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Give a topic more partitions, so that it has `total`."""
+        """Increase the number of partitions of a topic to `total`."""
         self.run(lambda cluster: Admin(cluster).add_partitions(name, total))
 
     def topic_settings(self, name: str) -> dict[str, str | None]:
-        """What is set for a topic, by Kafka's names, defaults included."""
+        """The configuration of a topic, including defaults."""
         settings = self.run(lambda cluster: Admin(cluster).settings(ResourceType.TOPIC, name))
         return {setting.name: setting.value for setting in settings}
 
     # Offsets.
 
     def earliest_offsets(self, partitions: Iterable[TopicPartition]) -> Offsets:
-        """The first offset that is still there."""
+        """The log start offsets."""
         wanted = list(partitions)
         return self.run(lambda cluster: start_offsets(cluster, wanted)) if wanted else {}
 
     def latest_offsets(
         self, partitions: Iterable[TopicPartition], *, isolation: int = READ_UNCOMMITTED
     ) -> Offsets:
-        """One past the last record that a reader may see; with READ_COMMITTED, the last stable offset."""
+        """The high watermarks; with READ_COMMITTED, the last stable offsets."""
         wanted = list(partitions)
         return self.run(lambda cluster: end_offsets(cluster, wanted, isolation=isolation)) if wanted else {}
 
@@ -186,14 +186,14 @@ class BrokerView:
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a timestamp in ms, or None where there is none.
 
-        `runnel.client.offsets.EARLIEST` and `LATEST` are moments, too.
+        `runnel.client.offsets.EARLIEST` and `LATEST` are accepted as timestamps.
         """
         if not moments:
             return {}
         found = self.run(lambda cluster: list_offsets(cluster, moments, isolation=isolation))
         return {
-            partition: None if place.offset == NOT_FOUND else place.offset
-            for partition, place in found.items()
+            partition: None if listed.offset == NOT_FOUND else listed.offset
+            for partition, listed in found.items()
         }
 
     def log_sizes(
@@ -227,14 +227,14 @@ class BrokerView:
     # Groups.
 
     def group_offsets(self, group_id: str) -> Offsets:
-        """How far a group has read, in every partition it ever committed."""
+        """All committed offsets of a group."""
         commits = self.run(lambda cluster: Groups(cluster).committed(group_id))
         return {partition: commit.offset for partition, commit in commits.items()}
 
     def commit_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> None:
-        """Commit from outside of a group, which must have no members."""
+        """Commit offsets of a group, which must have no members."""
 
         async def ask(cluster: Cluster) -> None:
             async with asyncio.timeout(timeout_s):
@@ -250,17 +250,17 @@ class BrokerView:
 
 
 async def _connect(cluster: Cluster, timeout_s: float) -> None:
-    patience = Backoff(timeout_s)
+    backoff = Backoff(timeout_s)
     while True:
         try:
             await cluster.any_connection()
             return
         except ClientError as error:
-            await patience.after(error)
+            await backoff.after(error)
 
 
 def pipeline_error(error: ClientError) -> PipelineError:
-    """What a client's error means to a pipeline's owner."""
+    """Convert a client error."""
     if isinstance(error, NoBrokerAvailable):
         return BrokerUnreachable(str(error))
     if isinstance(error, BrokerError) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -1,7 +1,6 @@
-"""What Spark loads for the format "runnel": topics as tables to read from and write to.
+"""The Spark data source "runnel": reads and writes topics.
 
-Spark starts a process of its own for each question that it has about a source or a sink: so each imports only
-what its question is about.
+Spark starts a process for each call to a source or sink, so each method imports only what it needs.
 """
 
 from pyspark.sql.datasource import (
@@ -45,7 +44,7 @@ class RunnelDataSource(DataSource):
         from runnel.pipelines.sink.writers import BatchWriter
 
         if overwrite:
-            raise BadOption("a topic cannot be overwritten, only added to: use mode('append')")
+            raise BadOption("a topic cannot be overwritten, only appended to: use mode('append')")
         return BatchWriter(write_options(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

@@ -1,26 +1,26 @@
-"""What can be wrong around a pipeline, said so that its owner can mend it.
+"""Errors of pipelines that a user can act on.
 
 PipelineError
 ├── NoJava            no Java runtime that Spark can use
 ├── NoSpark           Spark is not installed, does not start, or cannot run with these settings
-├── BadOption         an option of the source or the sink that cannot be used
+├── BadOption         an invalid option of the source or the sink
 ├── BadCheckpoint     a checkpoint of another query, or one that is in use
-├── DataLost          records that should be read are not there any more
-├── BrokerUnreachable no broker answers at the addresses that were given
+├── DataLost          records were deleted before they were read
+├── BrokerUnreachable no broker is reachable at the bootstrap addresses
 ├── UnknownTopic      a topic, or a partition of it, that does not exist
-├── DamagedRecords    records that are not as their writer made them
+├── DamagedRecords    records with an invalid checksum or format
 ├── TableError        a table cannot be read or written
-│   ├── NoSuchTable       the table that should be read is not there
-│   ├── SchemaChanged     rows do not fit the table
-│   ├── CommitConflict    others write to the table again and again
-│   └── CatalogBusy       the catalog does not answer
-├── BadDataFolder     a folder that is not a stopped broker's
-└── TargetInUse       a topic that has records which a restore did not write
+│   ├── NoSuchTable       the table does not exist
+│   ├── SchemaChanged     rows are incompatible with the table schema
+│   ├── CommitConflict    too many concurrent commits to the table
+│   └── CatalogBusy       the catalog is not available
+├── BadDataFolder     not the data folder of a stopped broker
+└── TargetInUse       the target of a restore has other records
 """
 
 
 class PipelineError(Exception):
-    """A pipeline cannot run, or has failed, for a reason that its owner can understand."""
+    """A pipeline cannot run or has failed."""
 
 
 class NoJava(PipelineError):
@@ -32,19 +32,19 @@ class NoSpark(PipelineError):
 
 
 class BadOption(PipelineError):
-    """An option of the source or the sink that cannot be used."""
+    """An invalid option of the source or the sink."""
 
 
 class BadCheckpoint(PipelineError):
-    """A checkpoint that belongs to another query, or that another process uses right now."""
+    """A checkpoint that belongs to another query or is in use."""
 
 
 class DataLost(PipelineError):
-    """Records that should be read are not there any more."""
+    """Records were deleted before they were read."""
 
 
 class BrokerUnreachable(PipelineError):
-    """No broker answers at the addresses that were given."""
+    """No broker is reachable at the bootstrap addresses."""
 
 
 class UnknownTopic(PipelineError):
@@ -52,7 +52,7 @@ class UnknownTopic(PipelineError):
 
 
 class DamagedRecords(PipelineError):
-    """Records that came from the broker and are not as their writer made them."""
+    """Records with an invalid checksum or format."""
 
 
 class TableError(PipelineError):
@@ -60,24 +60,24 @@ class TableError(PipelineError):
 
 
 class NoSuchTable(TableError):
-    """The table that should be read is not there."""
+    """The table does not exist."""
 
 
 class SchemaChanged(TableError):
-    """Rows do not fit the table, and no change that keeps old rows readable would make them fit."""
+    """Rows are incompatible with the table schema, even with schema evolution."""
 
 
 class CommitConflict(TableError):
-    """Others wrote to the table again and again, so that a snapshot could not be added in time."""
+    """A snapshot could not be committed because of concurrent commits."""
 
 
 class CatalogBusy(TableError):
-    """The catalog did not answer in time, and what became of the commit is unknown."""
+    """The catalog is not available, and the result of a commit is unknown."""
 
 
 class BadDataFolder(PipelineError):
-    """A folder that is not a broker's, or whose broker is running."""
+    """Not the data folder of a broker, or the broker is running."""
 
 
 class TargetInUse(PipelineError):
-    """A topic that should be restored to, and has records that came from elsewhere."""
+    """The target topic of a restore has records of other producers."""

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the machine's own if it is new enough, else the one that comes from PyPI."""
+"""Finds Java for Spark: an installed one if it is recent enough, else the one from PyPI."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from runnel.pipelines.errors import NoJava
 JAVA_MIN = 17
 
 _WRAPPER = """#!/bin/sh
-# Spark asks for a module that this small runtime does not carry, and does without it.
+# Spark requests an optional module that this runtime does not have.
 for argument do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -28,61 +28,61 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can use."""
+    """A Java runtime for Spark."""
 
     home: Path
-    """What JAVA_HOME must name for Spark to start."""
-    passed_over: tuple[str, ...] = ()
-    """The machine's own ones that could not be used, each with the reason."""
+    """The value of JAVA_HOME."""
+    rejected: tuple[str, ...] = ()
+    """Installed runtimes that were rejected, with the reason."""
 
 
 def java_home(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder that JAVA_HOME must name for Spark to start."""
+    """The value of JAVA_HOME for Spark."""
     return find_java(environment).home
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The Java to use: JAVA_HOME's, the PATH's, or the one from PyPI."""
-    passed_over: list[str] = []
-    for home in _homes_of_the_machine(environment):
+    """The Java of JAVA_HOME, of the PATH, or from PyPI."""
+    rejected: list[str] = []
+    for home in _installed_homes(environment):
         reason = _reason_against(home)
         if reason is None:
-            return Java(home, tuple(passed_over))
-        passed_over.append(reason)
+            return Java(home, tuple(rejected))
+        rejected.append(reason)
     bundled = _bundled_home(environment)
     if bundled is not None:
         reason = _reason_against(bundled)
         if reason is None:
-            return Java(bundled, tuple(passed_over))
-        passed_over.append(reason)
-    found = f" Found: {', '.join(passed_over)}." if passed_over else ""
+            return Java(bundled, tuple(rejected))
+        rejected.append(reason)
+    found = f" Found: {', '.join(rejected)}." if rejected else ""
     raise NoJava(
         f"Spark needs Java {JAVA_MIN} or newer.{found} "
-        "Install one and set JAVA_HOME, or take the one from PyPI: pip install 'runnel[spark]'"
+        "Install one and set JAVA_HOME, or install it from PyPI: pip install 'runnel[spark]'"
     )
 
 
 def java_version(java: Path) -> int | None:
     """The feature release that a java program reports, or None if it does not run."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', output.stderr + output.stdout)
     return int(match[1]) if match else None
 
 
 def _reason_against(home: Path) -> str | None:
     java = home / "bin" / "java"
     if not java.is_file():
-        return f"{home} (no bin/java in it)"
+        return f"{home} (no bin/java)"
     version = java_version(java)
     if version is None:
         return f"{java} (does not run)"
     return f"{java} (Java {version}, too old)" if version < JAVA_MIN else None
 
 
-def _homes_of_the_machine(environment: Mapping[str, str]) -> Iterator[Path]:
+def _installed_homes(environment: Mapping[str, str]) -> Iterator[Path]:
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"])
     on_path = shutil.which("java", path=environment.get("PATH", ""))
@@ -96,7 +96,7 @@ def _bundled_home(environment: Mapping[str, str]) -> Path | None:
     except ImportError:
         return None
     text = _WRAPPER.format(java=shlex.quote(str(JAVA)))
-    for folder in _places_for_the_wrapper(environment):
+    for folder in _wrapper_folders(environment):
         home = folder / "java"
         try:
             _write_program(home / "bin" / "java", text)
@@ -106,8 +106,8 @@ def _bundled_home(environment: Mapping[str, str]) -> Path | None:
     return None
 
 
-def _places_for_the_wrapper(environment: Mapping[str, str]) -> Iterator[Path]:
-    # Beside the environment that it belongs to: it goes when that goes, and two do not share it.
+def _wrapper_folders(environment: Mapping[str, str]) -> Iterator[Path]:
+    # Inside the virtual environment, so that it is removed with it and not shared.
     yield Path(sys.prefix) / "share" / "runnel"
     yield Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "runnel"
     yield Path(tempfile.gettempdir()) / f"runnel-{os.getuid()}"
@@ -119,5 +119,5 @@ def _write_program(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.parent.parent.parent.stat().st_uid != os.getuid() and os.getuid() != 0:
         raise PermissionError(f"{path} is in a directory of another user")
-    # Another process may be about to run it.
+    # Atomic, as another process may run it.
     replace_file(path, text, mode=RUNNABLE_BY_ALL)

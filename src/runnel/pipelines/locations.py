@@ -1,4 +1,4 @@
-"""Whether Spark can reach the place where tables or files are to be."""
+"""Checks that Spark supports the location of tables and files."""
 
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,6 @@ def check_location(session: "SparkSession", location: str) -> None:
     except Py4JJavaError as error:
         raise TableError(
             f"Spark has no file system for {location}: object stores are not supported yet. Use a directory "
-            f"that all machines reach, or add a Hadoop file system for {scheme} (spark.jars.packages and "
-            f"spark.hadoop.fs.{scheme}.impl), which is not tested"
+            f"that all machines can access, or add a Hadoop file system for {scheme} (spark.jars.packages "
+            f"and spark.hadoop.fs.{scheme}.impl), which is not tested"
         ) from error

@@ -1,4 +1,4 @@
-"""Where Spark runs: whether a master's address is valid, and whether it answers."""
+"""Validation of the Spark master URL."""
 
 import re
 import socket
@@ -12,29 +12,29 @@ _CONNECT_S = 5.0
 
 
 def is_local(master: str) -> bool:
-    """Does everything run inside this process' own Java?"""
+    """Does Spark run inside the Java process of this driver?"""
     return master.startswith("local")
 
 
 def is_on_loopback(master: str) -> bool:
-    """Is everything on this machine, so that no other machine need reach us?"""
+    """Is the master on this machine, so that the driver can bind to the loopback address?"""
     return is_local(master) or all(
         host in ("127.0.0.1", "localhost", "::1") for host, _ in _standalone_addresses(master) or [("", 0)]
     )
 
 
 def check_master(master: str) -> None:
-    """Reject what is no master, and a cluster that does not answer: Spark would retry for a minute."""
+    """Reject invalid masters, and unreachable ones, for which Spark would retry for a minute."""
     if _LOCAL.fullmatch(master) or master.startswith(_OTHERS):
         return
     addresses = _standalone_addresses(master)
     if not addresses:
         raise NoSpark(
-            f"{master!r} is no Spark master; write local[*], local[4], spark://HOST:PORT, yarn or k8s://…"
+            f"{master!r} is not a Spark master; use local[*], local[4], spark://HOST:PORT, yarn or k8s://…"
         )
     reasons = [reason for address in addresses if (reason := _reason_against(address)) is not None]
     if len(reasons) == len(addresses):
-        raise NoSpark(f"no Spark master answers at {master}: {'; '.join(reasons)}")
+        raise NoSpark(f"no Spark master is reachable at {master}: {'; '.join(reasons)}")
 
 
 def _standalone_addresses(master: str) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""A job's figures in a file, in Prometheus' text format, for the node exporter's textfile collector."""
+"""Writes metrics of a job in the Prometheus text format, for the textfile collector of node_exporter."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,18 +11,18 @@ from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.progress import Stage, StreamBatch
 
 _QUERY_METRICS = (
-    ("batches_total", "counter", "Micro-batches finished since this run began."),
-    ("records_total", "counter", "Records read since this run began."),
-    ("last_batch_id", "gauge", "Id of the micro-batch finished last."),
-    ("last_batch_seconds", "gauge", "How long the micro-batch finished last took."),
-    ("last_batch_timestamp_seconds", "gauge", "When a micro-batch was last finished."),
-    ("records_per_second", "gauge", "Records per second in the micro-batch finished last."),
-    ("lag_records", "gauge", "Records that wait in the source."),
+    ("batches_total", "counter", "Micro-batches finished since the start of this run."),
+    ("records_total", "counter", "Records read since the start of this run."),
+    ("last_batch_id", "gauge", "Id of the last finished micro-batch."),
+    ("last_batch_seconds", "gauge", "Duration of the last finished micro-batch."),
+    ("last_batch_timestamp_seconds", "gauge", "Time when the last micro-batch finished."),
+    ("records_per_second", "gauge", "Records per second of the last finished micro-batch."),
+    ("lag_records", "gauge", "Records in the source that are not read yet."),
 )
 _STAGE_METRICS = (
-    ("stage_done", "gauge", "How much of a stage is done."),
-    ("stage_total", "gauge", "How much a stage has to do, where that is known."),
-    ("stage_seconds", "gauge", "How long a stage took, once it has ended."),
+    ("stage_done", "gauge", "Completed work of a stage."),
+    ("stage_total", "gauge", "Total work of a stage, if known."),
+    ("stage_seconds", "gauge", "Duration of a finished stage."),
 )
 
 
@@ -35,7 +35,7 @@ class _Query:
 
 
 class MetricsFile:
-    """A view that keeps a file up to date: readers see the old figures or the new ones, never half."""
+    """A progress view that writes a metrics file, replaced atomically."""
 
     def __init__(self, path: Path, pipeline: str, now_s: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -55,7 +55,7 @@ class MetricsFile:
         self._write()
 
     def stage_advanced(self, stage: Stage) -> None:
-        """Written with the next batch or stage: this may come often."""
+        """Not written at once, as this is frequent."""
 
     def stage_ended(self, stage: Stage) -> None:
         self._write()
@@ -67,25 +67,25 @@ class MetricsFile:
         query.records += batch.records
         self._write()
 
-    def said(self, text: str) -> None:
-        """Sentences are no figures."""
+    def message(self, text: str) -> None:
+        """Messages are not metrics."""
 
     def ended(self, is_fine: bool) -> None:
         self._is_up, self._is_fine = False, is_fine
         self._write()
 
     def text(self) -> str:
-        """The file as it should be now."""
+        """The contents of the file."""
         return "".join(f"{line}\n" for line in self._lines())
 
     def _write(self) -> None:
-        # A full disk beside it must not stop a pipeline; old figures show by their timestamp.
+        # A full disk must not stop the pipeline; stale metrics are recognisable by their timestamp.
         with suppress(OSError):
             replace_file(self._path, self.text())
 
     def _lines(self) -> Iterator[str]:
         yield from self._metric("up", "gauge", "Whether the pipeline is running.", [({}, self._is_up)])
-        about = "Whether this run ended well."
+        about = "Whether this run succeeded."
         yield from self._metric("ended_well", "gauge", about, [({}, self._is_fine)])
         for name, kind, about in _QUERY_METRICS:
             rows = [({"query": query}, _query_value(name, values)) for query, values in self._queries.items()]

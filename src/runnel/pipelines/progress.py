@@ -16,41 +16,41 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LOOK_S = 0.3
+_POLL_S = 0.3
 
 
 @dataclass(slots=True)
 class Stage:
-    """A part of a job, with a beginning and an end."""
+    """A stage of a job."""
 
     name: str
     total: int | None
-    """How much there is to do, where that is known."""
+    """Total work, if known."""
     unit: str
     began_s: float
     done: int = 0
     ended_s: float | None = None
-    _tell: "Callable[[Stage], None]" = field(default=lambda stage: None, repr=False)
+    _notify: "Callable[[Stage], None]" = field(default=lambda stage: None, repr=False)
 
     def advance(self, count: int) -> None:
-        """So much more is done."""
+        """Add completed work."""
         self.reach(self.done + count)
 
     def reach(self, done: int, total: int | None = None) -> None:
-        """So much is done by now, and perhaps there is more to do than was known."""
+        """Set the completed work, and optionally the total."""
         self.done = done
         if total is not None:
             self.total = total
-        self._tell(self)
+        self._notify(self)
 
     def seconds(self, now_s: float) -> float:
-        """How long it has taken so far, or took."""
+        """The duration so far, or in total."""
         return (now_s if self.ended_s is None else self.ended_s) - self.began_s
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBatch:
-    """A micro-batch that a streaming query has finished."""
+    """A finished micro-batch of a streaming query."""
 
     query: str
     batch_id: int
@@ -58,15 +58,15 @@ class StreamBatch:
     records_per_s: float
     duration_ms: int
     lag: int | None = None
-    """Records of the source that wait to be read, where the source reports it."""
+    """Records of the source that are not read yet, if reported."""
     late: int = 0
-    """Rows that came after the watermark had passed them, and were left out."""
+    """Rows dropped because they were later than the watermark."""
     observed: Mapping[str, int] = field(default_factory=dict)
-    """What the query counts by itself: the column `count` of each observation, by its name."""
+    """The column `count` of each observation of the query, by name."""
 
 
 class View(Protocol):
-    """Somebody who looks at a job's progress."""
+    """A display or sink of progress."""
 
     def stage_began(self, stage: Stage) -> None: ...
 
@@ -76,13 +76,13 @@ class View(Protocol):
 
     def batch_ended(self, batch: StreamBatch) -> None: ...
 
-    def said(self, text: str) -> None: ...
+    def message(self, text: str) -> None: ...
 
     def ended(self, is_fine: bool) -> None: ...
 
 
 class Progress:
-    """What a job reports to; from any thread."""
+    """Receives the progress of a job; thread-safe."""
 
     def __init__(self, *views: View, now_s: Callable[[], float] = time.monotonic) -> None:
         self._views = views
@@ -91,18 +91,18 @@ class Progress:
 
     @contextmanager
     def stage(self, name: str, *, total: int | None = None, unit: str = "records") -> Iterator[Stage]:
-        """A stage for as long as the block runs; stages may be nested."""
-        stage = Stage(name, total, unit, self._now_s(), _tell=self._advanced)
-        self._tell(lambda view: view.stage_began(stage))
+        """A stage for the duration of the block; stages may be nested."""
+        stage = Stage(name, total, unit, self._now_s(), _notify=self._advanced)
+        self._notify(lambda view: view.stage_began(stage))
         try:
             yield stage
         finally:
             stage.ended_s = self._now_s()
-            self._tell(lambda view: view.stage_ended(stage))
+            self._notify(lambda view: view.stage_ended(stage))
 
     @contextmanager
     def tasks(self, session: "SparkSession", name: str) -> Iterator[None]:
-        """A stage of batch work on Spark, which counts its own tasks."""
+        """A stage of batch work on Spark, with the number of tasks as progress."""
         with self.stage(name, unit="tasks") as stage:
             if not self._views:
                 yield
@@ -120,38 +120,38 @@ class Progress:
 
     def batch(self, batch: StreamBatch) -> None:
         """A streaming query has finished a batch."""
-        self._tell(lambda view: view.batch_ended(batch))
+        self._notify(lambda view: view.batch_ended(batch))
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """A message for the user."""
-        self._tell(lambda view: view.said(text))
+        self._notify(lambda view: view.message(text))
 
     def end(self, is_fine: bool) -> None:
         """The job has ended; nothing more will be reported."""
-        self._tell(lambda view: view.ended(is_fine))
+        self._notify(lambda view: view.ended(is_fine))
 
     def _advanced(self, stage: Stage) -> None:
-        self._tell(lambda view: view.stage_advanced(stage))
+        self._notify(lambda view: view.stage_advanced(stage))
 
-    def _tell(self, what: Callable[[View], None]) -> None:
+    def _notify(self, what: Callable[[View], None]) -> None:
         with self._lock:
             for view in self._views:
                 what(view)
 
 
 def _follow_tasks(session: "SparkSession", stage: Stage, ended: threading.Event) -> None:
-    """Count the tasks of all jobs that are running, and remember those of stages that have ended."""
+    """Count the tasks of running jobs and of finished stages."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
     tracker = session.sparkContext.statusTracker()
     seen: dict[int, tuple[int, int]] = {}
-    while not ended.wait(_LOOK_S):
+    while not ended.wait(_POLL_S):
         try:
             jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
             ids = {number for job in jobs if job is not None for number in job.stageIds}
             infos = [info for number in ids if (info := tracker.getStageInfo(number)) is not None]
         except (Py4JError, OSError):
-            # The JVM is shutting down; the waiter for the work gets the error.
+            # The JVM is shutting down; the caller of the job gets the error.
             return
         seen.update({info.stageId: (info.numCompletedTasks, info.numTasks) for info in infos})
         stage.reach(sum(done for done, _ in seen.values()), sum(total for _, total in seen.values()))

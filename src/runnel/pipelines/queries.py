@@ -1,4 +1,4 @@
-"""Running streaming queries to their end: all of them or none, with progress, and stopped by a signal."""
+"""Runs streaming queries until they end, fail, or a signal stops them, and reports progress."""
 
 import json
 import os
@@ -11,73 +11,73 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from runnel.pipelines.failures import explained, is_of_spark
+from runnel.pipelines.failures import explained, is_spark_error
 from runnel.pipelines.progress import Progress, StreamBatch
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_LOOK_S = 0.3
+_POLL_S = 0.3
 _KILLED_BY_SIGINT = 130
 
 
 @dataclass(slots=True)
-class Ran:
-    """What queries did while they were watched."""
+class QueriesResult:
+    """The result of a run of queries."""
 
     batches: int = 0
     records: int = 0
     was_stopped: bool = False
-    """By a signal, before the queries ended by themselves."""
+    """Stopped by a signal."""
 
 
-def run_queries(queries: "Sequence[StreamingQuery]", progress: Progress) -> Ran:
-    """Wait until all queries have ended, or a signal ends them; if one fails, all end, and that is raised."""
+def run_queries(queries: "Sequence[StreamingQuery]", progress: Progress) -> QueriesResult:
+    """Wait until all queries end or a signal stops them; if one fails, stop all and raise its error."""
     watched = [_Watched(query) for query in queries]
-    ran = Ran()
+    result = QueriesResult()
     with stop_requests() as stop:
         try:
-            # Looked at before the signal is: what had failed by then has failed.
-            while any([one.is_active(progress, ran) for one in watched]) and not stop.is_requested:
-                time.sleep(_LOOK_S)
+            # Checked before the signal, so that an earlier failure is reported.
+            while any([one.is_active(progress, result) for one in watched]) and not stop.is_requested:
+                time.sleep(_POLL_S)
             if stop.is_requested:
-                progress.say("stopping (Ctrl-C once more ends at once)")
+                progress.message("stopping (press Ctrl-C again to exit at once)")
             for one in watched:
-                one.stop(progress, ran)
+                one.stop(progress, result)
         except Exception as error:
-            # Also what has not failed: half a pipeline is none.
+            # Stop all queries, not only the failed one.
             for one in watched:
                 with suppress(Exception):
-                    one.stop(progress, ran)
-            if is_of_spark(error):
+                    one.stop(progress, result)
+            if is_spark_error(error):
                 raise explained(error) from error
             raise
-        ran.was_stopped = stop.is_requested
-    return ran
+        result.was_stopped = stop.is_requested
+    return result
 
 
 @dataclass(slots=True)
 class Stop:
-    """Whether a stop was requested. No lock: a signal may come while its own thread holds it."""
+    """Whether a stop was requested. Without a lock, which a signal handler could deadlock on."""
 
     is_requested: bool = False
 
 
 @contextmanager
 def stop_requests() -> Iterator[Stop]:
-    """Requested by the first Ctrl-C or SIGTERM while the block runs; the second ends the process at once."""
+    """The first SIGINT or SIGTERM requests a stop; the second exits the process at once."""
     stop = Stop()
 
-    def answer(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if stop.is_requested:
-            # Java ends with us, and so does everything that it runs; whatever is open is as after a crash.
+            # Java exits with this process; open transactions are recovered as after a crash.
             os._exit(_KILLED_BY_SIGINT)
         stop.is_requested = True
 
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, answer) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
@@ -96,38 +96,38 @@ class _Watched:
     def __post_init__(self) -> None:
         self.name = self.query.name or str(self.query.id)
 
-    def is_active(self, progress: Progress, ran: Ran) -> bool:
-        """Is it still running? Tell what is new; raise what it failed with."""
+    def is_active(self, progress: Progress, result: QueriesResult) -> bool:
+        """Report new progress; raise the error of a failed query."""
         is_active = self.query.isActive
-        self.report(progress, ran)
+        self.report(progress, result)
         if not is_active and (error := self.query.exception()) is not None:
             raise explained(error) from error
         return is_active
 
-    def report(self, progress: Progress, ran: Ran) -> None:
-        """Tell of the batches that have ended since the last time."""
+    def report(self, progress: Progress, result: QueriesResult) -> None:
+        """Report batches that have finished since the last call."""
         last = self.query.lastProgress
         if last is None or last["batchId"] <= self.last_batch_id:
             return
         for one in self.query.recentProgress:
-            # A trigger without data repeats the id of the batch to come.
+            # A trigger without data reports the id of the next batch.
             if one["batchId"] <= self.last_batch_id or "addBatch" not in one["durationMs"]:
                 continue
             batch = stream_batch(self.name, one)
             self.last_batch_id = batch.batch_id
-            ran.batches += 1
-            ran.records += batch.records
+            result.batches += 1
+            result.records += batch.records
             progress.batch(batch)
 
-    def stop(self, progress: Progress, ran: Ran) -> None:
-        """End it if it runs, and report the rest."""
+    def stop(self, progress: Progress, result: QueriesResult) -> None:
+        """Stop it if active, and report the rest."""
         if self.query.isActive:
             self.query.stop()
-        self.report(progress, ran)
+        self.report(progress, result)
 
 
 def stream_batch(name: str, progress: Mapping[str, Any]) -> StreamBatch:
-    """What Spark's progress of one batch says."""
+    """Convert Spark's progress of a batch."""
     lags = [lag for source in progress["sources"] if (lag := _lag(source)) is not None]
     return StreamBatch(
         query=name,
@@ -147,7 +147,7 @@ def _observations(progress: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[st
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
-    """How many records are available and not yet read; None for sources that do not report it."""
+    """Records available and not read yet; None if the source does not report it."""
     ends, latest = (_offsets(source.get(name)) for name in ("endOffset", "latestOffset"))
     if not ends or not latest:
         return None
@@ -155,7 +155,7 @@ def _lag(source: Mapping[str, Any]) -> int | None:
 
 
 def _offsets(value: object) -> dict[tuple[str, str], int]:
-    """Offsets per topic and partition, from `{"topic": {"0": 17}}` as Spark gives it, whole or as text."""
+    """Offsets per topic and partition, from `{"topic": {"0": 17}}`, parsed or as JSON."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

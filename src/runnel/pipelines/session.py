@@ -1,4 +1,4 @@
-"""The one place that builds a Spark session."""
+"""Creates Spark sessions."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from importlib.resources import as_file, files
 from typing import TYPE_CHECKING
 
 from runnel.pipelines.errors import NoSpark
-from runnel.pipelines.failures import explained, is_of_spark
+from runnel.pipelines.failures import explained, is_spark_error
 from runnel.pipelines.jvm import JAVA_MIN, find_java
 from runnel.pipelines.master import check_master, is_local, is_on_loopback
 
@@ -22,23 +22,23 @@ LOCAL = "local[*]"
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # What Iceberg and all but old versions of Hive read.
+    # The format that Iceberg and current versions of Hive read.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # A query that is stopped should end its tasks, not leave them to write on.
+    # Stopping a query waits for its tasks.
     "spark.sql.streaming.stopTimeout": "60s",
 }
 _LOOPBACK_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-# 200 tasks per shuffle, Spark's default, cost seconds on one machine and win nothing.
+# Spark's default of 200 tasks per shuffle costs seconds on one machine.
 _LOCAL_SETTINGS = {"spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 2))}
 _JAVA_OPTIONS = "--enable-native-access=ALL-UNNAMED"
 _PYTHON_CHECK = "import sys, runnel.pipelines; print(*sys.version_info[:2], sep='.')"
 _STOP_S = 90
 
 
-def _nobody(text: str) -> None:
+def _ignore(text: str) -> None:
     """Discards messages."""
 
 
@@ -48,10 +48,10 @@ def spark_session(
     *,
     master: str = LOCAL,
     settings: Mapping[str, str] | None = None,
-    say: Callable[[str], None] = _nobody,
+    on_message: Callable[[str], None] = _ignore,
 ) -> Iterator["SparkSession"]:
-    """A session that is stopped at the end; its settings can be overruled one by one."""
-    session = start_session(name, master=master, settings=settings, say=say)
+    """A session that is stopped at the end; `settings` override the defaults."""
+    session = start_session(name, master=master, settings=settings, on_message=on_message)
     try:
         yield session
     finally:
@@ -63,9 +63,9 @@ def start_session(
     *,
     master: str = LOCAL,
     settings: Mapping[str, str] | None = None,
-    say: Callable[[str], None] = _nobody,
+    on_message: Callable[[str], None] = _ignore,
 ) -> "SparkSession":
-    """A session, which its caller stops. What its owner should know about it is said to `say`."""
+    """A session, which the caller stops. Messages for the user are passed to `on_message`."""
     _check_installed()
     check_master(master)
     chosen = {
@@ -75,7 +75,7 @@ def start_session(
         **(settings or {}),
     }
     _choose_python(chosen)
-    _choose_java(say)
+    _choose_java(on_message)
     with as_file(files("runnel.pipelines") / "log4j2.properties") as quiet:
         options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile={quiet.as_uri()}"
         chosen["spark.driver.extraJavaOptions"] = (
@@ -85,8 +85,8 @@ def start_session(
 
 
 def stop_session(session: "SparkSession") -> None:
-    """Stop a session, also after its thread was interrupted in the middle of a call to Java."""
-    # Another thread has its own connection; ours may still wait for a response that is no longer needed.
+    """Stop a session, even if its thread was interrupted during a call to Java."""
+    # Another thread has its own connection; ours may still wait for a response.
     thread = threading.Thread(target=session.stop, name="stop spark", daemon=True)
     thread.start()
     thread.join(_STOP_S)
@@ -102,11 +102,11 @@ def _check_installed() -> None:
 
 
 def _choose_python(chosen: Mapping[str, str]) -> None:
-    """Workers must run the Python that this process runs, with runnel in it."""
+    """Workers must run the same Python as this process, with runnel installed."""
     python = chosen.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if python is None:
-        # Spark would take whatever python3 the PATH has.
+        # Spark would use the python3 of the PATH.
         os.environ["PYSPARK_PYTHON"] = sys.executable
     elif python != sys.executable:
         _check_python(python)
@@ -114,28 +114,28 @@ def _choose_python(chosen: Mapping[str, str]) -> None:
 
 def _check_python(python: str) -> None:
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    advice = f"PYSPARK_PYTHON (or spark.pyspark.python) must name a Python {ours} that has runnel[spark]"
+    advice = f"PYSPARK_PYTHON (or spark.pyspark.python) must be a Python {ours} with runnel[spark] installed"
     try:
-        said = subprocess.run([python, "-c", _PYTHON_CHECK], capture_output=True, text=True, timeout=60)
+        result = subprocess.run([python, "-c", _PYTHON_CHECK], capture_output=True, text=True, timeout=60)
     except OSError as error:
         raise NoSpark(
             f"{python} cannot be started for Spark's workers: {error.strerror}; {advice}"
         ) from error
     except subprocess.TimeoutExpired as error:
-        raise NoSpark(f"{python} does not answer; {advice}") from error
-    version = said.stdout.strip()
-    if said.returncode != 0:
-        reason = (said.stderr.strip().splitlines() or [f"it ends with {said.returncode}"])[-1]
+        raise NoSpark(f"{python} is not responding; {advice}") from error
+    version = result.stdout.strip()
+    if result.returncode != 0:
+        reason = (result.stderr.strip().splitlines() or [f"exit status {result.returncode}"])[-1]
         raise NoSpark(f"Spark's workers cannot run with {python}: {reason}; {advice}")
     if version != ours:
-        raise NoSpark(f"{python} is Python {version}, and this process runs {ours}; {advice}")
+        raise NoSpark(f"{python} is Python {version}, but this process runs {ours}; {advice}")
 
 
-def _choose_java(say: Callable[[str], None]) -> None:
+def _choose_java(on_message: Callable[[str], None]) -> None:
     java = find_java()
-    if java.passed_over:
-        say(f"Spark needs Java {JAVA_MIN} or newer: using {java.home}, not {', '.join(java.passed_over)}")
-    # The launcher takes it from the environment alone.
+    if java.rejected:
+        on_message(f"Spark needs Java {JAVA_MIN} or newer: using {java.home}, not {', '.join(java.rejected)}")
+    # The launcher reads it from the environment only.
     os.environ["JAVA_HOME"] = str(java.home)
 
 
@@ -150,7 +150,7 @@ def _started(name: str, master: str, chosen: Mapping[str, str]) -> "SparkSession
     with _signals_kept():
         try:
             if SparkContext._active_spark_context is None:
-                # A second session of this process finds Java running.
+                # Java may be running already for an earlier session.
                 running = SparkContext._gateway
                 SparkContext(conf=conf, gateway=running or start_gateway(conf))
             builder = SparkSession.builder
@@ -158,13 +158,13 @@ def _started(name: str, master: str, chosen: Mapping[str, str]) -> "SparkSession
                 builder = builder.config(key, value)
             return builder.getOrCreate()
         except Exception as error:
-            if is_of_spark(error):
+            if is_spark_error(error):
                 raise NoSpark(f"Spark does not start: {explained(error)}") from error
             raise
 
 
 def _silence_queries() -> None:
-    """Spark writes a line of JSON for every query that it refuses, besides raising it."""
+    """Disable Spark's JSON log line for every failed query; the error is raised as well."""
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -173,7 +173,7 @@ def _silence_queries() -> None:
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Spark puts its own answer to Ctrl-C in place of ours; put ours back."""
+    """Restore our SIGINT handler, which Spark replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

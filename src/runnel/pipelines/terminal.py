@@ -15,28 +15,28 @@ _LINE_EVERY_S = 10.0
 
 
 def terminal_view(stream: TextIO | None = None) -> View:
-    """The view that fits: live on a terminal, lines into pipes and files."""
+    """A live display on a terminal, lines for pipes and files."""
     target = sys.stderr if stream is None else stream
     return LiveView(target) if target.isatty() else LineView(target)
 
 
 @dataclass(slots=True)
 class _Flow:
-    """What a streaming query has done since it was last spoken of, and in all."""
+    """Counters of a streaming query since the last line, and in total."""
 
     batches: int = 0
     records: int = 0
-    records_in_all: int = 0
-    told_s: float | None = None
+    records_total: int = 0
+    printed_s: float | None = None
 
     def add(self, batch: StreamBatch) -> None:
         self.batches += 1
         self.records += batch.records
-        self.records_in_all += batch.records
+        self.records_total += batch.records
 
 
 class LineView:
-    """One line for each stage that ends, and one in ten seconds for those that run."""
+    """One line per finished stage, and one every ten seconds for running ones."""
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
         self._stream = stream
@@ -51,30 +51,30 @@ class LineView:
         now_s = self._now_s()
         if now_s - self._stages[id(stage)] >= _LINE_EVERY_S:
             self._stages[id(stage)] = now_s
-            self.said(f"{stage.name}: {done_text(stage)}")
+            self.message(f"{stage.name}: {done_text(stage)}")
 
     def stage_ended(self, stage: Stage) -> None:
         del self._stages[id(stage)]
         seconds = stage.seconds(self._now_s())
-        # What has no count says with its name what there is to say.
+        # A stage without a count.
         done = f"{stage.done:,} {stage.unit} in " if stage.done else ""
-        self.said(f"{stage.name}: {done}{seconds:.1f} s")
+        self.message(f"{stage.name}: {done}{seconds:.1f} s")
 
     def batch_ended(self, batch: StreamBatch) -> None:
         flow = self._flows.setdefault(batch.query, _Flow())
         flow.add(batch)
         now_s = self._now_s()
-        if flow.told_s is None or now_s - flow.told_s >= _LINE_EVERY_S:
-            self.said(f"{batch.query}: {flow_text(flow.batches, flow.records, batch)}")
+        if flow.printed_s is None or now_s - flow.printed_s >= _LINE_EVERY_S:
+            self.message(f"{batch.query}: {flow_text(flow.batches, flow.records, batch)}")
             flow.batches = flow.records = 0
-            flow.told_s = now_s
+            flow.printed_s = now_s
 
-    def said(self, text: str) -> None:
+    def message(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
     def ended(self, is_fine: bool) -> None:
         for query, flow in self._flows.items():
-            self.said(f"{query}: {flow.records_in_all:,} records in all")
+            self.message(f"{query}: {flow.records_total:,} records in total")
 
 
 class LiveView:
@@ -108,37 +108,37 @@ class LiveView:
     def stage_ended(self, stage: Stage) -> None:
         self._bars.remove_task(self._stages.pop(id(stage)))
         done = f"{stage.done:,} {stage.unit}, " if stage.done else ""
-        self.said(f"✓ {stage.name} ({done}{stage.seconds(time.monotonic()):.1f} s)")
+        self.message(f"✓ {stage.name} ({done}{stage.seconds(time.monotonic()):.1f} s)")
 
     def batch_ended(self, batch: StreamBatch) -> None:
         flow = self._flows.setdefault(batch.query, _Flow())
         flow.add(batch)
         if batch.query not in self._queries:
             self._queries[batch.query] = self._bars.add_task(batch.query, total=None, figures="")
-        figures = flow_text(flow.batches, flow.records_in_all, batch)
+        figures = flow_text(flow.batches, flow.records_total, batch)
         bar: dict[str, Any] = {}
         if batch.lag is not None:
-            # How much of all that there is has been read: full means that it keeps up.
-            bar = {"completed": flow.records_in_all, "total": max(1, flow.records_in_all + batch.lag)}
+            # The share of available records that was read.
+            bar = {"completed": flow.records_total, "total": max(1, flow.records_total + batch.lag)}
         self._bars.update(self._queries[batch.query], figures=figures, **bar)
 
-    def said(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self._bars.console.print(text, markup=False, highlight=False)
 
     def ended(self, is_fine: bool) -> None:
         self._bars.stop()
         for query, flow in self._flows.items():
-            self.said(f"{query}: {flow.records_in_all:,} records in {flow.batches:,} batches")
+            self.message(f"{query}: {flow.records_total:,} records in {flow.batches:,} batches")
 
 
 def done_text(stage: Stage) -> str:
-    """How far a stage is."""
+    """The progress of a stage."""
     of_all = "" if stage.total is None else f" of {stage.total:,}"
     return f"{stage.done:,}{of_all} {stage.unit}"
 
 
 def flow_text(batches: int, records: int, latest: StreamBatch) -> str:
-    """What a query has done, how fast it is now, and what waits for it."""
+    """Batches, records, rate and lag of a query."""
     count = f"batch {latest.batch_id}" if batches == 1 else f"{batches:,} batches to {latest.batch_id}"
     lag = "" if latest.lag is None else f", lag {latest.lag:,}"
     return f"{count}, {records:,} records, {latest.records_per_s:,.0f}/s{lag}"

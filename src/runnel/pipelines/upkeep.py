@@ -1,22 +1,22 @@
-"""Which parts of the upkeep of Iceberg tables are switched on."""
+"""The maintenance policy of Iceberg tables."""
 
 from dataclasses import dataclass
 
 DAY_MS = 24 * 60 * 60 * 1000
 ORPHAN_AGE_MIN_MS = DAY_MS
 ORPHAN_AGE_MS = 3 * DAY_MS
-"""As Iceberg's own procedure has it: files of a writer that takes longer than this are not safe."""
+"""The default of Iceberg's remove_orphan_files: files of slower writers are not safe."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpkeepPolicy:
-    """What is done for a table every so many batches."""
+    """Which maintenance actions are enabled."""
 
     is_compacting: bool = True
     is_expiring: bool = True
     """Expire snapshots, by the table's `history.expire.*`."""
     orphan_age_ms: int | None = ORPHAN_AGE_MS
-    """At which age files that no snapshot names are removed; None keeps them."""
+    """The age at which orphaned files are removed; None keeps them."""
 
 
 FULL_UPKEEP = UpkeepPolicy()

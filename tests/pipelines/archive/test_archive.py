@@ -129,7 +129,7 @@ def test_two_archives_of_a_topic_at_once_do_not_double_it(spark, catalog, orders
         return staged
 
     monkeypatch.setattr(SparkTable, "stage", stage_after_another)
-    with pytest.raises(TableError, match="another writer has moved"):
+    with pytest.raises(TableError, match="another writer has changed"):
         steps.batch(0)
     assert values(spark, catalog) == [b"a"]
 

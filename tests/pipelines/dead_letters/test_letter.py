@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.model.ids import NO_ID
-from runnel.pipelines.dead_letters.choice import Choice, OffsetRange, parse_offsets
 from runnel.pipelines.dead_letters.letter import headers_back, kind_of, mark_of, read_letter
+from runnel.pipelines.dead_letters.letter_filter import LetterFilter, OffsetRange, parse_offsets
 from runnel.pipelines.errors import BadOption
 
 OURS = [
@@ -86,24 +86,24 @@ def test_reasons_that_differ_in_numbers_are_one_kind():
 @pytest.mark.parametrize(
     ("choice", "is_meant"),
     [
-        (Choice(), True),
-        (Choice(reason="NOT json"), True),
-        (Choice(reason="position #"), True),
-        (Choice(reason="late"), False),
-        (Choice(source_topic="orders", pipeline="shop"), True),
-        (Choice(source_topic="payments"), False),
-        (Choice(pipeline="other"), False),
-        (Choice(since_ms=2000, until_ms=2001), True),
-        (Choice(until_ms=2000), False),
-        (Choice(since_ms=2001), False),
-        (Choice(offsets=(OffsetRange(0, 1, 4), OffsetRange(0, 5, 5))), True),
-        (Choice(offsets=(OffsetRange(1, 0, 9),)), False),
-        (Choice(attempts_max=1), True),
-        (Choice(attempts_max=0), False),
+        (LetterFilter(), True),
+        (LetterFilter(reason="NOT json"), True),
+        (LetterFilter(reason="position #"), True),
+        (LetterFilter(reason="late"), False),
+        (LetterFilter(source_topic="orders", pipeline="shop"), True),
+        (LetterFilter(source_topic="payments"), False),
+        (LetterFilter(pipeline="other"), False),
+        (LetterFilter(since_ms=2000, until_ms=2001), True),
+        (LetterFilter(until_ms=2000), False),
+        (LetterFilter(since_ms=2001), False),
+        (LetterFilter(offsets=(OffsetRange(0, 1, 4), OffsetRange(0, 5, 5))), True),
+        (LetterFilter(offsets=(OffsetRange(1, 0, 9),)), False),
+        (LetterFilter(attempts_max=1), True),
+        (LetterFilter(attempts_max=0), False),
     ],
 )
 def test_a_choice_means_what_it_says(choice, is_meant):
-    assert choice.has(letter()) is is_meant
+    assert choice.matches(letter()) is is_meant
 
 
 def test_offsets_are_written_as_people_write_them():

@@ -4,9 +4,9 @@ import pytest
 
 from runnel.client.errors import ClientError
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.dead_letters.choice import Choice
 from runnel.pipelines.dead_letters.job import DeadLetterOptions, run
 from runnel.pipelines.dead_letters.letter import read_letter
+from runnel.pipelines.dead_letters.letter_filter import LetterFilter
 from runnel.pipelines.dead_letters.redrive import Redriver, ensure_marks
 from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.progress import Progress
@@ -60,7 +60,7 @@ def letters(broker):
 
 
 def test_letters_are_grouped_chosen_and_sent_back_once(spark, broker):
-    choice = Choice(reason="not json")
+    choice = LetterFilter(reason="not json")
     options = DeadLetterOptions(bootstrap=broker.bootstrap_servers, redrive=True, dry_run=True)
     outcome = run(spark, options, Progress())
     assert [(group.source, group.kind, group.letters) for group in outcome.groups] == [
@@ -88,7 +88,7 @@ def test_letters_are_grouped_chosen_and_sent_back_once(spark, broker):
 
 
 def test_a_run_that_died_in_the_middle_leaves_nothing_half_done(broker):
-    """Its transaction is open: the records went, the marks went, and no commit followed."""
+    """Its transaction is open: records and marks are written, but not committed."""
     mine = [letter for letter in letters(broker) if letter.source_topic == "orders"]
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
@@ -115,7 +115,7 @@ def test_letters_that_cannot_go_back_are_counted(broker):
     assert outcome.letters == 6
     assert outcome.skipped == {
         "there is no topic gone any more": 1,
-        "it does not say where it came from": 1,
+        "its source topic is unknown": 1,
     }
 
 
@@ -136,7 +136,7 @@ def recreate_topic(broker):
 
 
 def test_letters_of_a_topic_that_was_recreated_go_back_as_well(spark, broker):
-    """They stand at offsets at which others stood that went back before."""
+    """They stand at offsets at which others stood that count_redriven back before."""
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
         with Redriver(view, DEAD) as redriver:

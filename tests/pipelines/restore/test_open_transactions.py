@@ -95,7 +95,7 @@ def test_undecided_transactions_are_omitted_and_reported(runnel):
     assert rows_in(found) == []
     (transaction,) = found.open
     assert found.notes == [
-        f"orders-0: 1 records of producer {transaction.producer_id} (transactional id two) are left out: "
+        f"orders-0: 1 records of producer {transaction.producer_id} (transactional id two) are omitted: "
         "their transaction was never committed"
     ]
     # Without the coordinator's notes, all that can be said is that nothing is known.

@@ -70,7 +70,7 @@ def test_a_limit_is_of_one_partition():
 
 
 def test_the_end_of_a_trail_is_found_behind_strangers_and_aborted_records(broker, monkeypatch):
-    monkeypatch.setattr("runnel.pipelines.restore.state.WINDOW_OFFSETS", 2)
+    monkeypatch.setattr("runnel.pipelines.restore.restore_state.WINDOW_OFFSETS", 2)
     assert look(broker).has_records is False
     write(broker, old=[4, 9])
     write(broker, old=[10, 11], is_committed=False)
@@ -96,7 +96,7 @@ def test_an_open_transaction_hides_what_is_behind_it_until_it_ends(broker, monke
         False, None
     )
     with monkeypatch.context() as patched:
-        patched.setattr("runnel.pipelines.restore.state.STABLE_TIMEOUT_S", 0.2)
+        patched.setattr("runnel.pipelines.restore.restore_state.STABLE_TIMEOUT_S", 0.2)
         with pytest.raises(TargetInUse, match="runnel txn list"):
             look(broker)
 

@@ -120,7 +120,7 @@ def test_what_others_have_open_does_not_hide_what_is_restored(runnel, target, mo
 
         list(write_rows(behind, others_begin_meanwhile()))
         with monkeypatch.context() as patched:
-            patched.setattr("runnel.pipelines.restore.state.STABLE_TIMEOUT_S", 0.2)
+            patched.setattr("runnel.pipelines.restore.restore_state.STABLE_TIMEOUT_S", 0.2)
             with pytest.raises(TargetInUse, match="runnel txn list"):
                 list(write_rows(behind, [rows(list(range(5)))]))
         client.run(end_it)

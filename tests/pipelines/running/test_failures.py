@@ -3,7 +3,7 @@
 import pytest
 
 from runnel.pipelines.errors import BadCheckpoint, DataLost, NoSpark, PipelineError
-from runnel.pipelines.failures import explained, explained_text, is_of_spark
+from runnel.pipelines.failures import explained, explained_text, is_spark_error
 
 WORKER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage \
 failure: Task 0 in stage 3.0 failed 1 times, most recent failure: Lost task 0.0 in stage 3.0 (TID 3) (host \
@@ -77,7 +77,7 @@ def test_the_innermost_error_of_ours_wins_over_what_came_of_it():
                 file="/s.py", raised="pyspark.errors.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] x"
             ),
             NoSpark,
-            "another version of Python",
+            "a different version of Python",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_well_known_failures_say_what_to_do(text, kind, sentence):
             ": org.apache.spark.SparkException: java.io.IOException: No space left\n\tat x",
             "No space left",
         ),
-        ("", "Spark failed without saying why"),
+        ("", "Spark failed without an error message"),
     ],
 )
 def test_other_failures_are_cut_to_their_first_sentence(text, sentence):
@@ -115,5 +115,5 @@ def test_what_comes_from_spark():
     from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException
 
-    assert is_of_spark(AnalysisException("x")) and is_of_spark(Py4JNetworkError("x"))
-    assert not is_of_spark(ValueError("x"))
+    assert is_spark_error(AnalysisException("x")) and is_spark_error(Py4JNetworkError("x"))
+    assert not is_spark_error(ValueError("x"))

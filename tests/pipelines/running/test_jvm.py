@@ -51,7 +51,7 @@ def test_what_cannot_be_used_is_passed_over_and_named(tmp_path):
     old, new = fake_java(tmp_path / "a", claiming("11.0.2")), fake_java(tmp_path / "b", claiming("17"))
     java = find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")})
     assert java.home == new
-    assert java.passed_over == (f"{old}/bin/java (Java 11, too old)",)
+    assert java.rejected == (f"{old}/bin/java (Java 11, too old)",)
 
 
 def test_a_link_on_the_path_leads_to_its_home(tmp_path):
@@ -67,7 +67,7 @@ def test_a_link_on_the_path_leads_to_its_home(tmp_path):
 def test_the_java_from_pypi_is_the_fallback(tmp_path, script, reason):
     home = fake_java(tmp_path / "old", script)
     java = find_java({"PATH": str(home / "bin")})
-    assert java.passed_over == (f"{home}/bin/java ({reason})",)
+    assert java.rejected == (f"{home}/bin/java ({reason})",)
     version = java_version(java.home / "bin" / "java")
     assert version is not None and version >= 17
 
@@ -102,5 +102,5 @@ def test_no_java_at_all_says_what_to_do(tmp_path):
     old = fake_java(tmp_path / "old", claiming("11"))
     with pytest.raises(NoJava, match=r"Found: .*old/bin/java \(Java 11, too old\)"):
         find_java({"PATH": str(old / "bin")})
-    with pytest.raises(NoJava, match=r"nothing \(no bin/java in it\)"):
+    with pytest.raises(NoJava, match=r"nothing \(no bin/java\)"):
         find_java({"JAVA_HOME": str(tmp_path / "nothing"), "PATH": ""})

@@ -20,7 +20,7 @@ def test_masters_that_need_no_asking(master):
     "master", ["", "lokal", "local[", "local[x]", "spark://host", "spark://:1,", "http://x:1"]
 )
 def test_what_is_no_master(master):
-    with pytest.raises(NoSpark, match="is no Spark master"):
+    with pytest.raises(NoSpark, match="is not a Spark master"):
         check_master(master)
 
 
@@ -30,9 +30,9 @@ def test_a_standalone_master_must_answer():
         there, gone = listening.getsockname()[1], silent.getsockname()[1]
         check_master(f"spark://127.0.0.1:{there}")
         check_master(f"spark://127.0.0.1:{gone},127.0.0.1:{there}")
-        with pytest.raises(NoSpark, match=f"no Spark master answers at .*{gone}.* refused"):
+        with pytest.raises(NoSpark, match=f"no Spark master is reachable at .*{gone}.* refused"):
             check_master(f"spark://127.0.0.1:{gone}")
-    with pytest.raises(NoSpark, match="no Spark master answers"):
+    with pytest.raises(NoSpark, match="no Spark master is reachable"):
         check_master("spark://127.0.0.1:99999")
 
 

@@ -40,7 +40,7 @@ def test_lines_for_stages(clock):
         clock.now_s += 10
         stage.advance(1000)
         stage.reach(2500)
-    progress.say("done")
+    progress.message("done")
     assert out.getvalue().splitlines() == [
         "starting: 1.5 s",
         "reading: 2,000 of 3,000 records",
@@ -60,7 +60,7 @@ def test_lines_for_streams_are_few(clock):
         "orders: batch 0, 100 records, 1,500/s, lag 7",
         "orders: 10 batches to 10, 1,000 records, 1,500/s, lag 7",
         "orders: 10 batches to 20, 1,000 records, 1,500/s, lag 7",
-        "orders: 2,100 records in all",
+        "orders: 2,100 records in total",
     ]
 
 

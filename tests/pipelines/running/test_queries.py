@@ -30,7 +30,7 @@ class Seen:
     def batch_ended(self, batch: StreamBatch) -> None:
         self.batches.append(batch)
 
-    def said(self, text: str) -> None:
+    def message(self, text: str) -> None:
         self.said_texts.append(text)
 
     def ended(self, is_fine: bool) -> None: ...
@@ -128,7 +128,7 @@ def test_a_signal_stops_queries_cleanly(spark, tmp_path):
     ran = run_queries([query], stopping)
     assert ran.was_stopped and ran.batches >= 1
     assert not query.isActive and query.exception() is None
-    assert seen.said_texts == ["stopping (Ctrl-C once more ends at once)"]
+    assert seen.said_texts == ["stopping (press Ctrl-C again to exit at once)"]
     assert signal.getsignal(signal.SIGTERM) is before
 
 

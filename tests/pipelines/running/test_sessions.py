@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from runnel.pipelines.errors import NoSpark
-from runnel.pipelines.gateway import Chatter
+from runnel.pipelines.gateway import StderrFilter
 from runnel.pipelines.session import start_session
 
 COUNT = """
 import sys
 from runnel.pipelines.session import spark_session
-with spark_session("probe", master="local[1]", say=lambda text: print("said:", text)) as session:
+with spark_session("probe", master="local[1]", on_message=lambda text: print("said:", text)) as session:
     print(session.range(10).count())
     java = session.sparkContext._jvm.java.lang.System
     print(java.getProperty("java.specification.version"))
@@ -53,15 +53,15 @@ def test_with_an_old_java_only_spark_runs_on_the_one_from_pypi_and_quietly(path_
 
 
 def test_known_noise_is_left_out_and_all_else_is_passed_on(capfd):
-    chatter = Chatter()
-    with os.fdopen(os.dup(chatter.write_end), "w") as out:
+    stderr = StderrFilter()
+    with os.fdopen(os.dup(stderr.write_end), "w") as out:
         out.write("WARNING: Using incubator modules: jdk.incubator.vector\n")
         out.write("WARNING: package sun.security.action not in java.base\n")
         out.write("WARNING: something that matters\n")
         out.write('Setting default log level to "WARN".\n')
         out.write("To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel.\n")
         out.write("12:00:00 ERROR Executor: a failure\nand a line without an end")
-    chatter.close(timeout_s=30)
+    stderr.close(timeout_s=30)
     assert capfd.readouterr().err == (
         "WARNING: something that matters\n12:00:00 ERROR Executor: a failure\nand a line without an end"
     )
@@ -69,11 +69,11 @@ def test_known_noise_is_left_out_and_all_else_is_passed_on(capfd):
 
 def test_a_process_can_write_after_our_stderr_is_closed(monkeypatch):
     monkeypatch.setattr("runnel.pipelines.gateway._STDERR", -1)
-    chatter = Chatter()
-    with os.fdopen(os.dup(chatter.write_end), "wb") as out:
+    stderr = StderrFilter()
+    with os.fdopen(os.dup(stderr.write_end), "wb") as out:
         out.write(b"x" * 99 + b"\n" + b"y" * 200_000)
-    chatter.close(timeout_s=30)
-    assert chatter.last_lines[0] == b"x" * 99 + b"\n"
+    stderr.close(timeout_s=30)
+    assert stderr.last_lines[0] == b"x" * 99 + b"\n"
 
 
 def failing_start(**environment: str) -> str:
@@ -110,16 +110,16 @@ def fake_python(tmp_path: Path, script: str) -> str:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("echo 3.9", "is Python 3.9, and this process runs"),
+        ("echo 3.9", "is Python 3.9, but this process runs"),
         ("echo \"ModuleNotFoundError: No module named 'runnel'\" >&2; exit 1", "No module named 'runnel'"),
-        ("exit 7", "it ends with 7"),
+        ("exit 7", "exit status 7"),
     ],
 )
 def test_workers_need_the_same_python_with_runnel_in_it(tmp_path, monkeypatch, script, reason):
     monkeypatch.setenv("PYSPARK_PYTHON", fake_python(tmp_path, script))
     with pytest.raises(NoSpark, match=reason) as raised:
         start_session("probe", master="local[1]")
-    assert "must name a Python" in str(raised.value)
+    assert "must be a Python" in str(raised.value)
 
 
 def test_a_python_that_is_not_there(tmp_path):

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
 from runnel.pipelines.audit.findings import Finding, Kind, Level, count_text
-from runnel.pipelines.failures import is_of_spark
+from runnel.pipelines.failures import is_spark_error
 from runnel.pipelines.tables.schema import spark_schema
 from runnel.pipelines.tables.table import files_of, read_files
 
@@ -44,7 +44,7 @@ class ArchiveFiles:
             try:
                 return use(read_files(session, spark_schema(self._table.schema()), self.present))
             except Exception as error:
-                if not is_of_spark(error) or not self._exclude_unreadable(str(error)):
+                if not is_spark_error(error) or not self._exclude_unreadable(str(error)):
                     raise
 
     def _exclude_unreadable(self, failure: str) -> bool:

@@ -1,1 +1,1 @@
-"""Dead letters: why records could not be processed, and sending them back once that is mended."""
+"""Dead letters: groups records that could not be processed by reason, and redrives them."""

@@ -1,4 +1,4 @@
-"""Dead letters as a job: group and sample them, and send a chosen set back if asked to."""
+"""The dead-letter job: groups and samples letters, and redrives selected ones."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.dead_letters.choice import Choice
 from runnel.pipelines.dead_letters.letter import DEAD_LETTERS, Letter
+from runnel.pipelines.dead_letters.letter_filter import LetterFilter
 from runnel.pipelines.dead_letters.reading import (
     MARKS,
     LetterGroup,
@@ -19,32 +19,32 @@ from runnel.pipelines.dead_letters.reading import (
     letters_frame,
     marked_frame,
 )
-from runnel.pipelines.dead_letters.redrive import Redriven, Redriver, ensure_marks, going
+from runnel.pipelines.dead_letters.redrive import Redriven, Redriver, ensure_marks, redrivable
 from runnel.pipelines.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ALL = Choice()
+ALL = LetterFilter()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterOptions:
-    """Which letters, and what to do with them."""
+    """The options of the job."""
 
     bootstrap: str
     topics: tuple[str, ...] = ()
-    """Dead-letter topics; if none is named, all whose names end as such do."""
-    choice: Choice = ALL
+    """Dead-letter topics; empty for all topics with the usual suffix."""
+    choice: LetterFilter = ALL
     redrive: bool = False
     dry_run: bool = False
-    """With `redrive`: only say what would go back."""
+    """With `redrive`: report what would be redriven."""
     limit: int | None = None
 
 
 @dataclass(slots=True)
 class DeadLetterOutcome:
-    """What there is, and what was sent back."""
+    """The result of the job."""
 
     groups: list[LetterGroup]
     redriven: list[Redriven] = field(default_factory=list)
@@ -52,7 +52,7 @@ class DeadLetterOutcome:
 
 
 def run(session: "SparkSession", options: DeadLetterOptions, progress: Progress) -> DeadLetterOutcome:
-    """Look at dead letters, and send the chosen ones back if asked to."""
+    """Group dead letters, and redrive selected ones if requested."""
     with BrokerView(options.bootstrap, client_id="runnel-dead-letters") as broker:
         names = {view.name for view in broker.topics()}
         topics = options.topics or tuple(sorted(name for name in names if name.endswith(DEAD_LETTERS)))
@@ -88,8 +88,8 @@ def _redrive(
         with_marks = _with_marks(broker, (topic,))
         return _would_redrive(_chosen(session, options, own, with_marks), broker, topic, limit)
     ensure_marks(broker, topic)
-    # Marks are complete only once the id is taken over: until then, another run may be active.
-    with Redriver(broker, topic) as redriver, progress.tasks(session, f"sending {topic} back"):
+    # Marks are complete only after fencing: until then, another run may be active.
+    with Redriver(broker, topic) as redriver, progress.tasks(session, f"redriving {topic}"):
         return redriver.redrive(_chosen(session, options, own, {topic: redriver.topic_id}), limit)
 
 
@@ -106,12 +106,12 @@ def _chosen(
 def _would_redrive(letters: Iterator[Letter], broker: BrokerView, topic: str, limit: int | None) -> Redriven:
     outcome = Redriven(topic)
     counts = {view.name: len(view.partitions) for view in broker.topics()}
-    for _, target, _ in islice(going(letters, outcome, counts.get), limit):
-        outcome.went(target)
+    for _, target, _ in islice(redrivable(letters, outcome, counts.get), limit):
+        outcome.count_redriven(target)
     return outcome
 
 
 def _with_marks(broker: BrokerView, topics: tuple[str, ...]) -> dict[str, bytes]:
-    """Those of the topics of which some letters were sent back, with their ids."""
+    """The topics with redriven letters, and their ids."""
     existing = {view.name: view.topic_id for view in broker.topics()}
     return {topic: existing[topic] for topic in topics if topic in existing and topic + MARKS in existing}

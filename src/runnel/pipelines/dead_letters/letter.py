@@ -1,4 +1,4 @@
-"""What the headers of a dead letter mean, and the headers with which it is sent back."""
+"""Headers of dead letters, and the headers of redriven records."""
 
 import re
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ PREFIX = "runnel.dead-letter."
 REASON, TOPIC, PARTITION = f"{PREFIX}reason", f"{PREFIX}topic", f"{PREFIX}partition"
 OFFSET, TIMESTAMP, PIPELINE = f"{PREFIX}offset", f"{PREFIX}timestamp", f"{PREFIX}pipeline"
 ATTEMPT = "runnel.redrive.attempt"
-"""How often a record has been sent back."""
+"""The number of redrives of a record."""
 CONNECT = "__connect.errors."
-"""Kafka Connect's dead letters say the same under names of their own."""
+"""Header prefix of Kafka Connect's dead letters."""
 DEAD_LETTERS = ".dead-letters"
-"""What the name of a dead-letter topic ends with, unless its pipeline chose another."""
+"""The default suffix of dead-letter topics."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -32,7 +32,7 @@ _KIND_LENGTH = 160
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter: where it is, where it came from, and what it holds."""
+    """One dead letter: its position, origin and contents."""
 
     topic: str
     partition: int
@@ -50,17 +50,17 @@ class Letter:
 
     @property
     def attempts(self) -> int:
-        """How often it has been sent back before."""
+        """The number of earlier redrives."""
         return attempts_of(self.headers)
 
 
 def mark_of(topic_id: bytes, partition: int, offset: int) -> str:
-    """What a letter is called among those that were sent back.
+    """The key of a letter in the topic of redriven letters.
 
-    With its topic's id, where the broker has one: a recreated topic starts at offset 0 again.
+    It contains the topic id, if there is one: a recreated topic starts at offset 0 again.
     """
-    place = f"{partition}:{offset}"
-    return place if topic_id == NO_ID else f"{id_text(topic_id)}:{place}"
+    position = f"{partition}:{offset}"
+    return position if topic_id == NO_ID else f"{id_text(topic_id)}:{position}"
 
 
 def read_letter(
@@ -73,11 +73,11 @@ def read_letter(
     headers: Headers,
 ) -> Letter:
     """A record of a dead-letter topic as a letter."""
-    # The last of a name counts: a letter that failed again has the headers of the first time as well.
-    told = {name: header.decode("utf-8", "replace") for name, header in headers if header is not None}
+    # Use the last header of a name: a letter that failed again has the earlier headers as well.
+    texts = {name: header.decode("utf-8", "replace") for name, header in headers if header is not None}
 
     def text(name: str) -> str | None:
-        return next((told[alias] for alias in _ALIASES[name] if alias in told), None)
+        return next((texts[alias] for alias in _ALIASES[name] if alias in texts), None)
 
     return Letter(
         topic,
@@ -97,13 +97,13 @@ def read_letter(
 
 
 def attempts_of(headers: Headers) -> int:
-    """How often a record with these headers has been sent back before."""
+    """The number of redrives of a record with these headers."""
     found = [_number((value or b"").decode("utf-8", "replace")) for name, value in headers if name == ATTEMPT]
     return max((number for number in found if number is not None), default=0)
 
 
 def headers_back(headers: Headers) -> list[tuple[str, bytes | None]]:
-    """The headers that the record had, and how often it has been sent back."""
+    """The original headers, and the number of redrives."""
     own = [
         (name, value) for name, value in headers if not name.startswith((PREFIX, CONNECT)) and name != ATTEMPT
     ]
@@ -111,7 +111,7 @@ def headers_back(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 
 def kind_of(reason: str) -> str:
-    """Reasons that differ in numbers only are one: those of two malformed values never say the same place."""
+    """Normalize a reason: numbers, such as positions in malformed values, are replaced."""
     return _NUMBER.sub("#", reason)[:_KIND_LENGTH]
 
 

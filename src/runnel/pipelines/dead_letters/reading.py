@@ -1,4 +1,4 @@
-"""Dead letters as rows: grouped, sampled and chosen by Spark."""
+"""Groups, samples and selects dead letters in Spark."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,14 +9,14 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from runnel.model.ids import NO_ID, id_text
-from runnel.pipelines.dead_letters.choice import Choice
 from runnel.pipelines.dead_letters.letter import Letter, attempts_of, kind_of, read_letter
+from runnel.pipelines.dead_letters.letter_filter import LetterFilter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 MARKS = ".redriven"
-"""What the name of the topic ends with that remembers which letters of a dead-letter topic were sent back."""
+"""Suffix of the compacted topic with the keys of redriven letters."""
 SAMPLES = 3
 _SHOWN_BYTES = 300
 _FACTS = pa.schema(
@@ -29,12 +29,12 @@ _FACTS = pa.schema(
 _FACT_COLUMNS = (
     "topic string, kind string, source string, partition int, offset bigint, ms bigint, attempts bigint"
 )
-_PLACE = ("topic", "partition", "offset")
+_POSITION = ("topic", "partition", "offset")
 
 
 @dataclass(slots=True)
 class LetterGroup:
-    """Letters that came from the same place for the same reason."""
+    """Letters with the same source and reason."""
 
     topic: str
     source: str | None
@@ -50,17 +50,17 @@ class LetterGroup:
 def letters_frame(session: "SparkSession", bootstrap: str, topics: Sequence[str]) -> "DataFrame":
     """All records of dead-letter topics, headers included; timestamps in milliseconds.
 
-    As numbers, for a letter may keep the stamp of its record, and that may lie in no year of the calendar.
+    As numbers, because timestamps of records may be outside the range of Python's datetime.
     """
     letters = _topic_frame(session, bootstrap, topics)
     return letters.withColumn("timestamp", F.unix_millis("timestamp"))
 
 
 def marked_frame(session: "SparkSession", bootstrap: str, topics: Mapping[str, bytes]) -> "DataFrame":
-    """Where the letters stood that were sent back; `topics` are those that have marks, with their ids.
+    """The positions of redriven letters; `topics` are those with marks, with their ids.
 
-    Marks of a deleted topic of the same name are skipped. One without an id counts: it was made when
-    the broker told none.
+    Marks of a deleted topic of the same name are skipped. Marks without an id are of brokers without
+    topic ids.
     """
     if not topics:
         return session.createDataFrame([], "topic string, partition int, offset bigint")
@@ -83,38 +83,38 @@ def marked_frame(session: "SparkSession", bootstrap: str, topics: Mapping[str, b
     )
 
 
-def chosen_frame(letters: "DataFrame", marked: "DataFrame", choice: Choice) -> "DataFrame":
-    """The letters that are meant and were not sent back yet, with all they hold, oldest first."""
+def chosen_frame(letters: "DataFrame", marked: "DataFrame", choice: LetterFilter) -> "DataFrame":
+    """The matching letters that are not redriven yet, oldest first."""
 
     def keep(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            mask = [choice.has(letter) for letter in letters_of(batch)]
+            mask = [choice.matches(letter) for letter in letters_of(batch)]
             yield batch.filter(pa.array(mask, pa.bool_()))
 
     chosen = letters.mapInArrow(keep, letters.schema)
-    rest = chosen.join(marked, list(_PLACE), "left_anti")
+    rest = chosen.join(marked, list(_POSITION), "left_anti")
     return rest.select(*letters.columns).orderBy("timestamp", "topic", "partition", "offset")
 
 
 def groups_of(
-    session: "SparkSession", letters: "DataFrame", marked: "DataFrame", choice: Choice
+    session: "SparkSession", letters: "DataFrame", marked: "DataFrame", choice: LetterFilter
 ) -> list[LetterGroup]:
-    """Count letters by source and reason, and show a few of each."""
+    """Count letters by source and reason, with samples."""
 
     def facts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            rows = [_fact(letter) for letter in letters_of(batch) if choice.has(letter)]
+            rows = [_fact(letter) for letter in letters_of(batch) if choice.matches(letter)]
             columns = list(zip(*rows, strict=True)) or [()] * len(_FACTS)
             arrays = [pa.array(column, each.type) for column, each in zip(columns, _FACTS, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=_FACTS)
 
     known = marked.withColumn("is_back", F.lit(1))
-    told = letters.mapInArrow(facts, _FACT_COLUMNS).join(known, list(_PLACE), "left")
+    joined = letters.mapInArrow(facts, _FACT_COLUMNS).join(known, list(_POSITION), "left")
     by_kind = ("topic", "source", "kind")
     order = Window.partitionBy(*by_kind).orderBy(F.desc("ms"), F.desc("offset"))
-    place = F.struct("partition", "offset")
+    position = F.struct("partition", "offset")
     counted = (
-        told.withColumn("place", F.row_number().over(order))
+        joined.withColumn("rank", F.row_number().over(order))
         .groupBy(*by_kind)
         .agg(
             F.count("*").alias("letters"),
@@ -122,7 +122,7 @@ def groups_of(
             F.min("ms").alias("first_ms"),
             F.max("ms").alias("last_ms"),
             F.max("attempts").alias("attempts"),
-            F.collect_list(F.when(F.col("place") <= SAMPLES, place)).alias("samples"),
+            F.collect_list(F.when(F.col("rank") <= SAMPLES, position)).alias("samples"),
         )
         .orderBy(F.desc("letters"), *by_kind)
         .collect()
@@ -164,14 +164,14 @@ def _fact(letter: Letter) -> tuple[object, ...]:
 
 
 def _samples(letters: "DataFrame", counted: "Sequence[Row]") -> dict[tuple[str, int, int], Letter]:
-    """The letters that are shown, found by their offsets."""
-    places = [
+    """The sampled letters, by position."""
+    positions = [
         (row["topic"], sample["partition"], sample["offset"]) for row in counted for sample in row["samples"]
     ]
-    if not places:
+    if not positions:
         return {}
-    wanted = letters.sparkSession.createDataFrame(places, "topic string, partition int, offset bigint")
-    found = letters.join(F.broadcast(wanted), list(_PLACE)).collect()
+    wanted = letters.sparkSession.createDataFrame(positions, "topic string, partition int, offset bigint")
+    found = letters.join(F.broadcast(wanted), list(_POSITION)).collect()
     shown = map(letter_of_row, found)
     return {(letter.topic, letter.partition, letter.offset): _shortened(letter) for letter in shown}
 
@@ -181,7 +181,7 @@ def _shortened(letter: Letter) -> Letter:
 
 
 def _group(row: "Row", samples: dict[tuple[str, int, int], Letter]) -> LetterGroup:
-    places = [(row["topic"], sample["partition"], sample["offset"]) for sample in row["samples"]]
+    positions = [(row["topic"], sample["partition"], sample["offset"]) for sample in row["samples"]]
     return LetterGroup(
         row["topic"],
         row["source"],
@@ -191,7 +191,7 @@ def _group(row: "Row", samples: dict[tuple[str, int, int], Letter]) -> LetterGro
         row["first_ms"],
         row["last_ms"],
         row["attempts"],
-        [samples[place] for place in places if place in samples],
+        [samples[position] for position in positions if position in samples],
     )
 
 

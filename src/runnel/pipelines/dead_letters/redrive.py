@@ -1,8 +1,8 @@
-"""Sending letters back to where they came from, each once.
+"""Redrives letters to their source topic, exactly once.
 
-A letter goes back in one transaction with its mark, a record in a compacted topic beside the dead letters.
-Who starts over takes over the transactional id first, which settles what was open, and then reads the marks:
-a letter is either back and marked, or neither.
+A letter is redriven in one transaction with its mark, a record in a compacted topic. A new run first
+initializes the transactional id, which aborts an open transaction, and then reads the marks: a letter is
+either redriven and marked, or neither.
 """
 
 import json
@@ -21,33 +21,33 @@ from runnel.pipelines.errors import PipelineError, UnknownTopic
 
 LETTERS_PER_TRANSACTION = 500
 TRANSACTION_TIMEOUT_MS = 60_000
-NO_ORIGIN = "it does not say where it came from"
+NO_ORIGIN = "its source topic is unknown"
 
 
 @dataclass(slots=True)
 class Redriven:
-    """What became of the letters of one dead-letter topic."""
+    """The result for one dead-letter topic."""
 
     topic: str
     letters: int = 0
     by_target: dict[str, int] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
-    """How many could not go back, by why."""
+    """The number of letters not redriven, by reason."""
 
-    def went(self, target: str) -> None:
-        """A letter goes back to this topic."""
+    def count_redriven(self, target: str) -> None:
+        """Count a letter redriven to this topic."""
         self.letters += 1
         self.by_target[target] = self.by_target.get(target, 0) + 1
 
-    def stayed(self, why: str) -> None:
-        """A letter cannot go back."""
+    def count_skipped(self, why: str) -> None:
+        """Count a letter that cannot be redriven."""
         self.skipped[why] = self.skipped.get(why, 0) + 1
 
 
-def going(
+def redrivable(
     letters: Iterable[Letter], outcome: Redriven, count_of: Callable[[str], int | None]
 ) -> Iterator[tuple[Letter, str, int | None]]:
-    """The letters that can go back, each with its topic and partition; `outcome` counts the others.
+    """The letters that can be redriven, each with its topic and partition; `outcome` counts the others.
 
     `count_of` returns the number of partitions of a topic, or None if it does not exist.
     """
@@ -55,15 +55,15 @@ def going(
         target = letter.source_topic
         count = None if target is None else count_of(target)
         if target is None or count is None:
-            outcome.stayed(NO_ORIGIN if target is None else f"there is no topic {target} any more")
+            outcome.count_skipped(NO_ORIGIN if target is None else f"topic {target} does not exist")
             continue
         number = letter.source_partition
-        # Into its own partition, so that it is where its key is; by its key if that partition does not exist.
+        # To the original partition, where its key is; by key if the partition does not exist.
         yield letter, target, number if number is not None and number < count else None
 
 
 class Redriver:
-    """The only one who sends the letters of a dead-letter topic back; use as `with`."""
+    """Redrives the letters of one dead-letter topic, fencing other runs; a context manager."""
 
     def __init__(self, broker: BrokerView, topic: str) -> None:
         self._broker = broker
@@ -84,25 +84,25 @@ class Redriver:
         producer = TransactionalProducer(
             cluster, f"runnel-redrive-{self._topic}", timeout_ms=TRANSACTION_TIMEOUT_MS
         )
-        # Fences the previous holder of the id, and ends its open transaction, before marks are read.
+        # Fence the previous holder and abort its open transaction before marks are read.
         await producer.begin()
         await producer.abort()
         return producer
 
     def redrive(self, letters: Iterable[Letter], limit: int | None = None) -> Redriven:
-        """Send letters back, a few hundred in each transaction, and no more than `limit` in all."""
+        """Redrive letters, a few hundred per transaction, and at most `limit`."""
         outcome = Redriven(self._topic)
-        # Those that cannot go do not count: else a few of them, being the oldest, would hold up all others.
-        rest = islice(going(letters, outcome, self._count), limit)
-        while several := list(islice(rest, LETTERS_PER_TRANSACTION)):
+        # Skipped letters do not count towards the limit: they are the oldest and would block all others.
+        rest = islice(redrivable(letters, outcome, self._count), limit)
+        while batch := list(islice(rest, LETTERS_PER_TRANSACTION)):
             self._check_topic()
-            self._broker.run(partial(self._send, several))
-            for _, target, _ in several:
-                outcome.went(target)
+            self._broker.run(partial(self._send, batch))
+            for _, target, _ in batch:
+                outcome.count_redriven(target)
         return outcome
 
     def _check_topic(self) -> None:
-        """An id that is still the same was so all the while: these letters are its own."""
+        """Check that the topic was not recreated since its letters were read."""
         if self._broker.topic(self._topic).topic_id != self.topic_id:
             raise PipelineError(
                 f"topic {self._topic} was deleted and recreated while its letters were read: run this again"
@@ -116,9 +116,9 @@ class Redriver:
                 self._partitions[topic] = None
         return self._partitions[topic]
 
-    async def _send(self, several: list[tuple[Letter, str, int | None]], _: Cluster) -> None:
+    async def _send(self, batch: list[tuple[Letter, str, int | None]], _: Cluster) -> None:
         async with self._producer.transaction():
-            for letter, target, partition in several:
+            for letter, target, partition in batch:
                 await self._producer.send(
                     target,
                     letter.value,
@@ -127,11 +127,11 @@ class Redriver:
                     partition=partition,
                     timestamp_ms=letter.source_timestamp_ms,
                 )
-                note = json.dumps({"topic": target, "partition": partition, "attempt": letter.attempts + 1})
+                value = json.dumps({"topic": target, "partition": partition, "attempt": letter.attempts + 1})
                 mark = mark_of(self.topic_id, letter.partition, letter.offset)
-                await self._producer.send(self._topic + MARKS, note.encode(), key=mark.encode())
+                await self._producer.send(self._topic + MARKS, value.encode(), key=mark.encode())
 
 
 def ensure_marks(broker: BrokerView, topic: str) -> None:
-    """Make the topic that remembers what was sent back."""
+    """Create the topic of redriven letters."""
     broker.ensure_topic(topic + MARKS, partitions=1, settings={"cleanup.policy": "compact"})

@@ -71,8 +71,8 @@ class Counting(Progress):
         """Say a count when it begins, and whenever it has doubled: often enough, and never too often."""
         if total and total >= 2 * self._said.get(what, 0):
             self._said[what] = total
-            self._progress.say(f"{total} {what}")
+            self._progress.message(f"{total} {what}")
 
     def say(self, text: str) -> None:
         """A message for the user."""
-        self._progress.say(text)
+        self._progress.message(text)

@@ -102,7 +102,7 @@ def _run_to_the_end(starting: "_Starting", progress: Progress) -> bool:
                 raise
             for query in queries:
                 await_end(query)
-            progress.say(
+            progress.message(
                 "a process was too slow for Spark, on a machine this busy: going on from the checkpoint"
             )
     raise AssertionError("the last try returns or raises")

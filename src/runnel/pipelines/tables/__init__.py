@@ -1,10 +1,10 @@
-"""Iceberg tables without jars: Spark writes files, and one atomic snapshot makes them part of the table.
+"""Iceberg tables without jars: Spark writes data files, and an atomic snapshot adds them to the table.
 
 catalog = open_catalog("warehouse")                     # SQLite in that folder, or any catalog by properties
 table = ensure_table(catalog, "shop.orders", frame.schema, partition_by=["day"], sort_by=["id"])
 
 def each_batch(frame, batch_id):
-    table.append(frame, marker_of(frame, batch_id))     # a batch that is replayed changes nothing
+    table.append(frame, marker_of(frame, batch_id))     # a replayed batch changes nothing
 
 table.read(session).show()
 """

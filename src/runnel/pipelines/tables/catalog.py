@@ -1,4 +1,4 @@
-"""Where tables are found: any Iceberg catalog, and by default a SQLite file beside the data."""
+"""Iceberg catalogs; the default is a SQLite file in the warehouse."""
 
 import re
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from runnel.pipelines.errors import TableError
 NAME = "runnel"
 FILE = "catalog.db"
 BUSY_TIMEOUT_S = 60
-"""How long to wait for another process that writes to the SQLite file."""
+"""How long to wait for a lock of the SQLite file."""
 
 
 def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) -> Catalog:
-    """The catalog of a warehouse folder; `properties` are Iceberg's, and choose any other kind of catalog.
+    """The catalog of a warehouse; `properties` are Iceberg's and may select another catalog.
 
-    The folder may be a path of this machine, or any address that Iceberg and Spark reach (`check_location`),
-    with a catalog of its own: a SQLite file needs a path.
+    The warehouse is a local path, or a URI that Iceberg and Spark support (`check_location`), which requires
+    another catalog: a SQLite file needs a local path.
     """
-    chosen = {"warehouse": _address(warehouse), **(properties or {})}
+    chosen = {"warehouse": _uri(warehouse), **(properties or {})}
     name = chosen.pop("name", NAME)
     if "uri" not in chosen and "type" not in chosen:
         chosen |= _sqlite(chosen["warehouse"])
@@ -33,29 +33,29 @@ def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) ->
 
 
 def ensure_namespace(catalog: Catalog, namespace: str) -> None:
-    """Make a namespace unless it is there."""
+    """Create a namespace if it does not exist."""
     if not catalog.namespace_exists(namespace):
         try:
             catalog.create_namespace(namespace)
         except NamespaceAlreadyExistsError:
-            return  # another process was quicker
+            return  # created concurrently
 
 
 def table_name_of(topic: str) -> str:
-    """What the table of a topic is called: SQL wants names without dots and dashes."""
+    """The table name of a topic: SQL names have no dots and dashes."""
     return re.sub(r"[.-]", "_", topic)
 
 
-def _address(warehouse: str) -> str:
-    # Not as_uri(): neither Iceberg nor Hadoop turns %20 back into a space.
+def _uri(warehouse: str) -> str:
+    # Not as_uri(): neither Iceberg nor Hadoop decodes %20.
     return warehouse if "://" in warehouse else f"file://{Path(warehouse).absolute()}"
 
 
-def _sqlite(address: str) -> dict[str, str]:
-    scheme, _, path = address.partition("://")
+def _sqlite(uri: str) -> dict[str, str]:
+    scheme, _, path = uri.partition("://")
     if scheme != "file":
         raise TableError(
-            f"a warehouse at {address} needs a catalog of its own: give the properties type and uri, as a "
+            f"a warehouse at {uri} requires another catalog: set the properties type and uri, as a "
             "SQLite file cannot be stored there"
         )
     folder = Path(path)
@@ -63,6 +63,6 @@ def _sqlite(address: str) -> dict[str, str]:
     return {
         "type": "sql",
         "uri": f"sqlite:///{folder / FILE}?timeout={BUSY_TIMEOUT_S}",
-        # What the catalog names must be on the disk before the catalog names it.
+        # Files must be durable before the catalog refers to them.
         "py-io-impl": "runnel.pipelines.tables.durable.DurableFileIO",
     }

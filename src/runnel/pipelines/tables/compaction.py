@@ -1,4 +1,4 @@
-"""Rewriting many small files into few large ones: at no moment a row is missing, or there twice."""
+"""Compaction: rewrites small files into larger ones in an atomic commit."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from pyiceberg.types import PrimitiveType
 from pyspark.sql import SparkSession
 
 from runnel.pipelines.errors import TableError
-from runnel.pipelines.tables.commit import ATTEMPT, Ending, commit
+from runnel.pipelines.tables.commit import ATTEMPT, CommitResult, commit
 from runnel.pipelines.tables.schema import fitted, spark_schema
 from runnel.pipelines.tables.staging import Staged, discard, write_files
 from runnel.pipelines.tables.table import (
@@ -27,12 +27,12 @@ from runnel.pipelines.tables.table import (
 
 TARGET_BYTES = 128 * 2**20
 _SMALL = 0.75
-"""A file of at least this part of the target is left as it is."""
+"""Files of at least this share of the target size are not rewritten."""
 
 
 @dataclass(slots=True)
 class Compacted:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     files_before: int = 0
     files_after: int = 0
@@ -42,7 +42,7 @@ class Compacted:
 def compact(
     session: SparkSession, table: SparkTable, *, target_bytes: int = TARGET_BYTES, files_min: int = 2
 ) -> Compacted:
-    """Merge the small files of each partition that has as many of them, one snapshot per partition."""
+    """Merge small files in each partition with at least `files_min` of them, one snapshot per partition."""
     result = Compacted()
     metadata = table.latest()
     for bins in plan(table.files(), metadata.schema(), sort_columns(metadata), target_bytes, files_min):
@@ -60,14 +60,14 @@ def plan(
     target_bytes: int,
     files_min: int = 2,
 ) -> Iterator[list[list[DataFile]]]:
-    """Per partition that has something to gain: the groups of files that become one file each."""
+    """For each partition to compact, the groups of files to merge."""
 
     def partition_of(file: DataFile) -> str:
         return f"{file.spec_id} {file.partition}"
 
     small = [file for file in files if file.file_size_in_bytes < target_bytes * _SMALL]
     for _, same in groupby(sorted(small, key=partition_of), key=partition_of):
-        # Neighbours by what rows are sorted by last, which for an archive is the offset, come together.
+        # Merge files that are adjacent in the last sort column, which for an archive is the offset.
         in_order = sorted(same, key=lambda file: _first_value(file, schema, sort_by))
         bins = [group for group in _packed(in_order, target_bytes) if len(group) > 1]
         if bins and len(in_order) >= files_min:
@@ -99,17 +99,17 @@ def _first_value(file: DataFile, schema: Schema, sort_by: Sequence[str]) -> tupl
 def _compact_partition(
     session: SparkSession, table: SparkTable, bins: Sequence[Sequence[DataFile]]
 ) -> Compacted:
-    # If this dies before the commit, or in it, a later sweep finds whether any snapshot names the new files.
+    # After a crash, orphan removal deletes the new files if no snapshot refers to them.
     staged = [_rewrite(session, table, group) for group in bins]
-    change = _Exchange(staged, bins)
+    change = _Replacement(staged, bins)
     try:
-        ending, _ = commit(table.catalog, table.name, staged[0].attempt, change)
+        result, _ = commit(table.catalog, table.name, staged[0].attempt, change)
     except ValidationException:
-        # Somebody removed or rewrote some of these files meanwhile: there is nothing left to gain.
+        # Some of these files were removed or rewritten concurrently: skip this partition.
         for attempt in staged:
             table.discard(attempt)
         return Compacted()
-    assert ending is Ending.DONE
+    assert result is CommitResult.DONE
     return change.done
 
 
@@ -120,8 +120,8 @@ def _rewrite(session: SparkSession, table: SparkTable, group: Sequence[DataFile]
     return write_files(frame, latest, partition_columns(latest), sort_columns(latest), "compaction")
 
 
-class _Exchange:
-    """The change that puts rewritten files in the place of those they were made of."""
+class _Replacement:
+    """The change that replaces files with their rewritten version."""
 
     def __init__(self, staged: Sequence[Staged], bins: Sequence[Sequence[DataFile]]) -> None:
         self._staged = staged
@@ -136,8 +136,8 @@ class _Exchange:
             for attempt in self._staged:
                 discard(table.io, attempt)
             raise TableError(
-                f"{len(self._old)} files of table {'.'.join(table.name())} have {rows_before} rows, and "
-                f"{rows} came out when they were read: nothing was changed"
+                f"{len(self._old)} files of table {'.'.join(table.name())} have {rows_before} rows, but "
+                f"{rows} were read: nothing was changed"
             )
         properties = {ATTEMPT: self._staged[0].attempt}
         with transaction.update_snapshot(snapshot_properties=properties).overwrite() as snapshot:

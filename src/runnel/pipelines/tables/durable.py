@@ -1,4 +1,4 @@
-"""Files of this machine that are on the disk before anything refers to them."""
+"""Local files that are synced to disk before they are referenced."""
 
 import os
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 SCHEME = "file"
 LEVELS_ABOVE = 2
-"""A table's folder is in that of its namespace, which is in the warehouse: each names the one below."""
+"""The folders above a table: its namespace and the warehouse."""
 
 
 def local_path(location: str) -> str | None:
-    """The path of a file of this machine, or None if the address is elsewhere."""
+    """The path of a local file; None for a remote location."""
     scheme, separator, path = location.partition(":")
     if not separator:
         return location
@@ -25,7 +25,7 @@ def local_path(location: str) -> str | None:
 
 
 def make_durable(locations: Iterable[str], table_location: str) -> None:
-    """Bring files of a table on this machine to the disk, with the folders that name them."""
+    """Sync local files of a table, with their parent folders."""
     table = local_path(table_location)
     folders: set[Path] = set()
     for location in locations:
@@ -48,13 +48,13 @@ def _sync(path: str | Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # One that may not be opened is none that a table was ever made in.
+    # A folder without permission is outside the warehouse.
     with suppress(PermissionError):
         _sync(folder)
 
 
 class DurableFileIO(PyArrowFileIO):
-    """Iceberg's access to files, where a file that was closed survives a power cut."""
+    """A FileIO whose files are durable once closed."""
 
     def new_output(self, location: str) -> Any:
         path = local_path(location)
@@ -62,7 +62,7 @@ class DurableFileIO(PyArrowFileIO):
 
 
 class DurableFile(OutputFile):
-    """A file of this machine that is about to be written."""
+    """A local output file."""
 
     def __init__(self, location: str, path: str, files: DurableFileIO) -> None:
         super().__init__(location)
@@ -84,10 +84,10 @@ class DurableFile(OutputFile):
 
 
 class _SyncedFile(RawFile):
-    """A file that is brought to the disk when it is closed, its name included."""
+    """A file that is synced on close, together with its directory entry."""
 
     def write(self, data: Any) -> int:
-        # A raw file may take less than it is given.
+        # A raw file may write less than requested.
         view = memoryview(data).cast("B")
         written = 0
         while written < len(view):
@@ -98,6 +98,6 @@ class _SyncedFile(RawFile):
         if not self.closed:
             os.fsync(self.fileno())
             super().close()
-            # The folder of metadata, that of the table, and those above it.
+            # The metadata folder, the table folder, and those above.
             for folder in list(Path(str(self.name)).parents)[: 2 + LEVELS_ABOVE]:
                 _sync_folder(folder)

@@ -1,4 +1,4 @@
-"""Expiring snapshots by the table's own properties, and removing the files that no snapshot needs.
+"""Snapshot expiry by table properties, and removal of unreferenced files.
 
 | property of the table, as in Iceberg | default | what it does |
 |---|---|---|
@@ -23,7 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy.exc import OperationalError
 
 from runnel.pipelines.errors import CommitConflict, TableError
-from runnel.pipelines.tables.commit import tries
+from runnel.pipelines.tables.commit import attempts
 from runnel.pipelines.tables.durable import local_path
 from runnel.pipelines.tables.staging import DATA_FOLDER, Listed, list_files
 from runnel.pipelines.tables.table import SparkTable
@@ -35,7 +35,7 @@ METADATA_FOLDER = "metadata"
 
 @dataclass(slots=True)
 class Swept:
-    """What a sweep removed."""
+    """The result of a sweep."""
 
     snapshots: int = 0
     files: int = 0
@@ -43,20 +43,20 @@ class Swept:
 
 
 def sweep(table: SparkTable, *, is_expiring: bool = True, orphan_age_ms: int | None = ORPHAN_AGE_MS) -> Swept:
-    """Expire snapshots as the table's properties say, and remove the files that only those needed.
+    """Expire snapshots by the table properties, and remove files that only these referenced.
 
-    Files that no snapshot ever named are orphans, or belong to a writer at work: they are removed at the age
-    of `orphan_age_ms`, or never if that is None. A reader of an expired snapshot may miss its files: the ages
-    must be longer than any query takes.
+    Files that no snapshot references are orphans, or belong to an active writer: they are removed at the age
+    of `orphan_age_ms`, or never if that is None. Queries on an expired snapshot fail: the ages must exceed
+    the duration of any query.
     """
     latest = table.latest()
-    if not _is_collected(latest):
+    if not _is_gc_enabled(latest):
         return Swept()
     now_ms = time.time_ns() // 1_000_000
     expired = _expire(table, now_ms) if is_expiring else _Expired([], set())
     if orphan_age_ms is None and not expired.snapshots:
         return Swept()
-    # In this order: what is committed after the list was made is not in it.
+    # List files first: files committed afterwards are not in the list.
     listed = [
         file
         for folder in (DATA_FOLDER, METADATA_FOLDER)
@@ -76,8 +76,8 @@ def sweep(table: SparkTable, *, is_expiring: bool = True, orphan_age_ms: int | N
     return Swept(len(expired.snapshots), len(unneeded), sum(file.size_bytes for file in unneeded))
 
 
-def _is_collected(table: Table) -> bool:
-    """Do the table's files belong to it alone, so that it may delete them?"""
+def _is_gc_enabled(table: Table) -> bool:
+    """May the table delete its files?"""
     return table.properties.get(GC_ENABLED, "true").strip().lower() != "false"
 
 
@@ -87,13 +87,13 @@ def _number(table: Table, name: str, default: int) -> int:
         return int(text)
     except ValueError:
         raise TableError(
-            f"table {'.'.join(table.name())} has the property {name}={text!r}, which is not a whole number"
+            f"table {'.'.join(table.name())} has the property {name}={text!r}, which is not an integer"
         ) from None
 
 
 @dataclass(slots=True)
 class _Expired:
-    """Snapshots that were just forgotten, and what they named."""
+    """Expired snapshots, and the files that they referenced."""
 
     snapshots: list[int]
     keys: set[str]
@@ -103,24 +103,24 @@ class _Expired:
 
 
 def _expire(table: SparkTable, now_ms: int) -> _Expired:
-    for _ in tries():
+    for _ in attempts():
         latest = table.latest()
         old = _expirable(latest, now_ms)
         if not old:
             return _Expired([], set())
-        keys = _named_by(latest.io, old)
+        keys = _referenced_by(latest.io, old)
         numbers = [snapshot.snapshot_id for snapshot in old]
         try:
             latest.maintenance.expire_snapshots().by_ids(numbers).commit()
         except (CommitFailedException, CommitStateUnknownException, OperationalError):
-            # If it was committed all the same, the files are removed later, as orphans.
+            # If the commit succeeded, the files are removed later as orphans.
             continue
         return _Expired(numbers, keys)
     raise CommitConflict(f"table {table.name} has too many concurrent writers: its snapshots are kept")
 
 
 def _expirable(table: Table, now_ms: int) -> list[Snapshot]:
-    """The snapshots that no branch or tag keeps, by its own rules or by those of the table."""
+    """The snapshots that no branch or tag retains."""
     age_ms = _number(table, TableProperties.MAX_SNAPSHOT_AGE_MS, TableProperties.MAX_SNAPSHOT_AGE_MS_DEFAULT)
     least = _number(
         table, TableProperties.MIN_SNAPSHOTS_TO_KEEP, TableProperties.MIN_SNAPSHOTS_TO_KEEP_DEFAULT
@@ -161,21 +161,21 @@ def _kept(branch: Sequence[Snapshot], old_before_ms: int, least: int) -> Iterato
 
 
 def _needed(table: Table, listed: Iterable[Listed]) -> set[str]:
-    """The files that the table needs; TableError if the folder knows them by other names."""
+    """The files that the table references; TableError if the listing does not contain its metadata file."""
     there = {_key(file.location) for file in listed}
-    needed = _named_by(table.io, table.snapshots())
+    needed = _referenced_by(table.io, table.snapshots())
     needed.add(_key(table.metadata_location))
     if _key(table.metadata_location) not in there:
         raise TableError(
-            f"the folder of table {'.'.join(table.name())} lists none of its own files under the names that "
-            "the table has for them: nothing was removed"
+            f"the listing of table {'.'.join(table.name())} does not contain its metadata file under the "
+            "name in the catalog: nothing was removed"
         )
     needed.update(_key(entry.metadata_file) for entry in table.metadata.metadata_log)
     needed.update(_key(file.statistics_path) for file in table.metadata.statistics)
     return needed
 
 
-def _named_by(files: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
+def _referenced_by(files: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
     """Every manifest list, manifest and data file of these snapshots."""
     keys: set[str] = set()
     for snapshot in snapshots:
@@ -190,7 +190,7 @@ def _named_by(files: FileIO, snapshots: Iterable[Snapshot]) -> set[str]:
 
 
 def _owner(location: str) -> str:
-    """The key of a file, or of the file that a checksum of Hadoop's is for."""
+    """The key of a file; for a Hadoop .crc file, that of the file it belongs to."""
     folder, slash, name = _key(location).rpartition("/")
     if name.startswith(".") and name.endswith(".crc"):
         name = name[1:].removesuffix(".crc")
@@ -206,7 +206,7 @@ def _remove(files: FileIO, location: str) -> None:
         files.delete(location)
     path = local_path(location)
     if path is not None:
-        # Folders of attempts go with their last file; one that still has another refuses.
+        # Remove empty folders of attempts; rmdir fails for others.
         with suppress(OSError):
             while (path := os.path.dirname(path)) and os.path.basename(path) != DATA_FOLDER:
                 os.rmdir(path)

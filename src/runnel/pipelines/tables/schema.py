@@ -1,4 +1,4 @@
-"""Spark's columns and a table's columns: what fits, what fits after a change, and what never does."""
+"""Conversion and evolution between Spark schemas and table schemas."""
 
 from collections.abc import Sequence
 
@@ -29,18 +29,18 @@ _FLOATING: Sequence[type[DataType]] = (FloatType, DoubleType)
 
 
 def arrow_schema(columns: StructType) -> object:
-    """The columns as Arrow names them, each of them optional: what a stream brings tomorrow is not known."""
+    """The Arrow schema of the columns, all of them optional."""
     _check_types(columns)
     return to_arrow_schema(_optional(columns), timezone="UTC")
 
 
 def spark_schema(schema: Schema) -> StructType:
-    """A table's columns as Spark names them."""
+    """The Spark schema of a table."""
     return from_arrow_schema(schema.as_arrow())
 
 
 def merged(table: StructType, rows: StructType) -> StructType:
-    """The columns of a table that takes both its old rows and these; SchemaChanged if there are none."""
+    """The evolved columns for existing and new rows; SchemaChanged if they are incompatible."""
     _check_names(rows)
     result = _merged_struct(_optional(table), _optional(rows), "")
     _check_names(result)
@@ -49,7 +49,7 @@ def merged(table: StructType, rows: StructType) -> StructType:
 
 
 def fitted(frame: DataFrame, columns: StructType) -> DataFrame:
-    """The rows with exactly these columns in this order: missing ones are null, narrower types widened."""
+    """Project rows to these columns: missing ones are null, narrower types are widened."""
     present = {field.name: field.dataType for field in frame.schema.fields}
     return frame.select(*(_fitted_column(field, present.get(field.name)) for field in columns.fields))
 
@@ -116,7 +116,7 @@ def _merged_type(old: DataType, new: DataType, path: str) -> DataType:
     if wider is None:
         raise SchemaChanged(
             f"column {path} of the table is {old.simpleString()}, the rows have {new.simpleString()}: "
-            "convert them, or give the column another name"
+            "cast them, or rename the column"
         )
     return wider
 
@@ -135,7 +135,7 @@ def _same(left: DataType, right: DataType) -> bool:
 
 
 def _plain(kind: DataType) -> DataType:
-    """The type as Iceberg keeps it: everything optional, and whole numbers of at least 32 bits."""
+    """The type as stored by Iceberg: everything optional, integers of at least 32 bits."""
     if isinstance(kind, StructType):
         return _optional(kind)
     if isinstance(kind, ArrayType):

@@ -1,4 +1,4 @@
-"""Files that Spark has written and that no snapshot names yet."""
+"""Staged files: written by Spark, not referenced by a snapshot yet."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from runnel.pipelines.tables.durable import make_durable
 DATA_FOLDER = "data"
 _COPY = "__partition_"
 _WRITE_OPTIONS = {
-    # Nobody looks for Spark's own sign of success: the snapshot is ours.
+    # The snapshot commits the files; Spark's _SUCCESS file is not needed.
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "compression": "zstd",
 }
@@ -27,7 +27,7 @@ _WRITE_OPTIONS = {
 
 @dataclass(slots=True)
 class Staged:
-    """The files of one attempt to write rows."""
+    """The files of one write attempt."""
 
     attempt: str
     folder: str
@@ -37,7 +37,7 @@ class Staged:
 
 @dataclass(slots=True)
 class Listed:
-    """A file in a folder, of any writer."""
+    """A file in a listing."""
 
     location: str
     modified_ms: int
@@ -47,11 +47,10 @@ class Listed:
 def write_files(
     frame: DataFrame, table: Table, partition_by: Sequence[str], sort_by: Sequence[str], label: str
 ) -> Staged:
-    """Write rows to a new folder within the table's data, each file with one value per partition column."""
+    """Write rows to a new folder of the table, each file with one value per partition column."""
     attempt, columns = uuid4().hex, frame.schema
     folder = f"{table.location()}/{DATA_FOLDER}/{label}-{attempt}"
-    # Spark leaves the columns that it partitions by out of the files, and Iceberg reads their values from the
-    # files: so Spark partitions by copies.
+    # Spark omits partition columns from the files, where Iceberg needs their values: partition by copies.
     copies = [f"{_COPY}{name}" for name in partition_by]
     for name, copy in zip(partition_by, copies, strict=True):
         frame = frame.withColumn(copy, F.col(f"`{name}`"))
@@ -68,14 +67,14 @@ def write_files(
 
 
 def discard(files: FileIO, staged: Staged) -> None:
-    """Remove the files of an attempt that came to nothing."""
+    """Remove the files of a failed attempt."""
     file_system, path, _ = _file_system(files, staged.folder)
     if file_system.get_file_info(path).type == arrow_files.FileType.Directory:
         file_system.delete_dir(path)
 
 
 def list_files(files: FileIO, folder: str) -> Iterable[Listed]:
-    """Every file below a folder, none if there is no such folder."""
+    """All files below a folder; none if it does not exist."""
     file_system, path, prefix = _file_system(files, folder)
     selector = arrow_files.FileSelector(path, recursive=True, allow_not_found=True)
     for info in file_system.get_file_info(selector):
@@ -85,17 +84,17 @@ def list_files(files: FileIO, folder: str) -> Iterable[Listed]:
 
 
 def is_data_file(path: str) -> bool:
-    """Is this path within an attempt's folder a file of rows, rather than a checksum or a sign of Spark's?"""
+    """Is this path in an attempt's folder a data file, not a checksum or a Spark marker file?"""
     name = path.rpartition("/")[2]
-    # What a task left unfinished there was written again by another attempt, or is orphaned.
+    # Unfinished task output is rewritten by another attempt, or orphaned.
     is_of_task = "/_temporary/" in path
     return name.endswith(".parquet") and not name.startswith((".", "_")) and not is_of_task
 
 
 def _file_system(files: FileIO, location: str) -> tuple[Any, str, str]:
-    """The file system of a location, its path there, and the prefix of paths in addresses."""
+    """The file system of a location, the path in it, and the URI prefix."""
     if not isinstance(files, PyArrowFileIO):
-        raise TableError(f"the catalog reads files by {type(files).__name__}: set py-io-impl to Arrow's")
+        raise TableError(f"unsupported FileIO {type(files).__name__}: set py-io-impl to PyArrowFileIO")
     scheme, host, path = files.parse_location(location, files.properties)
     prefix = location.removesuffix(path)
     return files.fs_by_scheme(scheme, host), path, prefix

@@ -1,4 +1,4 @@
-"""An Iceberg table that Spark's rows go into, each batch once."""
+"""An Iceberg table written by Spark, each batch once."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,26 +25,25 @@ from sqlalchemy.exc import OperationalError
 
 from runnel.pipelines.errors import CatalogBusy, CommitConflict, TableError
 from runnel.pipelines.tables.catalog import ensure_namespace
-from runnel.pipelines.tables.commit import ATTEMPT, BatchMarker, Ending, commit, load, tries
+from runnel.pipelines.tables.commit import ATTEMPT, BatchMarker, CommitResult, attempts, commit, load
 from runnel.pipelines.tables.schema import arrow_schema, fitted, merged, spark_schema
 from runnel.pipelines.tables.staging import Staged, discard, write_files
 
 SORT_BY = "runnel.sort-by"
-"""The table property that says how rows are sorted within a file."""
+"""Table property: the sort columns within a file."""
 Where = str | BooleanExpression
-"""Which rows, as Iceberg says it: an expression, or a text such as day < '2026-05-01'."""
+"""An Iceberg filter: an expression, or a string such as day < '2026-05-01'."""
 EVERYTHING = AlwaysTrue()
 _NAME_MAPPING = "schema.name-mapping.default"
 _PROPERTIES = {
     "format-version": "2",
-    # A commit writes all snapshots and reads all manifests: keep both few.
+    # A commit writes all snapshots and reads all manifests: keep their number low.
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "20",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
-    # A stream adds a snapshot with each batch, and a commit writes all of them: keep an hour of history, and
-    # for tables that change seldom the last twenty.
+    # A stream adds a snapshot per batch: keep an hour of history, and at least the last twenty.
     TableProperties.MAX_SNAPSHOT_AGE_MS: "3600000",
     TableProperties.MIN_SNAPSHOTS_TO_KEEP: "20",
 }
@@ -52,34 +51,34 @@ _PROPERTIES = {
 
 @dataclass(slots=True)
 class Written:
-    """What became of a batch."""
+    """The result of writing a batch."""
 
     is_new: bool
-    """False if the table had the batch already: nothing was added."""
+    """False if the table already contained the batch."""
     rows: int
     files: int
     size_bytes: int
 
 
 class SparkTable:
-    """A table by its name in a catalog, as Spark's writer and reader."""
+    """A table in a catalog, read and written by Spark."""
 
     def __init__(self, catalog: Catalog, name: str) -> None:
-        """The table must be there: see `ensure_table`."""
+        """The table must exist: see `ensure_table`."""
         self.catalog = catalog
         self.name = name
         self.latest()
 
     def latest(self) -> Table:
-        """The table as it is now, as pyiceberg knows it."""
+        """The current state of the table."""
         return load(self.catalog, self.name)
 
     def columns(self) -> StructType:
-        """The table's columns, as Spark names them."""
+        """The Spark schema of the table."""
         return spark_schema(self.latest().schema())
 
     def properties(self) -> dict[str, str]:
-        """The table's properties, the markers of batches among them."""
+        """The table properties, including batch markers."""
         return dict(self.latest().properties)
 
     # Writing.
@@ -87,7 +86,7 @@ class SparkTable:
     def append(
         self, frame: DataFrame, marker: BatchMarker | None = None, properties: Mapping[str, str] | None = None
     ) -> Written:
-        """Add rows as one snapshot, together with its marker; a batch that the table has is not written."""
+        """Append rows and the marker in one snapshot; a batch that the table contains is skipped."""
         if marker is not None and marker.is_in(self.latest()):
             return Written(False, 0, 0, 0)
         return self.commit(self.stage(frame), marker, properties=properties)
@@ -95,13 +94,13 @@ class SparkTable:
     def replace(
         self, frame: DataFrame, marker: BatchMarker | None = None, properties: Mapping[str, str] | None = None
     ) -> Written:
-        """Put these rows in place of all there are, in one snapshot."""
+        """Replace all rows in one snapshot."""
         if marker is not None and marker.is_in(self.latest()):
             return Written(False, 0, 0, 0)
         return self.commit(self.stage(frame), marker, properties=properties, is_replacing=True)
 
     def stage(self, frame: DataFrame) -> Staged:
-        """Write rows to files that no snapshot names yet; columns it lacks come with the commit."""
+        """Write rows to staged files; new columns are added on commit."""
         table = self.latest()
         columns = merged(spark_schema(table.schema()), frame.schema)
         return write_files(
@@ -117,64 +116,66 @@ class SparkTable:
         expected: Mapping[str, str | None] | None = None,
         is_replacing: bool = False,
     ) -> Written:
-        """Make staged files part of the table, in one snapshot with the marker and the properties.
+        """Commit staged files in one snapshot with the marker and the properties.
 
-        With `expected`, only if these properties of the table still have these values: TableError otherwise.
+        TableError if the table properties in `expected` have other values.
         """
-        change = _Addition(staged, marker, dict(properties or {}), is_replacing)
+        change = _Append(staged, marker, dict(properties or {}), is_replacing)
 
-        def is_needless(table: Table) -> bool:
+        def is_redundant(table: Table) -> bool:
             if marker is not None and marker.is_in(table):
                 return True
             _check_expected(table, expected or {})
             return False
 
         try:
-            ending, table = commit(self.catalog, self.name, staged.attempt, change, is_needless)
+            result, table = commit(self.catalog, self.name, staged.attempt, change, is_redundant)
         except ValueError as error:
-            raise TableError(f"the files for table {self.name} do not fit it: {error}") from error
-        if ending is Ending.DONE:
+            raise TableError(f"the files for table {self.name} do not match its schema: {error}") from error
+        if result is CommitResult.DONE:
             return change.written()
-        if ending is Ending.NOT_NEEDED:
+        if result is CommitResult.NOT_NEEDED:
             discard(table.io, staged)
         return Written(False, 0, 0, 0)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Set properties without a snapshot. Not for what must fence other writers: see `commit`."""
+        """Set properties without a snapshot. This does not fence other writers: see `commit`."""
         error: Exception | None = None
-        for _ in tries():
+        for _ in attempts():
             try:
                 self.latest().transaction().set_properties(dict(properties)).commit_transaction()
                 return
             except (CommitFailedException, CommitStateUnknownException, OperationalError) as failure:
-                # Said again, it changes nothing: whether a try that failed took effect does not matter.
+                # Idempotent: it does not matter whether a failed attempt took effect.
                 error = failure
         if isinstance(error, CommitFailedException):
             raise CommitConflict(f"table {self.name} has too many concurrent writers: {error}") from error
         raise CatalogBusy(f"table {self.name} could not be written to: {error}") from error
 
     def ensure_properties(self, wanted: Mapping[str, str]) -> None:
-        """Set those of these properties that have another value."""
+        """Set the properties that differ."""
         present = self.properties()
         changed = {name: value for name, value in wanted.items() if present.get(name) != value}
         if changed:
             self.set_properties(changed)
 
     def remove(
-        self, where: Where, noting: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda properties: {}
+        self,
+        where: Where,
+        new_properties: Callable[[Mapping[str, str]], Mapping[str, str]] = lambda properties: {},
     ) -> int:
-        """Remove the rows of `where` in one snapshot, and return how many; cheapest by partition columns.
+        """Remove the rows of `where` in one snapshot and return their number; cheapest by partition column.
 
-        `noting` is given the table's properties, and says which to set together with the removal.
+        `new_properties` returns the properties to set in the same commit, given the current ones.
         """
         if not self.files(where):
             return 0
         attempt = uuid4().hex
 
         def change(table: Table, transaction: Transaction) -> None:
-            noted = dict(noting(table.properties))
-            if noted:
-                transaction.set_properties(noted)
+            changed = dict(new_properties(table.properties))
+            if changed:
+                transaction.set_properties(changed)
             transaction.delete(where, snapshot_properties={ATTEMPT: attempt})
 
         commit(
@@ -201,11 +202,11 @@ class SparkTable:
     # Reading.
 
     def files(self, where: Where = EVERYTHING) -> list[DataFile]:
-        """The files of the newest snapshot, those left out that can have no row of `where`."""
+        """The files of the current snapshot that may have rows of `where`."""
         return files_of(self.latest(), where)
 
     def read(self, session: SparkSession, where: Where = EVERYTHING) -> DataFrame:
-        """The rows of the newest snapshot. `where` leaves whole files out, not rows: filter these as well."""
+        """The rows of the current snapshot. `where` prunes files, not rows: filter rows as well."""
         return read_files(session, self.columns(), self.files(where))
 
 
@@ -218,26 +219,24 @@ def ensure_table(
     sort_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> SparkTable:
-    """The table `namespace.name`, made with these columns if it is not there."""
+    """The table `namespace.name`, created with these columns if it does not exist."""
     namespace, _, last = name.rpartition(".")
     if not namespace or not last:
-        raise TableError(f"a table's name has two parts, as in archive.orders: {name} does not")
+        raise TableError(f"{name} is not a table name with a namespace, as in archive.orders")
     known = {field.name for field in columns.fields}
     for column in (*partition_by, *sort_by):
         if column not in known:
-            raise TableError(
-                f"table {name} should be partitioned or sorted by {column}, which it does not have"
-            )
+            raise TableError(f"table {name} has no column {column} to be partitioned or sorted by")
     if not catalog.table_exists(name):
         ensure_namespace(catalog, namespace)
-        # If another process is quicker, it is theirs that we open.
+        # Created concurrently: open that table.
         with suppress(TableAlreadyExistsError, CommitFailedException):
             _create(catalog, name, columns, partition_by, sort_by, dict(properties or {}))
     return SparkTable(catalog, name)
 
 
 def files_of(table: Table, where: Where = EVERYTHING) -> list[DataFile]:
-    """The files of a state of a table, those left out that can have no row of `where`."""
+    """The files of a table that may have rows of `where`."""
     tasks = list(table.scan(row_filter=where).plan_files())
     if any(task.delete_files for task in tasks):
         raise TableError(
@@ -264,29 +263,29 @@ def sort_columns(table: Table) -> list[str]:
 
 
 def read_files(session: SparkSession, columns: StructType, files: Sequence[DataFile]) -> DataFrame:
-    """The rows of files, columns that an older file lacks being null."""
+    """The rows of files; columns missing in older files are null."""
     if not files:
         return session.createDataFrame([], columns)
     return session.read.schema(columns).parquet(*(file.file_path for file in files))
 
 
 def data_files(table: Table, transaction: Transaction, paths: Sequence[str]) -> list[DataFile]:
-    """Files as manifests describe them, from their footers."""
+    """Manifest entries for files, from their footers."""
     metadata = transaction.table_metadata
     files = []
     for path in paths:
         try:
             file = parquet_file_to_data_file(table.io, metadata, path)
         except OverflowError:
-            # A moment that Python cannot name, beyond the year 9999: such a file says nothing of its times.
+            # A timestamp after the year 9999, which Python cannot represent: omit the bounds.
             file = parquet_file_to_data_file(table.io, _without_time_bounds(metadata), path)
         files.append(file)
     return files
 
 
 def _without_time_bounds(metadata: TableMetadata) -> TableMetadata:
-    """The same, but that no bounds of moments are noted for files."""
-    # Iceberg reads a file's place in the table from them.
+    """The metadata with column bounds disabled for dates and timestamps."""
+    # Iceberg derives partition values from the bounds.
     needed = {field.source_id for field in metadata.spec().fields}
     modes = {
         f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{field.name}": "counts"
@@ -297,8 +296,8 @@ def _without_time_bounds(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update={"properties": {**metadata.properties, **modes}})
 
 
-class _Addition:
-    """The change that makes staged files part of a table."""
+class _Append:
+    """The change that adds staged files to a table."""
 
     def __init__(
         self, staged: Staged, marker: BatchMarker | None, properties: dict[str, str], is_replacing: bool
@@ -327,7 +326,7 @@ class _Addition:
                 snapshot.append_data_file(file)
 
     def _evolve(self, transaction: Transaction) -> None:
-        """Give the table the columns that the files have and it lacks."""
+        """Add new columns of the files to the table."""
         if not self._staged.paths:
             return
         before = spark_schema(transaction.table_metadata.schema())
@@ -345,8 +344,8 @@ def _check_expected(table: Table, expected: Mapping[str, str | None]) -> None:
     for name, value in expected.items():
         if table.properties.get(name) != value:
             raise TableError(
-                f"another writer has moved {name} of table {'.'.join(table.name())} from {value} to "
-                f"{table.properties.get(name)}: this one is out of date"
+                f"another writer has changed {name} of table {'.'.join(table.name())} from {value} to "
+                f"{table.properties.get(name)}: this writer is stale"
             )
 
 

@@ -1,4 +1,4 @@
-"""What is done for a table every so many batches."""
+"""Periodic maintenance of a table."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from runnel.pipelines.upkeep import UpkeepPolicy
 
 @dataclass(slots=True)
 class Maintained:
-    """What the upkeep of a table did."""
+    """The result of maintenance."""
 
     files_merged: int = 0
     files_removed: int = 0
@@ -21,7 +21,7 @@ class Maintained:
 def maintain(
     session: SparkSession, table: SparkTable, policy: UpkeepPolicy, *, small_files_min: int = 2
 ) -> Maintained:
-    """Compact a table, expire its snapshots, and remove what is orphaned, as far as the policy says."""
+    """Compact a table, expire its snapshots and remove orphaned files, according to the policy."""
     done = Maintained()
     if policy.is_compacting:
         done.files_merged = compact(session, table, files_min=small_files_min).files_before

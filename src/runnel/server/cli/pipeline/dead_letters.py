@@ -76,8 +76,8 @@ def dead_letters(
     """
     import time
 
-    from runnel.pipelines.dead_letters.choice import Choice, parse_offsets
     from runnel.pipelines.dead_letters.job import DeadLetterOptions, run
+    from runnel.pipelines.dead_letters.letter_filter import LetterFilter, parse_offsets
     from runnel.server.cli.options import parse_moment_ms
     from runnel.server.cli.pipeline.running import run_job
 
@@ -85,7 +85,7 @@ def dead_letters(
     chosen = DeadLetterOptions(
         bootstrap=options.bootstrap,
         topics=tuple(topics or ()),
-        choice=Choice(
+        choice=LetterFilter(
             reason=reason,
             source_topic=source,
             pipeline=pipeline,

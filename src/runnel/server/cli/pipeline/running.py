@@ -27,7 +27,7 @@ def run_job(
     is_fine: Callable[[Outcome], bool] = lambda outcome: True,
 ) -> None:
     """Run a job, print its outcome, and exit with status 1 unless it `is_fine`."""
-    from runnel.pipelines.failures import explained, is_of_spark
+    from runnel.pipelines.failures import explained, is_spark_error
     from runnel.server.cli.output import print_json
 
     progress = _progress(name, options)
@@ -39,7 +39,7 @@ def run_job(
     except KeyboardInterrupt:
         raise typer.Exit(_KILLED_BY_SIGINT) from None
     except Exception as error:
-        if is_of_spark(error):
+        if is_spark_error(error):
             raise explained(error) from error
         raise
     finally:
@@ -63,7 +63,10 @@ def _run(
         with progress.stage("starting Spark"):
             session = at_end.enter_context(
                 spark_session(
-                    f"runnel {name}", master=options.master, settings=options.settings, say=progress.say
+                    f"runnel {name}",
+                    master=options.master,
+                    settings=options.settings,
+                    on_message=progress.message,
                 )
             )
         return work(session, progress)

@@ -1,4 +1,4 @@
-"""Which dead letters are meant."""
+"""Selection of dead letters."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from runnel.pipelines.errors import BadOption
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Letters of one partition of the dead-letter topic, both ends included."""
+    """Offsets [first, last] of one partition of a dead-letter topic."""
 
     partition: int
     first: int
@@ -16,31 +16,31 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """What a letter must be like; what is not said does not matter."""
+class LetterFilter:
+    """Conditions on dead letters; None matches all."""
 
     reason: str | None = None
-    """A part of the reason, in upper or lower case."""
+    """A substring of the reason, case-insensitive."""
     source_topic: str | None = None
     pipeline: str | None = None
     since_ms: int | None = None
     until_ms: int | None = None
-    """By when it became a letter; `until_ms` itself is not meant."""
+    """Timestamp of the dead letter; `until_ms` is exclusive."""
     offsets: tuple[OffsetRange, ...] = ()
     attempts_max: int | None = None
-    """Leave those alone that have been sent back so often."""
+    """Exclude letters with at least this many redrives."""
 
-    def has(self, letter: Letter) -> bool:
-        """Is this letter meant?"""
+    def matches(self, letter: Letter) -> bool:
+        """Does this letter match?"""
         return (
-            self._has_words(letter)
+            self._matches_text(letter)
             and (self.since_ms is None or letter.timestamp_ms >= self.since_ms)
             and (self.until_ms is None or letter.timestamp_ms < self.until_ms)
             and (not self.offsets or any(_is_in(letter, each) for each in self.offsets))
             and (self.attempts_max is None or letter.attempts < self.attempts_max)
         )
 
-    def _has_words(self, letter: Letter) -> bool:
+    def _matches_text(self, letter: Letter) -> bool:
         wanted = (self.reason or "").casefold()
         reasons = (letter.reason.casefold(), kind_of(letter.reason).casefold())
         return (
@@ -59,5 +59,5 @@ def parse_offsets(text: str) -> OffsetRange:
     partition, colon, span = text.partition(":")
     first, dash, last = span.partition("-")
     if not colon or not all(part.isdecimal() for part in (partition, first, last if dash else first)):
-        raise BadOption(f"{text!r} is not a range of offsets: write 0:17 or 0:100-199")
+        raise BadOption(f"{text!r} is not a range of offsets: use 0:17 or 0:100-199")
     return OffsetRange(int(partition), int(first), int(last if dash else first))
