@@ -52,6 +52,12 @@ def test_frames_stay_within_their_bounds(api_key: int) -> None:
         assert (header.api_key, header.api_version) == (fitted.api_key, fitted.version)
 
 
+def test_elements_that_stand_for_all_there_is_are_tried() -> None:
+    """Each is a few bytes long: all offsets of a group, for a full array of groups."""
+    tried = [case.shape for case in cases(9, Bounds()) if "groups.topics" in case.shape.nulls]
+    assert max(shape.counts.get("groups", 1) for shape in tried) > 20_000
+
+
 def test_a_small_broker_is_measured(tmp_path: Path) -> None:
     plan = Plan(SMALL, BOUNDS, api_keys=(METADATA, LIST_OFFSETS))
     costs: list[Cost] = []

@@ -115,6 +115,10 @@ def shapes(request: type[Request], version: int, bounds: Bounds) -> Iterator[Sha
     yield from _full_arrays(arrays, bounds)
     for array in arrays:
         yield from _array_with(array, texts, numbers, bounds)
+        for leaf in arrays:
+            if leaf.is_nullable and leaf.is_within(array):
+                # A few bytes for each element, which stand for all that there is.
+                yield Shape({array.path: bounds.elements - 100}, nulls=frozenset({leaf.path}))
 
 
 def _extremes(leaf: Leaf) -> Iterator[Shape]:
