@@ -29,6 +29,7 @@ from runnel.model.ids import TopicPartition
 from runnel.schemas.group import GroupMetadataKey
 from runnel.wire import Data
 from tests.broker.world import BrokerWorld
+from tests.stored import stored_batches
 
 
 class RecordingShard:
@@ -108,7 +109,7 @@ def test_transactional_records_and_markers_are_replayed_live_and_when_loading(
         driver.transaction_ended(7, 3, is_commit=True)
         driver.run(CoordinatorResult(records=[line("d")]))
         assert driver.shard.calls == scenario
-        headers = [read_header(batch) for batch in driver.partition.log.batches(0, 5)]
+        headers = [read_header(batch) for batch in stored_batches(driver.partition.log, 0, 5)]
         assert [(h.producer_id, h.base_sequence, h.is_transactional, h.is_control) for h in headers] == [
             (-1, -1, False, False),
             (7, -1, True, False),

@@ -28,6 +28,7 @@ from tests.broker.txn_calls import (
     write,
 )
 from tests.broker.world import BrokerWorld, Client
+from tests.stored import stored_batches
 
 
 def test_restart_restores_open_transactions_and_completes_prepared_ones(tmp_path: Path, monkeypatch) -> None:
@@ -147,7 +148,7 @@ def test_shard_with_a_corrupt_batch_makes_no_decisions(tmp_path: Path) -> None:
     async def first(world: BrokerWorld, client: Client) -> None:
         who = await begin(client)
         log = world.broker.partitions[TopicPartition(TRANSACTION_STATE, 0)].log
-        places.append(sum(map(len, log.batches(0, log.end_offset))))
+        places.append(sum(map(len, stored_batches(log, 0, log.end_offset))))
         assert await write(client, "x", who, b"a") == NONE
         assert (await end(client, "x", who)).error_code == NONE
 

@@ -41,6 +41,7 @@ from tests.broker.txn_calls import (
     write,
 )
 from tests.broker.world import BrokerWorld, Client
+from tests.stored import stored_batches
 
 
 @pytest.mark.parametrize("version", range(6))
@@ -216,7 +217,7 @@ def formats(world: BrokerWorld) -> set[int]:
     return {
         int.from_bytes(bytes(record.value or b"")[:2])
         for log in logs
-        for stored in log.batches(0, log.end_offset)
+        for stored in stored_batches(log, 0, log.end_offset)
         for record in iterate_records(stored)
     }
 

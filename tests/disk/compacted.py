@@ -17,6 +17,7 @@ from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import SimFiles
 from tests.disk.world import commit
+from tests.stored import stored_batches
 
 NAME = TopicPartition("table", 0)
 ID = bytes(range(16))
@@ -106,7 +107,7 @@ def fill(log: DiskLog, random: Random, count: int = 60) -> None:
 def records(log: DiskLog) -> list[Record]:
     return [
         record
-        for batch in log.batches(log.log_start_offset, log.end_offset)
+        for batch in stored_batches(log, log.log_start_offset, log.end_offset)
         for record in iterate_records(batch)
     ]
 

@@ -31,6 +31,7 @@ from tests.disk.compacted import (
     records,
     table,
 )
+from tests.stored import stored_batches
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_producers_are_known_after_their_records_are_gone(files):
     fill(log, Random(7))
     compact(log)
     assert not any(record.offset == first for record in records(log))
-    bare = [read_header(batch) for batch in log.batches(0, log.end_offset)]
+    bare = [read_header(batch) for batch in stored_batches(log, 0, log.end_offset)]
     assert (0, 1) in [(header.record_count, header.base_sequence) for header in bare]
     for name in files.names("/data/table-0"):
         if name.endswith(".snapshot"):
@@ -137,7 +138,7 @@ def test_readers_in_the_middle_of_nowhere_find_the_next_record(files):
     compact(log)
     offsets = [record.offset for record in records(log)]
     for offset in range(log.end_offset):
-        (batch, *_) = log.batches(offset, log.end_offset)
+        (batch, *_) = stored_batches(log, offset, log.end_offset)
         assert read_header(batch).next_offset > offset
         found = [record.offset for record in records_from(log, offset)]
         assert found == [kept for kept in offsets if kept >= offset]

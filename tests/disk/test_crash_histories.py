@@ -24,6 +24,7 @@ from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.world import EVERYTHING, PARTITION, START_MS, TOPIC_ID, HeldWorkers, Place, batch, read_all
+from tests.stored import stored_batches
 
 PRODUCERS = (7, 8)
 
@@ -275,7 +276,7 @@ class History:
         if found:
             assert log.written_offset == read_header(found[-1]).next_offset
         assert log.end_offset == log.written_offset
-        assert list(log.batches(log.log_start_offset, EVERYTHING)) == expected
+        assert list(stored_batches(log, log.log_start_offset, EVERYTHING)) == expected
         assert log.size_bytes == sum(segment.size_bytes for segment in log.segments.segments)
         self.compare_indexes()
         assert self.known_sequences() == self.model.sequences

@@ -14,6 +14,7 @@ from runnel.model.limits import SENDFILE_BYTES_MIN
 from runnel.model.log_config import LogConfig, TimestampType
 from runnel.ports.disk import FileSlice, Origin
 from tests.disk.world import EVERYTHING, START_MS, Place, append, batch, read_all, run_now, slice_bytes
+from tests.stored import stored_batches
 
 
 def filled(seed: int, count: int = 40, *, config: LogConfig | None = None) -> tuple[DiskLog, list[bytes]]:
@@ -124,7 +125,7 @@ def test_offsets_that_are_not_ours_are_refused() -> None:
             log.read(offset, 100, EVERYTHING, at_least_one=True)
         assert refused.value.error is ErrorCode.OFFSET_OUT_OF_RANGE
         with pytest.raises(ApiError):
-            log.batches(offset, EVERYTHING)
+            stored_batches(log, offset, EVERYTHING)
     assert log.read(2, 100, EVERYTHING, at_least_one=True).size_bytes == 0
 
 

@@ -21,6 +21,7 @@ from runnel.sim.files import PowerFailure
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, compact, directory, new_files, problems
 from tests.disk.test_transactions import Walk
 from tests.disk.world import slice_bytes
+from tests.stored import stored_batches
 
 PRODUCERS = (7, 8, 9)
 Row = tuple[int, bytes | None, bytes | None]
@@ -188,7 +189,7 @@ class CleaningHistory:
         segments = self.log.segments
         markers = {
             read_header(batch).base_offset: read_end_marker(batch)
-            for batch in self.log.batches(0, self.log.written_offset)
+            for batch in stored_batches(self.log, 0, self.log.written_offset)
             if read_header(batch).is_control
         }
         aborted = {(producer, first, marker) for producer, first, marker, yes in walk.ended if not yes}
@@ -235,6 +236,6 @@ def test_what_was_aborted_goes_in_the_end() -> None:
     # The last one stays for as long as its producer's last sequence must be remembered.
     closed = log.closed_segments()
     assert [entry.last_offset for segment in closed for entry in aborted_of(log.segments, segment)] == [59]
-    headers = list(map(read_header, log.batches(0, 60)))
+    headers = list(map(read_header, stored_batches(log, 0, 60)))
     assert [header.base_offset for header in headers if header.is_control and header.record_count] == [59]
     assert [header.base_offset for header in headers if not header.is_control] == [58]

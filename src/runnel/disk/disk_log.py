@@ -5,7 +5,7 @@ stage ─► Staging ─► Appender ─► Segments ◄─ Reader ◄─ read
       ProducerState  Durability  Health          drop and truncate: `truncation`; compaction: `segment_swap`
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from runnel.batch.errors import CorruptBatch
@@ -166,9 +166,6 @@ class DiskLog:
         self, offset: int, max_bytes: int, end_offset: int
     ) -> BlockingRead[Sequence[memoryview]]:
         return self.reader.read_batches(offset, max_bytes, end_offset)
-
-    def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
-        return self.reader.batches(offset, end_offset)
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
         return self.reader.find_timestamp(timestamp_ms, end_offset)

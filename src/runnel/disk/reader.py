@@ -4,7 +4,7 @@ Nothing here waits for the disk unless `may_block`: what is neither young nor in
 index in memory, is loaded by a thread (`NotResident`), and so are lookups that may have to walk a segment.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from runnel.batch.errors import CorruptBatch
@@ -165,10 +165,6 @@ class Reader:
             return Plan(offset, end, work)
 
         return SegmentsRead(self._segments, plan)
-
-    def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
-        self._check_range(offset)
-        return reading.walk_batches(self._segments, offset, min(end_offset, self._segments.written_offset))
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
         def plan() -> Plan[TimestampedOffset | None]:

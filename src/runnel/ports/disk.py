@@ -1,7 +1,7 @@
 """The storage port: one log per partition, and group commit."""
 
 from asyncio import Future
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
@@ -210,10 +210,6 @@ class PartitionLog(Protocol):
         self, offset: int, max_bytes: int, end_offset: int
     ) -> BlockingRead[Sequence[memoryview]]:
         """Batches from the one that contains `offset`, at least one if any starts below `end_offset`."""
-        ...
-
-    def batches(self, offset: int, end_offset: int) -> Iterator[memoryview]:
-        """Iterate over batches from `offset`; may block."""
         ...
 
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:

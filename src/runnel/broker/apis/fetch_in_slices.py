@@ -1,12 +1,13 @@
 """A fetch from very many partitions, read in slices between which other connections are served.
 
-It is given no fetch session, as if all slots were taken, and is not woken by new records: when there is too
-little, all is read once more after the time that the client is willing to wait, but no later than a second.
+It gets no fetch session, as if all slots were taken, and is not woken by new records: below `min.bytes`, all
+partitions are read once more after `max.wait.ms`, but no later than after a second.
 """
 
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from runnel.broker.runtime.fetch_sessions import FINAL_EPOCH
 from runnel.broker.runtime.promise import MaybePromise, settled
 from runnel.broker.runtime.slices import cut, merge
 from runnel.messages.fetch import FetchRequest, FetchResponse
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.context import Context
 
 WAIT_MAX_MS = 1000
-SESSIONLESS_EPOCH = -1
 _REQUEST_ARRAYS, _RESPONSE_ARRAYS = ("topics", "partitions"), ("responses", "partitions")
 
 
@@ -29,7 +29,7 @@ def fetch_in_slices(handler: "Handler") -> "Handler":
         if sum(len(topic.partitions) for topic in request.topics) <= FETCH_PARTITIONS_MAX:
             return handler(request, ctx)
         if request.session_id:
-            # The client begins again with a full fetch, which it learns to do without a session.
+            # The client starts over with a full fetch, and gets no session for it.
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code)
         return ctx.broker.run(_serve(handler, request, ctx))
 
@@ -49,7 +49,7 @@ async def _read(handler: "Handler", request: FetchRequest, ctx: "Context") -> tu
     size_bytes, has_failed = 0, False
     for part, joined_levels in cut(request, _REQUEST_ARRAYS, SLICE_ELEMENTS):
         assert isinstance(part, FetchRequest)
-        part.session_epoch = SESSIONLESS_EPOCH
+        part.session_epoch = FINAL_EPOCH
         part.max_wait_ms = part.min_bytes = 0
         part.max_bytes = max(request.max_bytes - size_bytes, 0)
         part.forgotten_topics_data = []

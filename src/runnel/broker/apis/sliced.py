@@ -71,40 +71,40 @@ _OFFSETS = _along("groups.topics.partition_indexes", "groups.topics.partitions")
 _PRODUCE = _along("topic_data.partition_data", "responses.partition_responses", _keep_records)
 
 SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
-    0: (replace(_PRODUCE, is_costly=_inspects_much),),
-    2: (_along("topics.partitions", "topics.partitions"),),
-    3: (_along("topics", "topics", _name_topics_once),),
-    8: (_along("topics.partitions", "topics.partitions"),),
-    9: (
+    0: (replace(_PRODUCE, is_costly=_inspects_much),),  # Produce
+    2: (_along("topics.partitions", "topics.partitions"),),  # ListOffsets
+    3: (_along("topics", "topics", _name_topics_once),),  # Metadata
+    8: (_along("topics.partitions", "topics.partitions"),),  # OffsetCommit
+    9: (  # OffsetFetch
         replace(_OFFSETS, is_costly=_lists_offsets),
         _along("topics.partition_indexes", "topics.partitions"),
     ),
-    10: (_along("coordinator_keys", "coordinators"),),
-    13: (_along("members", "members"),),
-    15: (_few("groups", "groups"),),
-    20: (_along("topics", "responses"), _along("topic_names", "responses")),
-    21: (_along("topics.partitions", "topics.partitions"),),
-    23: (_along("topics.partitions", "topics.partitions"),),
-    24: (
+    10: (_along("coordinator_keys", "coordinators"),),  # FindCoordinator
+    13: (_along("members", "members"),),  # LeaveGroup
+    15: (_few("groups", "groups"),),  # DescribeGroups
+    20: (_along("topics", "responses"), _along("topic_names", "responses")),  # DeleteTopics
+    21: (_along("topics.partitions", "topics.partitions"),),  # DeleteRecords
+    23: (_along("topics.partitions", "topics.partitions"),),  # OffsetForLeaderEpoch
+    24: (  # AddPartitionsToTxn
         _along("transactions.topics.partitions", "results_by_transaction.topic_results.results_by_partition"),
         _along("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
     ),
-    # A marker is appended to each partition's log.
+    # WriteTxnMarkers: a marker is appended to each partition's log.
     27: (replace(_along("markers.topics.partition_indexes", "markers.topics.partitions"), elements=100),),
-    28: (_along("topics.partitions", "topics.partitions"),),
-    30: (_along("creations", "results"),),
-    31: (_along("filters", "filter_results"),),
-    32: (_along("resources", "results"),),
-    33: (_along("resources", "responses"),),
-    42: (_along("groups_names", "results"),),
-    43: (_along("topic_partitions.partitions", "replica_election_results.partition_result"),),
-    44: (_along("resources", "responses"),),
-    45: (_along("topics.partitions", "responses.partitions"),),
-    46: (_along("topics.partition_indexes", "topics.partitions"),),
-    47: (_along("topics.partitions", "topics.partitions"),),
-    49: (_along("entries", "entries"),),
-    50: (_along("users", "results"),),
-    55: (_along("topics.partitions", "topics.partitions"),),
-    65: (_few("transactional_ids", "transaction_states"),),
-    69: (_few("group_ids", "groups"),),
+    28: (_along("topics.partitions", "topics.partitions"),),  # TxnOffsetCommit
+    30: (_along("creations", "results"),),  # CreateAcls
+    31: (_along("filters", "filter_results"),),  # DeleteAcls
+    32: (_along("resources", "results"),),  # DescribeConfigs
+    33: (_along("resources", "responses"),),  # AlterConfigs
+    42: (_along("groups_names", "results"),),  # DeleteGroups
+    43: (_along("topic_partitions.partitions", "replica_election_results.partition_result"),),  # ElectLeaders
+    44: (_along("resources", "responses"),),  # IncrementalAlterConfigs
+    45: (_along("topics.partitions", "responses.partitions"),),  # AlterPartitionReassignments
+    46: (_along("topics.partition_indexes", "topics.partitions"),),  # ListPartitionReassignments
+    47: (_along("topics.partitions", "topics.partitions"),),  # OffsetDelete
+    49: (_along("entries", "entries"),),  # AlterClientQuotas
+    50: (_along("users", "results"),),  # DescribeUserScramCredentials
+    55: (_along("topics.partitions", "topics.partitions"),),  # DescribeQuorum
+    65: (_few("transactional_ids", "transaction_states"),),  # DescribeTransactions
+    69: (_few("group_ids", "groups"),),  # ConsumerGroupDescribe
 }

@@ -16,6 +16,7 @@ from runnel.ports.entropy import Entropy
 
 NO_SESSION = 0
 FINAL_EPOCH = -1
+"""The session epoch of a request without a session, which ends one if it has its id."""
 INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 

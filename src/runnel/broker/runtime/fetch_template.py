@@ -17,7 +17,7 @@ from runnel.broker.apis.fetch import READ_COMMITTED
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call
 from runnel.broker.runtime.context import Encoded
-from runnel.broker.runtime.fetch_sessions import NO_SESSION
+from runnel.broker.runtime.fetch_sessions import FINAL_EPOCH, NO_SESSION
 from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.waiting import LongPoll
@@ -38,7 +38,6 @@ API_KEY = 1
 VERSION_MIN = 7
 """Older requests have no session epoch, which is one of the two numbers that vary."""
 
-NO_SESSION_EPOCH = -1
 TEMPLATES_MAX = 10_000
 """Distinct requests that are remembered over all connections."""
 
@@ -216,7 +215,7 @@ class FetchTemplate:
         if before != own_before or middle != own_middle or after != own_after or api != self._api:
             return None
         if self._session_id == NO_SESSION:
-            return (correlation_id, offset) if epoch == NO_SESSION_EPOCH else None
+            return (correlation_id, offset) if epoch == FINAL_EPOCH else None
         is_current = self._broker.fetch_sessions.is_current(self._session_id, epoch, self._session_key)
         return (correlation_id, offset) if is_current else None
 
@@ -417,7 +416,7 @@ class FetchTemplates:
 
 def _is_simple(request: FetchRequest, version: int) -> bool:
     """One partition, no change of a session, no epoch of the past."""
-    if request.session_epoch == NO_SESSION_EPOCH:
+    if request.session_epoch == FINAL_EPOCH:
         is_repeatable = request.session_id == NO_SESSION
     else:
         is_repeatable = request.session_epoch > 0 and not request.forgotten_topics_data
