@@ -6,7 +6,7 @@ from runnel.batch.header import read_header
 from runnel.disk.producers_on_disk import producers_at, replay_producer
 from runnel.disk.reading import walk_batches
 from runnel.disk.segment import Segment
-from runnel.disk.segments import Segments
+from runnel.disk.segments import LongRebuild, Segments
 from runnel.log.aborted import AbortedTransaction, DamagedAborted, collect_aborted, decode_aborted
 from runnel.log.names import ABORTED, offset_name
 from runnel.model.log_config import FOREVER
@@ -32,13 +32,16 @@ def touch_aborted(segments: Segments, first_offset: int, end_offset: int) -> Non
     aborted_in(segments, first_offset, end_offset)
 
 
-def aborted_of(segments: Segments, segment: Segment) -> list[AbortedTransaction]:
-    """The transactions whose abort marker is in this segment, in the order of the markers."""
+def aborted_of(segments: Segments, segment: Segment, *, may_walk: bool = True) -> list[AbortedTransaction]:
+    """The transactions whose abort marker is in this segment, in the order of the markers.
+
+    Raises LongRebuild if its batches would have to be walked and may not.
+    """
     if segment.aborted is None:
         if segment.size_bytes == 0:
             segment.aborted = []
         else:
-            segment.aborted = _load(segments, segment)
+            segment.aborted = _load(segments, segment, may_walk)
             segments.aborted_loaded(segment)
     return segment.aborted
 
@@ -53,13 +56,15 @@ def _find_marked(segments: Segments) -> list[Segment]:
     return [segment for segment in segments.segments if segment.aborted is None or segment.aborted]
 
 
-def _load(segments: Segments, segment: Segment) -> list[AbortedTransaction]:
+def _load(segments: Segments, segment: Segment, may_walk: bool) -> list[AbortedTransaction]:
     try:
         data = segments.files.read(segments.path(segment, ABORTED))
         aborted = decode_aborted(data, segment.base_offset, segment.next_offset)
     except FileNotFoundError:
         aborted = []
-    except DamagedAborted:
+    except DamagedAborted as damage:
+        if not may_walk:
+            raise LongRebuild(f"{segments.path(segment, ABORTED)} is being rebuilt") from damage
         segment.aborted_saved = -1
         return _walk(segments, segment)
     segment.aborted_saved = len(aborted)

@@ -19,7 +19,7 @@ from runnel.disk.health import Health
 from runnel.disk.home import WriteThreads
 from runnel.disk.producer_state import ProducerState
 from runnel.disk.segment import Segment
-from runnel.disk.segments import Segments
+from runnel.disk.segments import LongRebuild, Segments
 from runnel.disk.staged_write import (
     Done,
     Run,
@@ -37,6 +37,9 @@ from runnel.model.errors import StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.files import File
 
+REBUILT_BATCHES_MAX = 1000
+"""If the index of the active segment is lost, so many batches are walked for it on the event loop."""
+
 
 class Appender:
     """Writes staged batches at the end of the log, and undoes what could not be written."""
@@ -47,6 +50,7 @@ class Appender:
         "_durability",
         "_has_caller",
         "_health",
+        "_load_soon",
         "_on_rolled",
         "_on_written",
         "_producers",
@@ -67,7 +71,9 @@ class Appender:
         *,
         on_written: Callable[[], None],
         on_rolled: Callable[[], None],
+        load_soon: Callable[[], None],
     ) -> None:
+        self._load_soon = load_soon
         self._staging, self._segments, self._producers = staging, segments, producers
         self._durability, self._health, self._threads = durability, health, threads
         self._on_written, self._on_rolled = on_written, on_rolled
@@ -244,8 +250,12 @@ class Appender:
 
     def _load_indexes(self, active: Segment) -> None:
         try:
-            self._segments.load_indexes(active)
-            aborted_of(self._segments, active)
+            self._segments.load_indexes(active, REBUILT_BATCHES_MAX)
+            aborted_of(self._segments, active, may_walk=False)
+        except LongRebuild as error:
+            self._load_soon()
+            if active.offsets is None or active.times is None or active.aborted is None:
+                raise self._undo([], error) from error
         except (OSError, CorruptBatch) as error:
             raise self._undo([], error) from error
 

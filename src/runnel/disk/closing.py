@@ -88,7 +88,7 @@ def _publish(log: DiskLog, *, sync: bool) -> None:
         if snapshot is not None:
             write_snapshot(segments, segment.next_offset, snapshot, sync=sync)
     if log.producer_state.needs_snapshot:
-        producers = log.producer_state.get()
+        producers = log.producer_state.get_blocking()
         write_snapshot(segments, log.written_offset, encode_producers(producers), sync=sync)
     if sync:
         segments.files.sync_folder(segments.folder)

@@ -23,6 +23,7 @@ from runnel.disk.upkeep import Upkeep, UpkeepIntervals
 from runnel.log.checkpoints import decode_properties, encode_properties
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
 from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
+from runnel.log.producers import Producers
 from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.ids import TopicPartition, id_from_text, id_text
 from runnel.model.log_config import LogConfig
@@ -65,6 +66,7 @@ class DataDirectory:
         self._read_workers = read_workers
         self._open_files = OpenFiles(files, open_files_max or files.open_files_max())
         self._logs: dict[TopicPartition, DiskLog] = {}
+        self._loading: set[DiskLog] = set()
         make_durable_folder(files, self._path)
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
         self._id = self._load_id(entropy)
@@ -258,6 +260,24 @@ class DataDirectory:
 
     def seal_soon(self, log: DiskLog) -> None:
         self._commit.seal(log)
+
+    def load_soon(self, log: DiskLog) -> None:
+        if log not in self._loading:
+            self._loading.add(log)
+            read = log.load_ahead()
+            self._read_workers.submit(read.run, partial(self._loaded, log, read))
+
+    def _loaded(
+        self, log: DiskLog, read: SegmentsRead[Producers | None], _: None, bug: BaseException | None
+    ) -> None:
+        self._loading.discard(log)
+        if bug is not None:
+            raise bug
+        if self._logs.get(log.name) is log and not read.is_stale:
+            try:
+                log.loaded_ahead(read.finish())
+            except StorageFailed as failure:
+                logger.warning("%s could not be loaded: %s", log.name, failure)
 
     def flush_soon(self, log: DiskLog) -> None:
         self._commit.flush(log)

@@ -10,7 +10,9 @@ from contextlib import suppress
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk import truncation
+from runnel.disk.aborted_on_disk import aborted_of
 from runnel.disk.appender import Appender
+from runnel.disk.blocking_read import Plan, SegmentsRead
 from runnel.disk.durability import Durability
 from runnel.disk.folder_lease import FolderLease
 from runnel.disk.health import Health
@@ -37,6 +39,7 @@ class DiskLog:
     __slots__ = (
         "_flush_messages",
         "_home",
+        "_is_first_use_near",
         "_is_flushed_by_time",
         "_staging",
         "appender",
@@ -76,7 +79,7 @@ class DiskLog:
         self.segments, self.epochs = segments, epochs
         self.health = Health(self._repair_later)
         self.durability = Durability(segments)
-        self.producer_state = ProducerState(segments, producers, home.now_ms)
+        self.producer_state = ProducerState(segments, producers, home.now_ms, self._load_soon)
         self.reader = Reader(name, segments)
         self._staging = Staging(config, segments, epochs, self.producer_state, self.durability, self.health)
         self.appender = Appender(
@@ -88,6 +91,7 @@ class DiskLog:
             home,
             on_written=self._written,
             on_rolled=self._rolled,
+            load_soon=self._load_soon,
         )
         self.swap: SegmentSwap | None = None
         """The swap of compacted segments that a thread carries out."""
@@ -96,6 +100,7 @@ class DiskLog:
         self.on_truncated: Callable[[], None] = lambda: None
         self.was_closed_cleanly = False
         """Did the last run close it cleanly? Otherwise records may have been lost since they were read."""
+        self._is_first_use_near = True
         self.flush_is_due = False
         """Is a timed flush due already?"""
         # The calls of every request, without a method in between.
@@ -311,6 +316,41 @@ class DiskLog:
         """All that there is has reached the disk, with a snapshot of the producers at the end."""
         self.producer_state.closed()
         self.durability.synced_all()
+
+    def load_ahead(self) -> SegmentsRead[Producers | None]:
+        """Load in a thread what the first append and the first look at the producers need."""
+        return SegmentsRead(self.segments, self._plan_load)
+
+    def _plan_load(self) -> Plan[Producers | None]:
+        state = self.producer_state
+
+        def load(view: Segments) -> Producers | None:
+            view.load_indexes(view.active)
+            producers = state.load(view) if needs_producers else None
+            aborted_of(view, view.active)
+            return producers
+
+        needs_producers = state.loaded is None
+        return Plan(self.segments.segments[0].base_offset, self.segments.active.base_offset, load)
+
+    def load_once(self) -> bool:
+        """After a start, load ahead what is not in memory; was there anything?"""
+        if not self._is_first_use_near:
+            return False
+        self._is_first_use_near = False
+        active = self.segments.active
+        if self.producer_state.loaded is None or (active.size_bytes and active.offsets is None):
+            self._load_soon()
+            return True
+        return False
+
+    def loaded_ahead(self, producers: Producers | None) -> None:
+        """The segments have their indexes; these are the producers unless they were loaded before."""
+        if producers is not None:
+            self.producer_state.install(producers)
+
+    def _load_soon(self) -> None:
+        self._home.load_soon(self)
 
     def _rolled(self) -> None:
         self._home.seal_soon(self)

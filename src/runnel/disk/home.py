@@ -37,6 +37,10 @@ class Home(WriteThreads, Protocol):
         """Something is written that `flush.ms` wants durable in time."""
         ...
 
+    def load_soon(self, log: "DiskLog") -> None:
+        """Load indexes and producers of the log in a thread: on the event loop it would take too long."""
+        ...
+
     def repair_later(self, log: "DiskLog") -> None:
         """The log takes no writes until its files have been repaired: do that in a while."""
         ...

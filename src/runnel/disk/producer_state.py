@@ -3,11 +3,13 @@
 from collections.abc import Callable
 
 from runnel.batch.errors import CorruptBatch
-from runnel.disk.producers_on_disk import load_producers, read_snapshot
+from runnel.disk.producers_on_disk import is_sound_snapshot, load_producers, read_snapshot, snapshot_path
 from runnel.disk.segments import Segments
 from runnel.log.producers import Producers
 from runnel.model.errors import StorageFailed
 
+SNAPSHOT_BYTES_MAX = 64 * 1024
+"""A larger producer snapshot is not loaded on the event loop."""
 _WALKED_BYTES_MAX = 64 * 1024
 """A segment larger than this gets a producer snapshot at its end also when there are no producers."""
 
@@ -15,10 +17,17 @@ _WALKED_BYTES_MAX = 64 * 1024
 class ProducerState:
     """Sequences and transactions of the producers, and how far ends of transactions are committed."""
 
-    __slots__ = ("_now_ms", "_segments", "high_watermark", "loaded", "snapshot_offset")
+    __slots__ = ("_load_soon", "_now_ms", "_segments", "high_watermark", "loaded", "snapshot_offset")
 
-    def __init__(self, segments: Segments, producers: Producers | None, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        segments: Segments,
+        producers: Producers | None,
+        now_ms: Callable[[], int],
+        load_soon: Callable[[], None],
+    ) -> None:
         self._segments = segments
+        self._load_soon = load_soon
         self._now_ms = now_ms
         self.loaded = producers
         """None until they are needed after a clean start."""
@@ -28,22 +37,54 @@ class ProducerState:
         """Offset of the snapshot at the end of the last clean run, which no segment is named after."""
 
     def get(self) -> Producers:
-        """The producers. Raises StorageFailed if they cannot be loaded."""
+        """The producers. Raises StorageFailed if they cannot be loaded, or not yet: a thread loads many."""
         if self.loaded is None:
             try:
-                self.loaded = self._load()
+                if self._is_small():
+                    self.loaded = self.load(self._segments)
+                else:
+                    self._load_soon()
             except (OSError, CorruptBatch) as error:
                 raise StorageFailed(f"{self._segments.folder}: {error}") from error
+            if self.loaded is None:
+                raise StorageFailed(f"{self._segments.folder}: its producers are being loaded")
         return self.loaded
 
-    def _load(self) -> Producers:
+    def get_blocking(self) -> Producers:
+        """The producers, however long it takes to load them. May raise OSError and CorruptBatch."""
+        if self.loaded is None:
+            self.loaded = self.load(self._segments)
+        return self.loaded
+
+    def load(self, segments: Segments) -> Producers:
+        """The producers at the end of these segments, which are ours or a view of all of them."""
         # No producer has written since the snapshot of the clean shutdown, or they would be loaded.
-        producers = read_snapshot(self._segments, self.snapshot_offset)
+        producers = read_snapshot(segments, self.snapshot_offset)
         if producers is None:
             producers, _ = load_producers(
-                self._segments, self._segments.written_offset, self._now_ms(), self.high_watermark
+                segments, segments.written_offset, self._now_ms(), self.high_watermark
             )
         return producers
+
+    def install(self, producers: Producers) -> None:
+        """Take over what a thread has loaded, unless the log has loaded them meanwhile."""
+        if self.loaded is None:
+            producers.forget_ended(self.high_watermark)
+            self.loaded = producers
+
+    def _is_small(self) -> bool:
+        """Can they be loaded without a noticeable pause?"""
+        if self._segments.size_bytes <= _WALKED_BYTES_MAX:
+            return True
+        if self.snapshot_offset < 0:
+            return False
+        path = snapshot_path(self._segments, self.snapshot_offset)
+        files = self._segments.files
+        try:
+            is_small = files.size_bytes(path) <= SNAPSHOT_BYTES_MAX
+            return is_small and is_sound_snapshot(files.read(path))
+        except FileNotFoundError:
+            return False
 
     @property
     def last_stable_offset(self) -> int:

@@ -47,6 +47,15 @@ def read_snapshot(segments: Segments, offset: int) -> Producers | None:
     return producers
 
 
+def is_sound_snapshot(data: bytes) -> bool:
+    """Can these bytes be loaded?"""
+    try:
+        check_snapshot(data)
+    except DamagedSnapshot:
+        return False
+    return True
+
+
 def newest_snapshot(segments: Segments, end_offset: int) -> tuple[int, Producers]:
     """(offset, producers) to replay from: the newest sound snapshot not beyond the end, or the start."""
     first_offset = segments.segments[0].base_offset

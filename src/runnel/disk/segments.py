@@ -11,7 +11,12 @@ from runnel.disk.walk import find_batch, walk_batch_bounds, walk_headers_of_file
 from runnel.log.aborted import AbortedTransaction, encode_aborted
 from runnel.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
 from runnel.log.names import ABORTED, INDEX, LOG, TEMPORARY, TIME_INDEX, offset_name
+from runnel.model.log_config import FOREVER
 from runnel.ports.files import File, Files
+
+
+class LongRebuild(Exception):
+    """An index must be rebuilt from more batches than may be walked on the event loop."""
 
 
 class Segments:
@@ -135,12 +140,15 @@ class Segments:
             self._load(segment, self._load_max_timestamp)
         return segment.max_timestamp
 
-    def load_indexes(self, segment: Segment) -> None:
-        """Bring both indexes into memory, for a segment that is about to grow."""
+    def load_indexes(self, segment: Segment, batches_max: int = FOREVER) -> None:
+        """Bring both indexes into memory, for a segment that is about to grow.
+
+        Raises LongRebuild if more batches than this would have to be walked.
+        """
         if segment.offsets is None:
-            self._load(segment, self._load_offsets)
+            self._load(segment, self._load_offsets, batches_max)
         if segment.times is None:
-            self._load(segment, self._load_times)
+            self._load(segment, self._load_times, batches_max)
 
     def install(self, segment: Segment, loaded: Segment) -> None:
         """Take over from a copy of this segment what was loaded or rebuilt from its files."""
@@ -160,7 +168,7 @@ class Segments:
             if segment.has_index_files:
                 self._open_files.indexes_loaded(segment)
 
-    def _load(self, segment: Segment, load: Callable[[Segment], None]) -> None:
+    def _load(self, segment: Segment, load: Callable[[Segment], None], batches_max: int = FOREVER) -> None:
         """From the index file if that is sound, else from the segment itself."""
         if segment.size_bytes == 0:
             segment.start_indexes()
@@ -168,7 +176,7 @@ class Segments:
         try:
             load(segment)
         except (FileNotFoundError, DamagedIndex):
-            self.rebuild_indexes(segment)
+            self.rebuild_indexes(segment, batches_max=batches_max)
         else:
             segment.has_index_files = True
             self._open_files.indexes_loaded(segment)
@@ -189,11 +197,16 @@ class Segments:
         last = TimeIndex.decode(data, segment.base_offset).last
         segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
 
-    def rebuild_indexes(self, segment: Segment, interval_bytes: int = 4096) -> None:
-        """Rebuild the indexes by walking the segment's batches."""
+    def rebuild_indexes(
+        self, segment: Segment, interval_bytes: int = 4096, batches_max: int = FOREVER
+    ) -> None:
+        """Rebuild the indexes by walking the segment's batches; LongRebuild if there are more than this."""
         scratch = Segment(segment.base_offset)
         scratch.start_indexes()
-        for _, header in walk_headers_of_file(self.open(segment), 0, segment.size_bytes):
+        headers = walk_headers_of_file(self.open(segment), 0, segment.size_bytes)
+        for count, (_, header) in enumerate(headers):
+            if count >= batches_max:
+                raise LongRebuild(f"{self.path(segment, INDEX)} is being rebuilt")
             scratch.appended(header, interval_bytes)
         segment.offsets, segment.times = scratch.offsets, scratch.times
         segment.max_timestamp = scratch.max_timestamp

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 LOGS_PER_RUN_MAX = 200
 """Logs checked in one run: each costs a few microseconds, and a run must not delay a client."""
+LOADS_PER_RUN_MAX = 20
+"""Logs whose indexes and producers are loaded ahead of their first use after a start."""
 RETRY_AFTER_MS = 60_000
 """Retention of a log for which it failed is not tried again for so long."""
 FLUSH_INTERVAL_MS = 1000
@@ -81,6 +83,7 @@ class Upkeep:
         """Since when logs wait for their flush, and how long they may."""
         self._unstamped: list[DiskLog] = []
         self._round: list[DiskLog] = []
+        self._loads_left = 0
         self._round_applies_retention = False
         self._failed: set[DiskLog] = set()
         self._unfinished: set[DiskLog] = set()
@@ -136,6 +139,7 @@ class Upkeep:
         some = self._round[-LOGS_PER_RUN_MAX:]
         # Taken off before anything can fail: no log may stop the round for the others.
         del self._round[-LOGS_PER_RUN_MAX:]
+        self._loads_left = LOADS_PER_RUN_MAX
         for log in some:
             if self._logs.get(log.name) is log and log.failure is None:
                 self._check_log(log, now_ms)
@@ -153,6 +157,8 @@ class Upkeep:
         log.producer_state.expire(now_ms, log.config.producer_id_expiration_ms)
         log.reader.time_passed()
         self._checkpoints.note(log)
+        if self._loads_left > 0 and log.load_once():
+            self._loads_left -= 1
         self._commit.seal(log)
 
     def _drop_old(self, log: DiskLog, now_ms: int) -> None:
