@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from runnel.controller import unclean_start
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -18,6 +19,7 @@ from runnel.messages.offset_for_leader_epoch import (
 )
 from runnel.messages.produce import ProduceResponse
 from runnel.model.errors import ErrorCode
+from runnel.schemas.metadata import RemoveTopicRecord
 from runnel.sim import network
 from runnel.sim.files import Fault
 from runnel.sim.network import SimConnection
@@ -178,6 +180,47 @@ def test_a_clean_shutdown_does_not_end_the_wait_for_new_epochs(monkeypatch: pyte
     for _ in range(3):
         simulation.run_broker(look)
     assert epochs == [0, 1, 1]
+
+
+def test_new_epochs_that_are_retried_spare_topics_that_are_deleted_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An election of a deleted topic was stored: no later start could replay the metadata log."""
+    monkeypatch.setattr(network, "LOSS_CHANCE", 0)
+    monkeypatch.setattr(unclean_start, "RECORDS_PER_CHANGE", 1)
+    simulation, names = Simulation(5, settings={}), ["a", "b", "c"]
+    epochs: dict[str, int] = {}
+
+    async def crash(incarnation: Incarnation) -> None:
+        connection = await incarnation.connect()
+        topics = [CreatableTopic(name, 1, 1) for name in names]
+        await connection.ask(CreateTopicsRequest(topics), CreateTopicsResponse)
+        raise Crash
+
+    async def delete_while_retried(incarnation: Incarnation) -> None:
+        metadata = incarnation.pipeline.broker.metadata
+        assert metadata.image.topics["a"].partitions[0].leader_epoch == 0
+        simulation.files.fault = None
+        async with asyncio.timeout(60):
+            while metadata._ahead.topics["a"].partitions[0].leader_epoch == 0:
+                await asyncio.sleep(0.0001)
+        await metadata.submit([RemoveTopicRecord(metadata.image.topics["c"].id)])
+        await asyncio.sleep(10)
+
+    async def look(incarnation: Incarnation) -> None:
+        for name, topic in incarnation.pipeline.broker.metadata.image.topics.items():
+            epochs[name] = topic.partitions[0].leader_epoch
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "pwritev" and "__cluster_metadata-0" in path:
+            raise OSError(errno.ENOSPC, "on purpose", path)
+
+    with pytest.raises(Crash):
+        simulation.run_broker(crash)
+    simulation.files.fault = fault
+    simulation.run_broker(delete_while_retried)
+    simulation.run_broker(look)
+    assert epochs == {"a": 1, "b": 1}
 
 
 def test_new_epochs_are_begun_once_a_full_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:

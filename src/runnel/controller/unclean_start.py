@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from runnel.controller.image import MetadataImage
 from runnel.model.ids import TopicPartition
-from runnel.schemas.metadata import MetadataRecord, PartitionChangeRecord
+from runnel.schemas.metadata import PartitionChangeRecord
 
 RECORDS_PER_CHANGE = 1000
 """Elections that are written together; they are independent, so a crash in between does no harm."""
@@ -17,9 +17,9 @@ RECORDS_PER_CHANGE = 1000
 
 def elections_after_unclean_start(
     image: MetadataImage, node_id: int, was_closed_cleanly: Callable[[TopicPartition], bool]
-) -> Iterator[list[MetadataRecord]]:
+) -> Iterator[list[PartitionChangeRecord]]:
     """Changes that elect this node again for every partition that it leads and did not close cleanly."""
-    records: list[MetadataRecord] = []
+    records: list[PartitionChangeRecord] = []
     # A list, because the image changes while the caller carries these out.
     for topic in list(image.topics.values()):
         for index, state in enumerate(topic.partitions):

@@ -9,12 +9,18 @@ from runnel.broker.runtime.metadata_follower import RETRY_DELAY_MS, MetadataFoll
 from runnel.broker.runtime.metadata_log import METADATA_PARTITION, MetadataLog
 from runnel.controller.features import FIRST_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from runnel.controller.image import BadMetadata, MetadataImage
+from runnel.controller.result import ControllerResult
 from runnel.controller.snapshot import registration_record
 from runnel.controller.unclean_start import elections_after_unclean_start
 from runnel.controller.values import BrokerRegistration, Endpoint
 from runnel.model.errors import ApiError
 from runnel.model.ids import id_text
-from runnel.schemas.metadata import ClusterRecord, FeatureLevelRecord, MetadataRecord
+from runnel.schemas.metadata import (
+    ClusterRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+)
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
@@ -51,12 +57,17 @@ async def _begin_new_epochs(broker: "Broker") -> None:
     try:
         for elections in elections_after_unclean_start(image, broker.node_id, disk.was_closed_cleanly):
             disk.stays_unclean = True
-            await broker.metadata.submit(elections)
+            await broker.metadata.change(partial(_without_deleted, elections))
         disk.stays_unclean = False
     except ApiError as error:
         # The disk is full: no log takes records either, so that none can take the place of a lost one.
         log.error("leader epochs cannot be raised after an unclean shutdown, which is retried: %s", error)
         broker.timers.call_later(RETRY_DELAY_MS, partial(_retry_new_epochs, broker))
+
+
+def _without_deleted(elections: list[PartitionChangeRecord], newest: MetadataImage) -> ControllerResult[None]:
+    """When elections are retried, topics may be deleted by now: their elections could not be replayed."""
+    return ControllerResult([record for record in elections if record.topic_id in newest.topics_by_id], None)
 
 
 def _retry_new_epochs(broker: "Broker") -> None:
