@@ -21,6 +21,7 @@ class Durability:
         "epochs_changed",
         "folder_changed",
         "is_new",
+        "recovery_ceiling",
         "sync_ceiling",
         "unsealed",
     )
@@ -38,15 +39,18 @@ class Durability:
         """Was the folder created in this run, and could a power cut still take it?"""
         self.drops = self.drops_durable = 0
         """How often old segments were dropped, and how often of that a power cut can no longer undo."""
+        self.recovery_ceiling = FOREVER
+        """Where the recovery point stays while the leader epochs cannot be stored."""
         self.sync_ceiling = FOREVER
         """How low the log was truncated while a sync was in flight: that sync proves nothing above."""
 
     @property
     def recovery_point(self) -> int:
         """Everything below need not be checked after a crash: it is durable, and so are its indexes."""
+        recovery_point = min(self.durable_offset, self.recovery_ceiling)
         if not self.unsealed:
-            return self.durable_offset
-        return min(self.durable_offset, self.unsealed[0][0].base_offset)
+            return recovery_point
+        return min(recovery_point, self.unsealed[0][0].base_offset)
 
     @property
     def needs_sync(self) -> bool:

@@ -10,6 +10,7 @@ from runnel.disk.segment import Segment
 from runnel.disk.segments import Segments
 from runnel.log.checkpoints import encode_epochs, encode_partition_metadata
 from runnel.log.names import EPOCHS, PARTITION_METADATA
+from runnel.model.log_config import FOREVER
 from runnel.ports.files import File
 
 
@@ -30,6 +31,8 @@ class SyncJob:
     outcome: bool | OSError | None = None
     """The outcome of `run`, for callers that cannot wait for the callback."""
     has_synced_data: bool = False
+    has_epochs: bool = True
+    """False if the leader epochs could not be stored: the data is durable, and recovery reads it again."""
 
     def run(self) -> bool:
         """In a thread. OSError if the data may not be durable; False if only the files beside it are not."""
@@ -59,7 +62,11 @@ class SyncJob:
         if self.is_new:
             files.sync_folder(segments.folder.rpartition("/")[0])
         if self.epochs is not None:
-            keep_file(files, segments.folder, EPOCHS, self.epochs)
+            try:
+                keep_file(files, segments.folder, EPOCHS, self.epochs)
+            except OSError:
+                # A full disk must not hide records that it holds.
+                self.has_epochs = False
         return self._seal(segments)
 
     def _seal(self, segments: Segments) -> bool:
@@ -108,6 +115,11 @@ def finish_sync(job: SyncJob, sealed: bool) -> None:
     """The sync is done, on the event loop: update what is durable now."""
     durability = job.log.durability
     durability.drops_durable = job.drops
+    if not job.has_epochs:
+        durability.epochs_changed = True
+        durability.recovery_ceiling = min(durability.recovery_ceiling, durability.durable_offset)
+    elif job.epochs is not None:
+        durability.recovery_ceiling = FOREVER
     end_offset = min(job.end_offset, durability.sync_ceiling)
     durability.durable_offset = max(durability.durable_offset, end_offset)
     if sealed and job.closed:
