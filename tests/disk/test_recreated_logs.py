@@ -107,6 +107,16 @@ class Scene:
         assert offsets_of(read_all(log))[-1:] == [log.end_offset - 1][: log.end_offset - log.log_start_offset]
 
 
+def test_a_new_log_is_not_marked() -> None:
+    place = Place()
+    directory = place.open()
+    first = commit(directory.open_log(PARTITION, TOPIC_ID, CONFIG))
+    append(first, batch(bytes(100)))
+    run_upkeep(place, directory)
+    directory.open_log(TopicPartition("another", 0), NEW_ID, CONFIG)
+    assert marks(place) == []
+
+
 def test_recreating_a_log_syncs_nothing_on_the_event_loop() -> None:
     async def play() -> None:
         scene = Scene()

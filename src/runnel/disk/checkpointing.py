@@ -72,18 +72,18 @@ class Checkpoints:
         self._advancing.forget(name)
         self.recreated.forget(name)
         for file in (self.recovery_points, self.log_starts):
-            file.delete(name)
+            file.discard(name)
 
     def delete_all_but(self, names: Container[TopicPartition]) -> None:
         """At the start only these logs are there; the last run may not have deleted the others."""
         for file in (self.recovery_points, self.log_starts):
             for name in list(file.offsets):
                 if name not in names:
-                    file.delete(name)
+                    file.discard(name)
 
     def may_contain_deleted(self, name: TopicPartition) -> bool:
         """Would a log that is created now inherit from an older one of this name after a crash?"""
-        return self.recovery_points.may_contain_deleted(name) or self.log_starts.may_contain_deleted(name)
+        return any(file.may_contain_discarded(name) for file in (self.recovery_points, self.log_starts))
 
     def store(self, logs: Iterable[DiskLog]) -> None:
         """Write both files with the current offsets; durable on return."""

@@ -18,7 +18,7 @@ class OffsetFile:
     """The offsets that the next write contains, and what the file may still contain."""
 
     __slots__ = (
-        "_deleted",
+        "_discarded",
         "_files",
         "_folder",
         "_is_changed",
@@ -37,8 +37,8 @@ class OffsetFile:
         self._newest = 0
         self._version = 0
         self._is_changed = False
-        self._deleted: dict[TopicPartition, int] = {}
-        """Deleted names that the file may still contain, and the version after which it does not."""
+        self._discarded: dict[TopicPartition, int] = {}
+        """Discarded names that the file may still contain, and the last version that may do so."""
         self.offsets = self._load()
 
     def _load(self) -> Offsets:
@@ -62,22 +62,19 @@ class OffsetFile:
             self._is_changed = True
 
     def discard(self, name: TopicPartition) -> None:
+        """Write the file without this name from the next time on."""
         if self.offsets.pop(name, None) is not None:
+            self._discarded[name] = self._version
             self._is_changed = True
 
-    def delete(self, name: TopicPartition) -> None:
-        """The log was removed; the file is written without its name some time later."""
-        if name in self.offsets or not self.is_stored:
-            self._deleted[name] = self._version
-            self.discard(name)
-
-    def may_contain_deleted(self, name: TopicPartition) -> bool:
-        """Could the file still contain an offset of the log of this name that was removed?"""
-        return self._deleted.get(name, -1) >= self._newest
+    def may_contain_discarded(self, name: TopicPartition) -> bool:
+        """Could the file still contain an offset that was discarded?"""
+        return self._discarded.get(name, -1) >= self._newest
 
     def prepare(self) -> Callable[[], None]:
         """The work of storing the offsets as they are now, for any thread. An older one is skipped."""
-        self._deleted = {name: version for name, version in self._deleted.items() if version >= self._newest}
+        newest = self._newest
+        self._discarded = {name: version for name, version in self._discarded.items() if version >= newest}
         self._version += 1
         self._is_changed = False
         version, offsets = self._version, self.offsets.copy()
