@@ -114,7 +114,7 @@ def test_letters_that_cannot_go_back_are_counted(broker):
             outcome = redriver.redrive(letters(broker))
     assert outcome.letters == 6
     assert outcome.skipped == {
-        "there is no topic gone any more": 1,
+        "topic gone does not exist": 1,
         "its source topic is unknown": 1,
     }
 

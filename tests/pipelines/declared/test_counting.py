@@ -1,4 +1,4 @@
-"""What a pipeline tells of itself, counted from its queries."""
+"""The figures and messages of a pipeline, counted from the batches of its queries."""
 
 from pathlib import Path
 
@@ -16,15 +16,15 @@ sinks:
 """
 
 
-class Heard(Progress):
-    """Progress that remembers what was said."""
+class Messages(Progress):
+    """Progress that keeps its messages."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.sentences: list[str] = []
+        self.texts: list[str] = []
 
-    def say(self, text: str) -> None:
-        self.sentences.append(text)
+    def message(self, text: str) -> None:
+        self.texts.append(text)
 
 
 def batch(query: str, number: int, malformed: int) -> StreamBatch:
@@ -33,7 +33,7 @@ def batch(query: str, number: int, malformed: int) -> StreamBatch:
 
 
 def test_a_value_that_two_sinks_skip_is_one_value(tmp_path: Path) -> None:
-    progress = Heard()
+    progress = Messages()
     counting = Counting(progress, declared(tmp_path, SHOP))
     for query, number, malformed in (("one", 0, 3), ("two", 0, 2), ("two", 1, 1), ("one", 1, 2)):
         counting.batch(batch(query, number, malformed))
@@ -42,4 +42,4 @@ def test_a_value_that_two_sinks_skip_is_one_value(tmp_path: Path) -> None:
         ("one", 2, 20),
         ("two", 2, 20),
     ]
-    assert progress.sentences == ["3 malformed values of orders, which are skipped"]
+    assert progress.texts == ["3 malformed values of orders, which are skipped"]

@@ -120,7 +120,7 @@ class Stream:
 
     def run(self, change=lambda rows: rows, **options):
         rows = self.spark.readStream.format("runnel").options(**self.broker.options)
-        rows = rows.option("subscribe", self.source).option("startingOffsets", "earliest").taken()
+        rows = rows.option("subscribe", self.source).option("startingOffsets", "earliest").load()
         rows = rows.selectExpr("key", "cast(value as string) value")
         query = change(rows).writeStream.format(self.format).options(**self.broker.options, **options)
         query = query.option("topic", self.sink).option("checkpointLocation", str(self.checkpoint))

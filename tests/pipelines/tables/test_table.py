@@ -133,7 +133,7 @@ def test_writers_at_the_same_time_all_get_in(spark, table, tmp_path):
 def test_properties_that_another_writer_moved_stop_the_commit(spark, table):
     table.append(rows(spark, [0]), properties={"place": "1"})
     staged = table.stage(rows(spark, [1]))
-    with pytest.raises(TableError, match=r"moved place .* from None to 1"):
+    with pytest.raises(TableError, match=r"changed place .* from None to 1"):
         table.commit(staged, expected={"place": None})
     assert table.commit(staged, expected={"place": "1"}).is_new
 

@@ -131,7 +131,7 @@ def test_a_compaction_that_dies_before_its_snapshot_leaves_the_table_as_it_was(s
 
 def test_a_compaction_that_would_lose_rows_is_refused(spark, table, monkeypatch):
     monkeypatch.setattr(compaction, "read_files", lambda *arguments: read_files(*arguments).limit(4))
-    with pytest.raises(TableError, match="15 rows, and 4 were read"):
+    with pytest.raises(TableError, match="15 rows, but 4 were read"):
         compact(spark, table)
     assert offsets_in(table.read(spark)) == list(range(30))
 
