@@ -21,7 +21,7 @@ from runnel.batch.header import (
 from runnel.batch.records import Record, iterate_records
 from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import KeyMap, SegmentFacts, group_segments, plan_compaction
-from runnel.log.compaction_filter import BatchFilter, TransactionWalk, note_keys
+from runnel.log.compaction_filter import BatchFilter, TransactionWalk, map_keys
 from runnel.log.producers import Producer, WrittenBatch
 from runnel.model.log_config import LogConfig
 from tests.batch.other_clients import AiokafkaBatch
@@ -60,7 +60,7 @@ def note(log: bytes, first_dirty: int = 0, memory_bytes: int = 10**6, aborted=()
             continue
         if keys.is_full:
             break
-        run(note_keys(keys, log[position : position + header.size_bytes], header, transactions))
+        run(map_keys(keys, log[position : position + header.size_bytes], header, transactions))
     return keys
 
 
@@ -392,7 +392,7 @@ def test_a_group_spans_no_more_offsets_than_an_index_can_hold():
 
 def test_equal_digests_and_keys_are_told_apart_by_length():
     keys = KeyMap()
-    keys.note(b"x" * 30, 5)
+    keys.put(b"x" * 30, 5)
     (stored,) = (key for shard in keys._shards for key in shard)
     assert keys.is_latest(stored[:19], 0)
     assert len(stored) == 20 and keys.is_latest(b"x" * 30, 5) and not keys.is_latest(b"x" * 30, 4)

@@ -82,7 +82,7 @@ class SegmentsRead(Generic[Result]):
     def is_stale(self) -> bool:
         """Were segments removed, replaced or truncated since the view was taken?
 
-        Then a file that the thread opened by its name may be another one, whatever it read there.
+        Then a file that the thread opened by its name may be another one, and its data wrong.
         """
         return self._segments.generation != self._generation
 

@@ -34,7 +34,7 @@ from runnel.log.compaction import (
     KeyMap,
     group_segments,
 )
-from runnel.log.compaction_filter import BatchFilter, TransactionWalk, bare_batch, note_keys
+from runnel.log.compaction_filter import BatchFilter, TransactionWalk, bare_batch, map_keys
 from runnel.log.names import CLEANED
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
@@ -315,7 +315,7 @@ def _map_segment(
             continue
         if keys.is_full:
             break
-        yield from note_keys(keys, batch, header, transactions)
+        yield from map_keys(keys, batch, header, transactions)
         yield
     return None
 
@@ -346,7 +346,9 @@ def _write_group(
                     writer.append(kept)
                 yield
         # Transactions without records left need not be listed.
-        kept_aborted = [entry for entry in aborted if entry.last_offset not in batch_filter.needless]
+        kept_aborted = [
+            entry for entry in aborted if entry.last_offset not in batch_filter.discardable_markers
+        ]
         written = writer.finish(kept_aborted, had_aborted=bool(aborted))
         written.replaced = list(_loaded(log.segments, segments, files))
         return written

@@ -1,12 +1,12 @@
-"""Compaction: which logs are due, and what of a cleaned stretch stays. No files here.
+"""Compaction: which logs are due, and up to which offset. No I/O.
 
-A log is a clean stretch (each key at most once, as far as keys were known then) followed by a dirty one:
+A log has a clean part (each key at most once, as of the last pass) followed by a dirty one:
 
     log start ─── clean ─── first dirty offset ─── dirty ─── uncleanable (young, open, active segment)
 
-A pass notes the last offset of every key in the dirty stretch, as much as fits in memory, and then rewrites
-all segments below the end of what it noted, without the records that a later one replaces. Offsets never
-change. A tombstone stays `delete.retention.ms` longer than the pass that first met it (KIP-534).
+A pass maps every key of the dirty part to its last offset, as far as memory allows, and then rewrites all
+segments below the end of that map, without records that have a later one. Offsets never change. A tombstone
+is retained for `delete.retention.ms` after the first pass that read it (KIP-534).
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from runnel.model.log_config import FOREVER, LogConfig
 
 RAW_KEY_BYTES_MAX = 19
 DIGEST_BYTES = 20
-"""Longer keys are noted by digest, longer than any key noted as it is: the two cannot be confused."""
+"""Longer keys are mapped by digest, which is longer than any key mapped as it is, so that none collide."""
 ENTRY_BYTES = 200
-"""What a noted key costs at worst: the bytes object, the integer, and its slot in a dict that just grew."""
+"""Memory of a key at worst: the bytes object, the integer, and its slot in a dict that just grew."""
 KEY_MEMORY_BYTES = 128 * 1024 * 1024
 """Kafka's log.cleaner.dedupe.buffer.size."""
 SHARDS = 512
@@ -41,7 +41,7 @@ class SegmentFacts:
 
 @dataclass(slots=True)
 class CompactionPlan:
-    """A log that is due: the dirty stretch, and how urgent it is."""
+    """A log that is due: its dirty part, and how urgent it is."""
 
     first_dirty_offset: int
     end_offset: int
@@ -65,7 +65,7 @@ def plan_compaction(
         return None
     first_dirty_offset = max(first_dirty_offset, closed[0].base_offset)
     if first_dirty_offset > closed[-1].end_offset:
-        # The checkpoint speaks of a log that was cut since: nothing can be assumed clean.
+        # The log was truncated after the checkpoint: nothing can be assumed clean.
         first_dirty_offset = closed[0].base_offset
     clean_bytes = dirty_bytes = 0
     end_offset = first_dirty_offset
@@ -122,7 +122,7 @@ def group_segments(
 class KeyMap:
     """The last offset of each key, in bounded memory.
 
-    It is cut into many small dicts: to grow or to free one large dict would hold up the event loop.
+    It consists of many small dicts: to grow or to free one large dict would block the event loop.
     """
 
     __slots__ = ("_count", "_entries_max", "_shards", "end_offset")
@@ -132,17 +132,17 @@ class KeyMap:
         self._count = 0
         self._entries_max = max(memory_bytes // ENTRY_BYTES, 1)
         self.end_offset = 0
-        """Everything below is noted; nothing is known of what is beyond."""
+        """Everything below is mapped, and nothing beyond."""
 
     def __len__(self) -> int:
         return self._count
 
     @property
     def is_full(self) -> bool:
-        """No further batch should be noted. One may overshoot, else a large batch could never be cleaned."""
+        """No further batch should be added. One may exceed the limit: a large batch must be cleaned, too."""
         return self._count >= self._entries_max
 
-    def note(self, key: bytes, offset: int) -> None:
+    def put(self, key: bytes, offset: int) -> None:
         """The newest record of this key is at `offset`."""
         if len(key) > RAW_KEY_BYTES_MAX:
             key = blake2b(key, digest_size=DIGEST_BYTES).digest()

@@ -1,13 +1,13 @@
-"""What a cleaning keeps of each batch.
+"""What a pass of the cleaner retains of each batch.
 
-    records with a later one of the same key ─► go
-    tombstones ───────────────────────────────► go after their horizon, set by the first cleaning to meet them
-    records of aborted transactions ──────────► go
-    end markers ──────────────────────────────► go after their horizon, set once all their records are removed
-    a batch left without records ─────────────► goes, unless its producer would forget its last sequence
+    records with a later one of the same key ─► removed
+    tombstones ───────────────────────────────► removed after their delete horizon, set by the first pass
+    records of aborted transactions ──────────► removed
+    end markers ──────────────────────────────► the same, set once all their records are removed
+    a batch left without records ─────────────► removed, unless it has the last sequence of its producer
 
 The kept records' bytes are not changed: their offsets and times count from the batch's base, which stays.
-Only where a horizon is set, which takes the base timestamp's place, are timestamps rewritten.
+Timestamps are rewritten only where a delete horizon is set, which replaces the base timestamp (KIP-534).
 
 The functions are generators that yield now and then, so that their caller can yield to others.
 """
@@ -31,29 +31,29 @@ Step = Generator[None, None, None]
 
 
 class TransactionWalk:
-    """Which transactions are under way while batches pass in order of offset."""
+    """Which transactions are in progress while batches are read in order of offset."""
 
-    __slots__ = ("_aborted", "_open", "_under_way")
+    __slots__ = ("_aborted", "_in_progress", "_open")
 
     def __init__(self, aborted: Iterable[AbortedTransaction] = ()) -> None:
         self._aborted = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
-        self._under_way: dict[int, AbortedTransaction] = {}
+        self._in_progress: dict[int, AbortedTransaction] = {}
         self._open: set[int] = set()
-        """Producers of which a batch was met since their last marker."""
+        """Producers with a batch since their last marker."""
 
-    def is_void(self, header: BatchHeader) -> bool:
+    def is_aborted(self, header: BatchHeader) -> bool:
         """Does this data batch belong to an aborted transaction?"""
         if not header.is_transactional:
             return False
         self._begin_up_to(header.last_offset)
         self._open.add(header.producer_id)
-        transaction = self._under_way.get(header.producer_id)
+        transaction = self._in_progress.get(header.producer_id)
         return transaction is not None and header.base_offset <= transaction.last_offset
 
-    def is_needless(self, header: BatchHeader) -> bool:
-        """Is this end marker the last trace of its transaction?"""
+    def is_discardable(self, header: BatchHeader) -> bool:
+        """Has no record of this end marker's transaction been kept?"""
         self._begin_up_to(header.last_offset)
-        self._under_way.pop(header.producer_id, None)
+        self._in_progress.pop(header.producer_id, None)
         if header.producer_id in self._open:
             self._open.discard(header.producer_id)
             return False
@@ -62,20 +62,20 @@ class TransactionWalk:
     def _begin_up_to(self, offset: int) -> None:
         while self._aborted and self._aborted[-1].first_offset <= offset:
             transaction = self._aborted.pop()
-            self._under_way[transaction.producer_id] = transaction
+            self._in_progress[transaction.producer_id] = transaction
 
 
-def note_keys(keys: KeyMap, batch: Buffer, header: BatchHeader, transactions: TransactionWalk) -> Step:
-    """Note the last offset of each key in a dirty batch, in steps."""
+def map_keys(keys: KeyMap, batch: Buffer, header: BatchHeader, transactions: TransactionWalk) -> Step:
+    """Map each key of a dirty batch to its last offset, in steps."""
     if header.is_control:
-        transactions.is_needless(header)
-    elif not transactions.is_void(header):
+        transactions.is_discardable(header)
+    elif not transactions.is_aborted(header):
         raw = unpack_records(batch, header)
         base_offset = header.base_offset
         for count, span in enumerate(walk_records(raw, header.record_count)):
             _, _, _, offset_delta, start, length, _, _ = span
             if length >= 0:
-                keys.note(raw[start : start + length], base_offset + offset_delta)
+                keys.put(raw[start : start + length], base_offset + offset_delta)
             if count % RECORDS_PER_STEP == 0:
                 yield
     keys.end_offset = header.next_offset
@@ -91,7 +91,7 @@ class BatchFilter:
     now_ms: int
     delete_retention_ms: int
     transactions: TransactionWalk = field(default_factory=TransactionWalk)
-    needless: set[int] = field(default_factory=set)
+    discardable_markers: set[int] = field(default_factory=set)
     """Offsets of the end markers whose transactions have no records left."""
 
     def kept(self, batch: Buffer, header: BatchHeader) -> Generator[None, None, Buffer | None]:
@@ -100,8 +100,8 @@ class BatchFilter:
             return batch
         if header.is_control:
             return self._kept_control(batch, header)
-        is_void = self.transactions.is_void(header)
-        if header.record_count == 0 or is_void:
+        is_aborted = self.transactions.is_aborted(header)
+        if header.record_count == 0 or is_aborted:
             return self._emptied(header)
         raw = unpack_records(batch, header)
         spans: list[RecordSpan] = []
@@ -122,7 +122,7 @@ class BatchFilter:
     def _stays(self, raw: bytes, header: BatchHeader, span: RecordSpan) -> bool:
         _, _, _, offset_delta, key_start, key_length, _, value_length = span
         if key_length < 0:
-            # Written before the topic was compacted: as in Kafka, what has no key cannot stay.
+            # Written before the topic was compacted: as in Kafka, records without a key are removed.
             return False
         if value_length < 0:
             horizon_ms = header.delete_horizon_ms
@@ -135,9 +135,9 @@ class BatchFilter:
         marker: EndMarker | None = read_end_marker(batch) if header.record_count else None
         if marker is None:
             return self._emptied(header) if header.record_count == 0 else batch
-        if not self.transactions.is_needless(header):
+        if not self.transactions.is_discardable(header):
             return batch
-        self.needless.add(header.base_offset)
+        self.discardable_markers.add(header.base_offset)
         horizon_ms = header.delete_horizon_ms
         if horizon_ms is None:
             raw = unpack_records(batch, header)
@@ -145,7 +145,7 @@ class BatchFilter:
         return self._emptied(header) if horizon_ms <= self.now_ms else batch
 
     def _emptied(self, header: BatchHeader) -> Buffer | None:
-        """The bare header if it carries a living producer's last sequence, or None."""
+        """The bare header if it carries the last sequence of an active producer, or None."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return None

@@ -94,7 +94,7 @@ class Quotas(Protocol):
 
 
 class Accounting(Protocol):
-    """Counts what was served; every request is counted once, whatever became of it."""
+    """Counts what was served; every request is counted once, with any outcome."""
 
     def account(
         self,

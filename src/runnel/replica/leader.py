@@ -1,4 +1,4 @@
-"""One partition as its leader sees it: its epoch, who is in sync, and how far records are committed.
+"""One partition as its leader sees it: its epoch, the in-sync replicas, and the high watermark.
 
     high watermark = the smallest end offset among the leader and the maximal ISR
 
@@ -20,7 +20,7 @@ class LeaderReplica:
     replicas: frozenset[int]
     isr: frozenset[int]
     end_offset: int = 0
-    """Own log end that counts as stored, by whatever the topic's flush policy calls stored."""
+    """Own log end that counts as stored according to the topic's flush policy."""
     high_watermark: int = 0
     proposed_isr: frozenset[int] | None = None
     followers: dict[int, int] = field(default_factory=dict)
