@@ -346,11 +346,11 @@ def test_offsets_of_many_groups_are_bounded(tell, monkeypatch) -> None:
                 groups=[OffsetFetchRequestGroup(name, topics=None) for name in asked]
             )
             groups = (await client.ask(request, 8)).groups
-            assert [group.group_id for group in groups] == asked
+            assert [group.group_id for group in groups] == list(dict.fromkeys(asked))
             sizes.append([sum(len(topic.partitions) for topic in group.topics) for group in groups])
             asked = [group.group_id for group in groups if group.error_code]
             assert {group.error_code for group in groups} <= {0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code}
-        assert sizes == [[5, 0, 0, 0], [5, 0, 0], [5, 0], [5]]
+        assert sizes == [[5, 0, 0], [5, 0], [5]]
 
     tell(story)
 

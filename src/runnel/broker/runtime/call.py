@@ -2,11 +2,13 @@
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct as Layout
 from typing import Any
 
 from runnel.broker.apis.handlers import Handler
 from runnel.broker.apis.rules import Rule
+from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Context, Encoded
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.disk import FileSlice
@@ -54,9 +56,18 @@ class Call(Context):
         if outcome is None:
             self.reply.is_silent = True
             self._fill([], 0)
-            return
+        elif self.is_large and isinstance(outcome, Response):
+            self.broker.run(self._answer_from_thread(outcome))
+        else:
+            try:
+                parts, size_bytes = self._encoded(outcome)
+            except Exception as error:  # noqa: BLE001 - _failed logs it
+                parts, size_bytes = self._failed(error)
+            self._fill(parts, size_bytes)
+
+    async def _answer_from_thread(self, response: Response) -> None:
         try:
-            parts, size_bytes = self._encoded(outcome)
+            parts, size_bytes = await self.broker.disk.run_blocking(Job(partial(self._encoded, response)))
         except Exception as error:  # noqa: BLE001 - _failed logs it
             parts, size_bytes = self._failed(error)
         self._fill(parts, size_bytes)

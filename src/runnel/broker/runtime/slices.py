@@ -4,17 +4,18 @@
 
 A slice is a request of the same kind that names a part of what the whole one names. An element that is too
 large for one slice (a topic with many partitions) is cut as well, and the parts of its response are joined.
-Each slice is a request of its own for its handler: what a handler refuses because it is named twice, it
-refuses within a slice.
+Each slice is a request of its own for its handler. Handlers refuse what is named twice within a request, so
+duplicates are put into the same slice (`Slicing.prepare`). What is decided as a whole is not sliced.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.promise import MaybePromise, settled
 from runnel.model.limits import SLICE_ELEMENTS
@@ -36,8 +37,10 @@ class Slicing:
 
     request: tuple[str, ...]
     response: tuple[str, ...]
-    prepare: Callable[[Any], None] = lambda request: None
-    """Changes the request before it is cut, or refuses it."""
+    prepare: Callable[[Any], None] | None = None
+    """Changes the request before it is cut, in a thread."""
+    keep: Callable[[Any], None] | None = None
+    """Copies what the request has borrowed, before the memory of its frame is reused."""
     elements: int = SLICE_ELEMENTS
     """How large a slice is."""
     is_costly: Callable[[Any, "Context"], bool] = lambda request, ctx: False
@@ -51,8 +54,10 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
         for slicing in slicings:
             if getattr(request, slicing.request[0]):
                 is_costly = slicing.is_costly(request, ctx)
-                if is_costly or weight(request, slicing.request) > slicing.elements:
-                    slicing.prepare(request)
+                if is_costly or weighs_more(request, slicing.request, slicing.elements):
+                    ctx.is_large = True
+                    if slicing.keep is not None:
+                        slicing.keep(request)
                     weight_max = 1 if is_costly else slicing.elements
                     return ctx.broker.run(_serve(handler, slicing, request, ctx, weight_max))
                 break
@@ -63,6 +68,8 @@ def in_slices(handler: "Handler", slicings: Sequence[Slicing]) -> "Handler":
 
 
 async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Context", weight_max: int) -> Any:
+    if slicing.prepare is not None:
+        await ctx.broker.disk.run_blocking(Job(partial(slicing.prepare, request)))
     whole: Any = None
     refusal: CloseConnection | None = None
     for part, joined_levels in cut(request, slicing.request, weight_max):
@@ -81,6 +88,21 @@ async def _serve(handler: "Handler", slicing: Slicing, request: Any, ctx: "Conte
     if refusal is not None:
         raise refusal
     return whole
+
+
+def weighs_more(element: Any, arrays: Sequence[str], limit: int) -> bool:
+    """Whether an element weighs more than `limit`, without looking at much more than that of it."""
+    if not arrays or not isinstance(element, Struct):
+        return weight(element, arrays) > limit
+    inner = getattr(element, arrays[0]) or ()
+    if len(inner) >= limit:
+        return True
+    room = limit - 1
+    for part in inner:
+        if weighs_more(part, arrays[1:], room):
+            return True
+        room -= weight(part, arrays[1:])
+    return room < 0
 
 
 def weight(element: Any, arrays: Sequence[str]) -> int:
@@ -110,11 +132,13 @@ def _chunks(elements: list[Any], arrays: Sequence[str], weight_max: int) -> Iter
     chunk: list[Any] = []
     room = weight_max
     for element in elements:
-        own = weight(element, arrays)
-        if own > room and chunk:
+        is_large = weighs_more(element, arrays, weight_max)
+        own = weight_max + 1 if is_large else weight(element, arrays)
+        # The same object twice is a duplicate, which its handler refuses.
+        if own > room and chunk and element is not chunk[-1]:
             yield chunk, 0
             chunk, room = [], weight_max
-        if own > weight_max and arrays:
+        if is_large and arrays:
             joined = 0
             for inner, inner_joined in _chunks(getattr(element, arrays[0]), arrays[1:], weight_max):
                 part = copy(element)
