@@ -3,6 +3,7 @@
 import pytest
 
 from runnel.broker.apis import offset_commit, txn_offset_commit
+from runnel.broker.runtime.patterns import compiled
 from runnel.controller.image import MetadataImage
 from runnel.controller.placement import check_replicas
 from runnel.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -72,3 +73,10 @@ def test_a_manual_assignment_that_repeats_a_broker():
     with pytest.raises(ApiError, match=f"the broker {COUNT - 1} more than once"):
         check_replicas(MetadataImage(), replicas)
     assert CountedInt.comparisons <= 4 * COUNT
+
+
+def test_patterns_take_bounded_memory():
+    """A pattern of a few hundred bytes may compile to megabytes, and many of them are kept."""
+    compiled("|".join(f"topic-{number}" for number in range(2_000))).fullmatch("topic-7")
+    with pytest.raises(ValueError, match="too large"):
+        compiled("|".join(f"{number}[a-zé-ÿĀ-⿿]{{100}}" for number in range(80)))
