@@ -8,6 +8,7 @@ import pytest
 
 from runnel.broker.apis import handlers
 from runnel.broker.apis.handlers import APIS
+from runnel.broker.runtime.bug_reports import TRACEBACKS_PER_MINUTE_MAX
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.registry import api
 from runnel.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -156,6 +157,49 @@ def test_exception_is_logged_and_not_exposed(tell, monkeypatch, caplog, is_async
 
     tell(scenario)
     assert "secret detail" in caplog.text
+
+
+def test_a_client_that_repeats_a_bug_does_not_fill_the_disk_with_tracebacks(tell, monkeypatch, caplog):
+    def fail(request, ctx):
+        raise ZeroDivisionError
+
+    _replace(monkeypatch, 36, fail)
+    count = 3 * TRACEBACKS_PER_MINUTE_MAX
+
+    async def scenario(world) -> None:
+        client = await world.connect()
+        for _ in range(count):
+            assert (await client.ask(SaslAuthenticateRequest(), 2)).error_code == -1
+
+    tell(scenario)
+    tracebacks = [record for record in caplog.records if record.exc_info]
+    assert 1 <= len(tracebacks) <= 2 * TRACEBACKS_PER_MINUTE_MAX
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+def test_an_acknowledgement_that_fails_closes_the_connection(tell, monkeypatch, caplog, repeats):
+    """A response that is never sent would keep the client waiting forever."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("accounting failed")
+
+    async def scenario(world) -> None:
+        await world.create("events")
+        client, other = await world.connect(), await world.connect()
+        request = produce_to("events", (0, batch(b"value")))
+        if repeats:
+            assert (await client.ask(request, 9)).responses[0].partition_responses[0].error_code == 0
+        with monkeypatch.context() as broken:
+            broken.setattr(type(world.broker.gates.accounting), "account", fail)
+            client.send(request, 9)
+            if repeats:
+                assert await client.is_closed()
+            else:
+                assert (await client.receive()).responses[0].partition_responses[0].error_code == 0
+        assert (await other.ask(ApiVersionsRequest(), 0)).error_code == 0
+
+    tell(scenario)
+    assert "accounting failed" in caplog.text
 
 
 def test_exception_without_an_error_field_closes_the_connection(tell, monkeypatch, caplog):

@@ -9,7 +9,6 @@ Without verification, a batch delayed on the network could start a hanging trans
 last stable offset and all read_committed consumers.
 """
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct as Layout
@@ -26,7 +25,6 @@ from runnel.ports.disk import Staged
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
 
-log = logging.getLogger("runnel.broker")
 
 ADD_PARTITIONS_VERSION = 12
 """From this Produce version on, the first batch adds its partition to the transaction."""
@@ -140,7 +138,7 @@ class Verification:
             if isinstance(answer, ApiError):
                 error = answer.error
             else:
-                log.error("the transaction coordinator failed", exc_info=answer)
+                self._broker.bugs.report(answer, "the transaction coordinator failed")
             errors = dict.fromkeys((batch.partition.name for batch in self._batches), error)
         if self._is_retriable(errors):
             self._broker.timers.call_later(RETRY_BACKOFF_MS, self.start)
@@ -151,6 +149,9 @@ class Verification:
                 outcome = self._write(batch, errors.get(batch.partition.name, ErrorCode.NONE))
             except ApiError as api_error:
                 outcome = api_error
+            except Exception as bug:  # noqa: BLE001 - reported; the connection must not wait forever
+                self._broker.bugs.report(bug, "%s: a verified batch was not appended", batch.partition.name)
+                outcome = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch was not appended")
             self._written(batch, outcome)
 
     def _is_retriable(self, errors: dict[TopicPartition, ErrorCode]) -> bool:

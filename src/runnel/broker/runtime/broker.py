@@ -5,6 +5,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from runnel.broker.runtime.bug_reports import BugReports
 from runnel.broker.runtime.fetch_sessions import FetchSessions
 from runnel.broker.runtime.gates import Gates
 from runnel.broker.runtime.producer_ids import ProducerIds
@@ -58,6 +59,8 @@ class Broker:
     topic_metadata: TopicMetadataCache = field(default_factory=TopicMetadataCache)
     gates: Gates = field(default_factory=Gates)
     """Authentication, authorization, quotas and accounting, which every request passes."""
+    bugs: BugReports = field(init=False)
+    """Where unexpected exceptions are logged."""
     loop_pauses: LoopPauses = field(default_factory=LoopPauses)
     """Histogram of event loop pauses, sampled by the composition root."""
     metadata: "MetadataLog" = field(init=False)
@@ -71,6 +74,7 @@ class Broker:
 
     def __post_init__(self) -> None:
         self.partition_at = cast("Mapping[tuple[str, int], ReplicatedLog]", self.partitions)
+        self.bugs = BugReports(self.clock)
         self.turn = Turn(self.timers)
         self.waiting = Waiting(self.timers)
         self.producer_ids = ProducerIds(self)

@@ -61,14 +61,14 @@ class Call(Context):
         else:
             try:
                 parts, size_bytes = self._encoded(outcome)
-            except Exception as error:  # noqa: BLE001 - _failed logs it
+            except Exception as error:  # noqa: BLE001 - _failed reports it
                 parts, size_bytes = self._failed(error)
             self._fill(parts, size_bytes)
 
     async def _answer_from_thread(self, response: Response) -> None:
         try:
             parts, size_bytes = await self.broker.disk.run_blocking(Job(partial(self._encoded, response)))
-        except Exception as error:  # noqa: BLE001 - _failed logs it
+        except Exception as error:  # noqa: BLE001 - _failed reports it
             parts, size_bytes = self._failed(error)
         self._fill(parts, size_bytes)
 
@@ -77,8 +77,11 @@ class Call(Context):
         if len(parts) > 1:
             memory_bytes -= sum(part.length for part in parts if type(part) is FileSlice)
         self.session.pending.discard(self)
-        self.account(size_bytes)
-        self.reply.fill(parts, memory_bytes)
+        try:
+            self.account(size_bytes)
+        finally:
+            # Whatever fails: the connection must not wait for this reply forever.
+            self.reply.fill(parts, memory_bytes)
 
     def account(self, response_bytes: int) -> None:
         """The request is finished; later calls change nothing."""
@@ -120,7 +123,7 @@ class Call(Context):
         if isinstance(error, ApiError):
             code = error.code
         else:
-            log.error("%s v%d failed", self.route.request.__name__, self.api_version, exc_info=error)
+            self.broker.bugs.report(error, "%s v%d failed", self.route.request.__name__, self.api_version)
         response = _error_response(self.route.response, self.api_version, code, str(error))
         if response is None:
             if isinstance(error, ApiError):

@@ -106,6 +106,10 @@ class ProduceTemplate:
     def accounting(self) -> Accounting:
         return self._broker.gates.accounting
 
+    def report(self, bug: Exception) -> None:
+        """A response could not be encoded."""
+        self._broker.bugs.report(bug, "%s v%d failed", ProduceRequest.__name__, self.version)
+
     def match(self, buffer: memoryview, start: int, size: int) -> tuple[int, int, int, int] | None:
         """(correlation id, partition, start and end of its records) if a frame repeats the template."""
         rest = size - self._fixed_bytes
@@ -280,19 +284,25 @@ class ProduceRun:
         """All that was staged is committed."""
         template, index = self._template, self._index
         success = template.success
-        frames = [
-            success(correlation_id, index, outcome)
-            if isinstance(outcome, Staged)
-            else template.failure(correlation_id, index, outcome)
-            for correlation_id, outcome in zip(self._correlation_ids, self._outcomes, strict=True)
-        ]
-        data = frames[0] if len(frames) == 1 else b"".join(frames)
-        size_bytes = len(data)
-        accounting = template.accounting
-        accounting.account(
-            self._session, API_KEY, template.version, len(frames), self._request_bytes, size_bytes
-        )
-        self.reply.fill([data], size_bytes)
+        try:
+            frames = [
+                success(correlation_id, index, outcome)
+                if isinstance(outcome, Staged)
+                else template.failure(correlation_id, index, outcome)
+                for correlation_id, outcome in zip(self._correlation_ids, self._outcomes, strict=True)
+            ]
+            data = frames[0] if len(frames) == 1 else b"".join(frames)
+            size_bytes = len(data)
+            accounting = template.accounting
+            accounting.account(
+                self._session, API_KEY, template.version, len(frames), self._request_bytes, size_bytes
+            )
+        except Exception as bug:  # noqa: BLE001 - reported
+            template.report(bug)
+            # Without parts the connection is closed; else it would wait forever.
+            self.reply.fill([], 0)
+        else:
+            self.reply.fill([data], size_bytes)
 
     def failed(self, error: ApiError) -> None:
         """What was staged will not be committed; a repetition of a committed batch is not affected."""

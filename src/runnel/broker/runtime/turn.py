@@ -73,7 +73,11 @@ class Turn:
                 while woken:
                     watcher = next(iter(woken))
                     del woken[watcher]
-                    watcher.try_complete()
+                    try:
+                        watcher.try_complete()
+                    except Exception as error:  # noqa: BLE001 - raised below
+                        # Nothing else would wake the others.
+                        bug = bug or error
         finally:
             self.is_open = False
         if bug is not None:
