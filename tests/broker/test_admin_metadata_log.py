@@ -242,6 +242,24 @@ def test_full_disk_rejects_changes() -> None:
     assert same(play(files, _image_of), image_after(6))
 
 
+def test_records_that_cannot_be_replayed_are_not_written() -> None:
+    """No start could replay them either: the broker would not start again."""
+    files = SimFiles()
+
+    async def contradict(opened: Opened) -> None:
+        await submit_all(opened, 0, 2, [])
+        pending = asyncio.ensure_future(opened.metadata.submit(change_number(2)))
+        await asyncio.sleep(0)
+        with pytest.raises(BadMetadata):
+            await opened.metadata.submit([*change_number(3), *change_number(1)])
+        await pending
+        await submit_all(opened, 3, 6, [])
+        assert same(opened.metadata.image, image_after(6))
+
+    play(files, contradict)
+    assert same(play(files, _image_of), image_after(6))
+
+
 def test_failed_sync_rejects_writes_until_a_restart() -> None:
     files = SimFiles()
 

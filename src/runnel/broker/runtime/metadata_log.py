@@ -1,6 +1,6 @@
 """Drives the controller core: every change of metadata is a batch in the log `__cluster_metadata-0`.
 
-    decide (against the image ahead) → append → committed → replay into the image → apply to the node → answer
+    decide → replay into the image ahead → append → committed → replay into the image → apply → answer
 
 Changes are decided one after the other, each seeing those before it, but share the fdatasync. Everything else
 reads `image`, which only ever holds what is committed: it survives a power failure.
@@ -164,8 +164,8 @@ class MetadataLog:
     async def change(self, decide: Callable[[MetadataImage], ControllerResult[Reply]]) -> Reply:
         """Decide against the newest image and carry it out; the reply comes when the decision is committed.
 
-        Raises what `decide` raises, POLICY_VIOLATION for more records than one batch can hold, and
-        KAFKA_STORAGE_ERROR if they cannot be written.
+        Raises what `decide` raises, POLICY_VIOLATION for more records than one batch can hold,
+        KAFKA_STORAGE_ERROR if they cannot be written, and BadMetadata if they cannot be replayed.
         """
         self._check_usable()
         decision = decide(self._ahead)
@@ -208,14 +208,27 @@ class MetadataLog:
                 f"this change takes {len(batch)} bytes of metadata, a batch holds {self._batch_bytes_max} "
                 "(metadata.log.segment.bytes): make it in several requests",
             )
-        staged = self._replicated.append_now(batch)
+        end_offset = self.log.end_offset + len(records)
+        try:
+            # First, because no start could replay a log with records that contradict those before them.
+            self._ahead.replay_batch(records, end_offset)
+            self._replicated.append_now(batch)
+        except Exception:
+            self._ahead = self._image_with_pending()
+            raise
         self._snapshots.appended(len(values), len(batch))
-        end_offset = staged.last_offset + 1
-        self._ahead.replay_batch(records, end_offset)
         pending = _Pending(self, end_offset, records)
         self._pending.append(pending)
         self._replicated.when_committed(pending)
         return pending
+
+    def _image_with_pending(self) -> MetadataImage:
+        """The image after all records that are in the log."""
+        image = self.image.copy()
+        for pending in self._pending:
+            if pending.end_offset > image.version:
+                image.replay_batch(pending.records, pending.end_offset)
+        return image
 
     def _committed(self, pending: _Pending) -> None:
         self._to_apply.append(pending)
