@@ -187,6 +187,7 @@ class Connection:
             self.close(impossible, warn=True)
         elif self._listener.sends_at_once():
             self._flush()
+            self._listener.busy_poll.response_sent()
         else:
             # Sent after all readable connections were processed: a peer that receives many responses at
             # once sends many requests at once, which then cost one receive, one write and one send.

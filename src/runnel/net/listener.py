@@ -12,6 +12,7 @@ from math import inf
 
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX, REQUEST_BYTES_MAX
 from runnel.net.buffers import ReceiveMemory
+from runnel.net.busy_poll import BusyPoll
 from runnel.net.client_warnings import ClientWarnings
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
 from runnel.net.file_sender import FileSender
@@ -62,6 +63,7 @@ class Listener:
         # Shared by all connections: its contents are only valid during a turn.
         self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
         self.sender = FileSender(self.loop)
+        self.busy_poll = BusyPoll(self.loop)
         self.sending_count = 0
         """Connections with unsent responses."""
         self.connections: set[Connection] = set()
@@ -187,6 +189,8 @@ class Listener:
         for connection in dirty:
             self._unflushed -= 1
             connection.flush()
+        if self._served_together == 1:
+            self.busy_poll.response_sent()
 
     def _accept_again(self) -> None:
         if self._socket is None or self._is_accepting or len(self.connections) >= self.limits.connections_max:
