@@ -58,7 +58,8 @@ class Reader:
         written_offset = segments.segments[-1].next_offset
         if offset < segments.log_start_offset or offset > written_offset:
             raise self._out_of_range(offset)
-        end_offset = min(end_offset, written_offset)
+        if end_offset > written_offset:
+            end_offset = written_offset
         if offset >= end_offset:
             return Slice([], 0)
         try:

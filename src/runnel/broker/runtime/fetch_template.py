@@ -174,27 +174,29 @@ class FetchTemplate:
             return start
         run = FetchRun()
         limits = self._limits(partition)
+        match, read, head, tail = self._match, self._read, self._head, self._after
+        in_session = self._session_id != NO_SESSION
         position = start
         while after <= end and run.count < count_max and run.memory_bytes < RUN_BYTES_MAX:
             if run.count and _READ_SIZE(buffer, position)[0] != size:
                 break
-            found = self._match(buffer, start)
+            found = match(buffer, start)
             if found is None:
                 break
             correlation_id, offset = found
-            read = self._read(partition, offset, limits)
-            if read is None:
+            records = read(partition, offset, limits)
+            if records is None:
                 break
-            if not read.parts:
+            if not records.parts:
                 if self._waits_for_any:
                     run.add_to(replies, session, self)
                     frame = buffer[start:after]
                     replies.append(self._wait(frame, session, correlation_id, partition, offset))
                     return after
                 break
-            if self._session_id != NO_SESSION:
+            if in_session:
                 self._advance_session(partition, offset)
-            run.add(self._head(correlation_id, limits, read.size_bytes), read, self._after)
+            run.add(head(correlation_id, limits, records.size_bytes), records, tail)
             position = after
             start = after + 4
             after = start + size
@@ -254,9 +256,8 @@ class FetchTemplate:
 
     def _head(self, correlation_id: int, limits: tuple[int, int, int], size_bytes: int) -> bytes:
         """The response frame up to so many bytes of records."""
-        length = (
-            VARINTS[size_bytes + 1] if self._is_flexible and size_bytes < 4095 else self._length(size_bytes)
-        )
+        is_short = self._is_flexible and size_bytes < len(VARINTS) - 1
+        length = VARINTS[size_bytes + 1] if is_short else self._length(size_bytes)
         frame_bytes = self._fixed_bytes + len(length) + size_bytes
         return self._pack(frame_bytes, correlation_id, self._before, *limits, self._middle) + length
 
