@@ -107,6 +107,7 @@ def test_lost_offsets_do_not_acknowledge_later_records(tell) -> None:
         partition = world.broker.partitions[EVENTS]
         partition.log.truncate_to(2)
         assert partition.high_watermark == partition.last_stable_offset == 2
+        await until(lambda: partition.is_leader)
 
         def refuse(*_: object) -> int:
             raise OSError(errno.ENOSPC, "no space left on device")

@@ -213,6 +213,9 @@ def test_shard_ahead_of_its_log_stops_writing(tmp_path: Path) -> None:
         driver.run(CoordinatorResult(records=[line("d")], continuation="then"))
         assert driver.shard.calls[3:] == [("then", ErrorCode.NOT_COORDINATOR)]
         assert driver.partition.log.end_offset == 2
+        async with asyncio.timeout(20):
+            while not driver.partition.is_leader:
+                await asyncio.sleep(0)
         # A marker is stored at the offset of "c" and does not restore it.
         marker = EndMarker(committed=True, coordinator_epoch=0)
         driver.partition.append_now(build_end_marker(marker, producer_id=7, producer_epoch=3, timestamp_ms=0))

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from runnel.controller import unclean_start
+from runnel.broker.runtime import elections
 from runnel.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from runnel.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -187,7 +187,7 @@ def test_new_epochs_that_are_retried_spare_topics_that_are_deleted_meanwhile(
 ) -> None:
     """An election of a deleted topic was stored: no later start could replay the metadata log."""
     monkeypatch.setattr(network, "LOSS_CHANCE", 0)
-    monkeypatch.setattr(unclean_start, "RECORDS_PER_CHANGE", 1)
+    monkeypatch.setattr(elections, "PARTITIONS_PER_CHANGE", 1)
     simulation, names = Simulation(5, settings={}), ["a", "b", "c"]
     epochs: dict[str, int] = {}
 
@@ -239,14 +239,49 @@ def test_new_epochs_are_begun_once_a_full_disk_has_room(monkeypatch: pytest.Monk
         await consumer.learn(connection)
         assert (partition.epoch, consumer.epoch) == (0, 0)
         simulation.files.capacity_bytes = 2**40
+        request = produce_to(TOPIC, (0, batch(b"too early")), acks=1)
+        answer = await connection.ask(request, ProduceResponse)
+        outcome = ErrorCode.from_code(answer.responses[0].partition_responses[0].error_code)
+        assert outcome is ErrorCode.NOT_LEADER_OR_FOLLOWER, "nothing is written in the old epoch"
+        fetched = partition_of(await connection.ask(fetch_from(TOPIC, (0, 0)), FetchResponse))
+        assert (fetched.error_code, fetched.high_watermark) == (0, 1)
         async with asyncio.timeout(60):
             while consumer.epoch == 0:
                 await asyncio.sleep(0.1)
                 await consumer.learn(connection)
         assert (partition.epoch, consumer.epoch) == (1, 1)
         assert partition.log.epoch_end(0) == (0, 1)
+        await produce(connection, b"in the new epoch")
 
     with pytest.raises(Crash):
         simulation.run_broker(crash)
     simulation.files.capacity_bytes = 0
     simulation.run_broker(restart)
+
+
+def test_a_consumer_beyond_a_log_that_was_repaired_notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk loses pages after a failed sync, and the log is truncated without a restart."""
+    monkeypatch.setattr(network, "LOSS_CHANCE", 0)
+    simulation, consumer = Simulation(7, settings={"log.flush.policy": "never"}), Consumer()
+    read: list[int] = []
+
+    async def lose(incarnation: Incarnation) -> None:
+        connection = await incarnation.connect()
+        await connection.ask(CreateTopicsRequest([CreatableTopic(TOPIC, 1, 1)]), CreateTopicsResponse)
+        await consumer.learn(connection)
+        await produce(connection, *(b"old %d" % number for number in range(10)))
+        assert await consumer.poll(connection) == list(range(10))
+        partition = incarnation.pipeline.broker.partition(TOPIC, 0)
+        partition.log.truncate_to(4)
+        leads = [partition.is_leader]
+        async with asyncio.timeout(60):
+            while not leads[-1]:
+                await asyncio.sleep(0.1)
+                leads.append(partition.is_leader)
+        assert leads[0] is False, "nothing is written in the old epoch"
+        await produce(connection, *(b"new %d" % number for number in range(12)))
+        read.extend(await consumer.poll(connection))
+
+    simulation.run_broker(lose)
+    assert read == list(range(4, 16)), "no record that was written since is skipped"
+    assert (consumer.truncated_to, consumer.epoch) == (4, 1)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from runnel.broker.runtime.bug_reports import BugReports
+from runnel.broker.runtime.elections import Elections
 from runnel.broker.runtime.fetch_sessions import FetchSessions
 from runnel.broker.runtime.gates import Gates
 from runnel.broker.runtime.producer_ids import ProducerIds
@@ -56,6 +57,8 @@ class Broker:
     waiting: Waiting = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     producer_ids: ProducerIds = field(init=False)
+    elections: Elections = field(init=False)
+    """Partitions that take no writes until this node leads them in a new epoch."""
     topic_metadata: TopicMetadataCache = field(default_factory=TopicMetadataCache)
     gates: Gates = field(default_factory=Gates)
     """Authentication, authorization, quotas and accounting, which every request passes."""
@@ -78,6 +81,7 @@ class Broker:
         self.turn = Turn(self.timers)
         self.waiting = Waiting(self.timers)
         self.producer_ids = ProducerIds(self)
+        self.elections = Elections(self)
         slots_max = self.settings["max.incremental.fetch.session.cache.slots"]
         self.fetch_sessions = FetchSessions(slots_max, self.clock, self.entropy)
 
@@ -92,6 +96,9 @@ class Broker:
         log = self.disk.open_log(name, topic_id, config)
         leader = LeaderReplica.sole(self.node_id, leader_epoch)
         partition = ReplicatedLog(name, topic_id, log, leader, self.turn, self.disk, self.clock)
+        partition.on_records_lost = self.elections.lost_records
+        if name in self.elections:
+            partition.suspend()
         self.partitions[name] = partition
         return partition
 

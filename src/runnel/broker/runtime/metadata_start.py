@@ -1,31 +1,24 @@
 """Start of a node's metadata: format a new cluster, register the broker, open partitions."""
 
 import asyncio
-import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
-from runnel.broker.runtime.metadata_follower import RETRY_DELAY_MS, MetadataFollower
+from runnel.broker.runtime.metadata_follower import MetadataFollower
 from runnel.broker.runtime.metadata_log import METADATA_PARTITION, MetadataLog
 from runnel.controller.features import FIRST_LEVELS, METADATA_VERSION, SUPPORTED_FEATURES
 from runnel.controller.image import BadMetadata, MetadataImage
-from runnel.controller.result import ControllerResult
 from runnel.controller.snapshot import registration_record
-from runnel.controller.unclean_start import elections_after_unclean_start
+from runnel.controller.unclean_start import closed_uncleanly
 from runnel.controller.values import BrokerRegistration, Endpoint
-from runnel.model.errors import ApiError
 from runnel.model.ids import id_text
 from runnel.schemas.metadata import (
     ClusterRecord,
     FeatureLevelRecord,
     MetadataRecord,
-    PartitionChangeRecord,
 )
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
-
-log = logging.getLogger("runnel.broker")
 
 
 async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFollower:
@@ -37,41 +30,21 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
     await metadata.make_durable()
     broker.metadata = metadata
     # Before anything is served: what is written from now on must not look like what may have been lost.
-    await _begin_new_epochs(broker)
-    follower = MetadataFollower(broker, metadata.image, metadata.settings)
+    image, disk = metadata.image, broker.disk
+    broker.elections.require(closed_uncleanly(image, broker.node_id, disk.was_closed_cleanly))
+    await broker.elections.run()
+    follower = MetadataFollower(broker, image, metadata.settings)
     follower.remove_orphaned_logs(metadata.removed)
     for _ in follower.open_all():
         await asyncio.sleep(0)
     await _show_all_that_is_stored(broker)
     metadata.follow(follower)
-    records = _founding_records(broker, metadata.image)
+    broker.elections.start()
+    records = _founding_records(broker, image)
     if records:
         await metadata.submit(records)
-    broker.cluster_id = metadata.image.cluster_id
+    broker.cluster_id = image.cluster_id
     return follower
-
-
-async def _begin_new_epochs(broker: "Broker") -> None:
-    """Lead every partition in a new epoch (KIP-320) whose log was not closed cleanly."""
-    disk, image = broker.disk, broker.metadata.image
-    try:
-        for elections in elections_after_unclean_start(image, broker.node_id, disk.was_closed_cleanly):
-            disk.stays_unclean = True
-            await broker.metadata.change(partial(_without_deleted, elections))
-        disk.stays_unclean = False
-    except ApiError as error:
-        # The disk is full: no log takes records either, so that none can take the place of a lost one.
-        log.error("leader epochs cannot be raised after an unclean shutdown, which is retried: %s", error)
-        broker.timers.call_later(RETRY_DELAY_MS, partial(_retry_new_epochs, broker))
-
-
-def _without_deleted(elections: list[PartitionChangeRecord], newest: MetadataImage) -> ControllerResult[None]:
-    """When elections are retried, topics may be deleted by now: their elections could not be replayed."""
-    return ControllerResult([record for record in elections if record.topic_id in newest.topics_by_id], None)
-
-
-def _retry_new_epochs(broker: "Broker") -> None:
-    broker.run(_begin_new_epochs(broker))
 
 
 async def _show_all_that_is_stored(broker: "Broker") -> None:

@@ -15,7 +15,7 @@ turn's queue, and the turn calls `acknowledge`. So a continuation may stage, wri
 import logging
 from asyncio import Future
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -54,6 +54,10 @@ class Ack(Protocol):
     def failed(self, error: ApiError) -> None: ...
 
 
+def _ignored(name: TopicPartition) -> None:
+    """What the owner of a log does about lost records if it does nothing."""
+
+
 class ReplicatedLog:
     """One partition on this node, which it leads or follows."""
 
@@ -70,6 +74,7 @@ class ReplicatedLog:
         "is_leader",
         "log",
         "name",
+        "on_records_lost",
         "replica",
         "topic_id",
         "watchers",
@@ -97,6 +102,8 @@ class ReplicatedLog:
         """Long polls on this log."""
         self.appended_bytes = 0
         """All bytes staged since start: lets a long poll compare with min.bytes."""
+        self.on_records_lost: Callable[[TopicPartition], None] = _ignored
+        """Called when this node leads and the disk lost records that were visible."""
         self._acks: deque[Ack] = deque()
         self._outcomes: deque[tuple[Ack, ApiError | None]] = deque()
         """Acknowledgements whose outcome is known, independently of the high watermark."""
@@ -137,6 +144,10 @@ class ReplicatedLog:
         replica.high_watermark = max(replica.high_watermark, self.high_watermark)
         self.replica = replica
         self._resign(f"{self.name} is led by another broker in epoch {replica.epoch}")
+
+    def suspend(self) -> None:
+        """Take no writes in this epoch any more; reading continues. `become_leader` ends it."""
+        self._resign(f"{self.name} takes no writes before it is led in a new epoch")
 
     def close(self) -> None:
         """The partition is removed from this node."""
@@ -273,10 +284,13 @@ class ReplicatedLog:
     def _truncated(self) -> None:
         """The log on disk was truncated: what is written from its end on are other records."""
         end_offset = self.log.written_offset
+        has_lost_visible = self.is_leader and end_offset < self.replica.high_watermark
         self.replica.truncated(end_offset)
         error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} was truncated to {end_offset}")
         self._fail_above(end_offset, error)
         self._turn.wake(self.watchers)
+        if has_lost_visible:
+            self.on_records_lost(self.name)
 
     def _fail_above(self, end_offset: int, error: ApiError) -> None:
         # A duplicate batch may wait out of order, so all are checked.

@@ -1,0 +1,105 @@
+"""Elections of this node in a new epoch, for partitions that it leads and that may have lost visible records.
+
+    require ──► takes no writes ──► elected ──► leads in a new epoch
+                      ▲                │ the metadata log cannot be written
+                      └── a second ────┘
+
+In the old epoch, consumers that had read beyond the end could not notice that other records are written at
+the offsets of lost ones (KIP-320). Reading continues meanwhile. Until all are elected, the data directory is
+not closed cleanly, so that the next start elects them.
+"""
+
+import logging
+from collections.abc import Iterable
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from runnel.controller.unclean_start import decide_reelections
+from runnel.model.errors import ApiError
+from runnel.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.broker import Broker
+
+log = logging.getLogger("runnel.broker")
+
+PARTITIONS_PER_CHANGE = 1000
+"""Elections that are written together; they are independent, so a crash in between does no harm."""
+
+RETRY_DELAY_MS = 1000
+
+
+class Elections:
+    """The partitions of one broker that wait for an election."""
+
+    __slots__ = ("_broker", "_has_failed", "_is_running", "_is_started", "_running", "_waiting")
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._waiting: dict[TopicPartition, None] = {}
+        self._running: dict[TopicPartition, None] = {}
+        """Those whose election is being committed."""
+        self._is_running = self._is_started = False
+        self._has_failed = False
+
+    def __contains__(self, name: TopicPartition) -> bool:
+        return name in self._waiting or name in self._running
+
+    def require(self, names: Iterable[TopicPartition]) -> None:
+        """These partitions take no writes until they are elected; `run` does that."""
+        for name in names:
+            self._waiting[name] = None
+            partition = self._broker.partitions.get(name)
+            if partition is not None:
+                partition.suspend()
+        if self._waiting:
+            self._broker.disk.stays_unclean = True
+
+    def lost_records(self, name: TopicPartition) -> None:
+        """This partition was truncated below its high watermark."""
+        self.require([name])
+        self._run_soon()
+
+    def start(self) -> None:
+        """The partitions are open and follow the metadata: elect in the background from now on."""
+        self._is_started = True
+        self._run_soon()
+
+    def _run_soon(self) -> None:
+        if self._waiting and self._is_started and not self._is_running:
+            self._broker.run(self.run())
+
+    async def run(self) -> None:
+        """Elect all that wait; what cannot be committed now is retried later, in the background."""
+        self._is_running = True
+        while self._waiting and await self._run_some():
+            pass
+        self._is_running = False
+        if not self._waiting:
+            self._broker.disk.stays_unclean = False
+
+    async def _run_some(self) -> bool:
+        broker = self._broker
+        self._running = dict.fromkeys(islice(self._waiting, PARTITIONS_PER_CHANGE))
+        for name in self._running:
+            del self._waiting[name]
+        try:
+            await broker.metadata.change(partial(decide_reelections, self._running, broker.node_id))
+        except Exception as error:  # noqa: BLE001 - retried
+            self._waiting.update(self._running)
+            self._failed(error)
+            return False
+        finally:
+            self._running = {}
+        self._has_failed = False
+        return True
+
+    def _failed(self, error: Exception) -> None:
+        if not isinstance(error, ApiError):
+            self._broker.bugs.report(error, "leader epochs cannot be raised")
+        elif not self._has_failed:
+            # Usually the disk is full.
+            log.error("leader epochs cannot be raised after lost records, which is retried: %s", error)
+        self._has_failed = True
+        self._broker.timers.call_later(RETRY_DELAY_MS, self._run_soon)
