@@ -28,7 +28,7 @@ class Messages(Progress):
 
 
 def batch(query: str, number: int, malformed: int) -> StreamBatch:
-    observed = {"malformed orders": malformed, "of somebody else": 9}
+    observed = {"malformed orders": malformed, "of another query": 9}
     return StreamBatch(query, number, 10, 1.0, 5, lag=None, late=0, observed=observed)
 
 
@@ -43,3 +43,9 @@ def test_a_value_that_two_sinks_skip_is_one_value(tmp_path: Path) -> None:
         ("two", 2, 20),
     ]
     assert progress.texts == ["3 malformed values of orders, which are skipped"]
+
+
+def test_messages_of_a_job_reach_its_views(tmp_path: Path) -> None:
+    progress = Messages()
+    Counting(progress, declared(tmp_path, SHOP)).message("resuming from the checkpoint")
+    assert progress.texts == ["resuming from the checkpoint"]

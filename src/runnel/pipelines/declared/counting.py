@@ -73,6 +73,6 @@ class Counting(Progress):
             self._said[what] = total
             self._progress.message(f"{total} {what}")
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """A message for the user."""
         self._progress.message(text)
