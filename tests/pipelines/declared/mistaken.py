@@ -1,4 +1,4 @@
-"""Files with mistakes, each with what is said about it: the lines at its end that begin with `#=`.
+"""Files with errors, each with the expected findings in the lines at its end that begin with `#=`.
 
 `pytest --rewrite` rewrites these lines; the difference is then reviewed.
 """
@@ -26,12 +26,12 @@ class MistakenFile:
 
     @property
     def written(self) -> list[str]:
-        """What it says should be said."""
+        """The expected findings."""
         lines = self.path.read_text("utf-8").splitlines()
         return [line.removeprefix(SIGN) for line in lines if line.startswith(SIGN)]
 
     def check(self, explain: Callable[[str, Path], Findings], *, rewrite: bool) -> None:
-        """Compare what is said with what is written."""
+        """Compare the findings with the expected ones."""
         folder = self.path.parent
         findings = explain(self.text, folder)
         said = [finding.line(self.path.name).replace(f"{folder}/", "") for finding in findings]

@@ -13,7 +13,7 @@ from runnel.testing import Broker
 
 
 def declared(folder: Path, text: str, **environment: str) -> Declaration:
-    """A pipeline without mistakes."""
+    """A valid pipeline."""
     path = folder / "pipeline.yaml"
     path.write_text(text, "utf-8")
     declaration, findings = read_file(path, environment)
@@ -23,7 +23,7 @@ def declared(folder: Path, text: str, **environment: str) -> Declaration:
 
 
 def send(broker: Broker, events: Iterable[Event]) -> None:
-    """Send events to their topics, which are made with three partitions."""
+    """Send events to their topics, which are created with three partitions."""
     by_topic: dict[str, list[tuple[bytes | None, bytes | None]]] = defaultdict(list)
     for event in events:
         by_topic[event.topic].append((event.key.encode(), event.value.encode()))

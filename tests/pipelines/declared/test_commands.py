@@ -1,4 +1,4 @@
-"""`runnel pipeline validate`, `init`, and what `run` says of a file with mistakes."""
+"""`runnel pipeline validate`, `init`, and `run` with an invalid file."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,13 +25,13 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.
     return CommandLine(None, capsys, tmp_path, monkeypatch)
 
 
-def test_the_example_is_written_and_right(run: CommandLine) -> None:
+def test_the_example_is_valid(run: CommandLine) -> None:
     run.ok("pipeline", "init")
     assert Path("pipeline.yaml").read_text("utf-8") == example_text()
     assert run.ok("pipeline", "validate", "--no-spark", "pipeline.yaml").out == ""
 
 
-def test_the_example_names_its_own_file(run: CommandLine) -> None:
+def test_the_example_refers_to_its_own_file(run: CommandLine) -> None:
     run.ok("pipeline", "init", "shop.yaml")
     assert "runnel pipeline run shop.yaml" in Path("shop.yaml").read_text("utf-8")
 
@@ -49,7 +49,7 @@ def test_a_file_is_never_overwritten_by_accident(run: CommandLine) -> None:
     assert run("pipeline", "init", "nowhere/shop.yaml").code == 1
 
 
-def test_mistakes_are_reported_as_text_and_as_json(run: CommandLine) -> None:
+def test_errors_are_reported_as_text_and_as_json(run: CommandLine) -> None:
     Path("shop.yaml").write_text(BAD)
     outcome = run("pipeline", "validate", "--no-spark", "shop.yaml")
     assert outcome.code == 1
@@ -69,7 +69,7 @@ def test_mistakes_are_reported_as_text_and_as_json(run: CommandLine) -> None:
     }
 
 
-def test_a_file_with_mistakes_is_not_run(run: CommandLine) -> None:
+def test_a_file_with_errors_is_not_run(run: CommandLine) -> None:
     Path("shop.yaml").write_text(BAD)
     outcome = run("pipeline", "run", "shop.yaml", "--once")
     assert outcome.code == 1
@@ -94,7 +94,7 @@ sinks:
         (("-b", "environment:1", "--in-doubt", "skip"), "environment:1", "skip"),
     ],
 )
-def test_what_a_pipeline_is_run_with(
+def test_options_of_a_run(
     run: CommandLine,
     monkeypatch: pytest.MonkeyPatch,
     arguments: tuple[str, ...],
@@ -116,12 +116,12 @@ def test_what_a_pipeline_is_run_with(
     assert taken[0].declaration.broker == "file:1"
 
 
-def test_a_doubt_is_settled_by_two_words_only(run: CommandLine) -> None:
+def test_values_of_in_doubt(run: CommandLine) -> None:
     Path("shop.yaml").write_text(GOOD)
     assert run("pipeline", "run", "shop.yaml", "--in-doubt", "maybe").code == 2
 
 
-def test_a_file_that_is_not_there(run: CommandLine) -> None:
+def test_a_missing_file(run: CommandLine) -> None:
     for arguments in (("validate", "--no-spark"), ("run",)):
         outcome = run("pipeline", *arguments, "nothing.yaml")
         assert outcome.code == 1

@@ -32,7 +32,7 @@ def batch(query: str, number: int, malformed: int) -> StreamBatch:
     return StreamBatch(query, number, 10, 1.0, 5, lag=None, late=0, observed=observed)
 
 
-def test_a_value_that_two_sinks_skip_is_one_value(tmp_path: Path) -> None:
+def test_a_value_that_two_sinks_skip_is_counted_once(tmp_path: Path) -> None:
     progress = Messages()
     counting = Counting(progress, declared(tmp_path, SHOP))
     for query, number, malformed in (("one", 0, 3), ("two", 0, 2), ("two", 1, 1), ("one", 1, 2)):

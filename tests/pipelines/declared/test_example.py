@@ -1,4 +1,4 @@
-"""The example of `runnel pipeline init`, run as it is: joined and windowed, to a topic and to a table."""
+"""Runs the example of `runnel pipeline init`: a join and windows, to a topic and to a table."""
 
 import json
 from datetime import UTC
@@ -59,7 +59,7 @@ def test_the_example_runs(spark: "SparkSession", runnel: "Broker", tmp_path: Pat
 
 
 def check_dead_letters(dead: list) -> None:
-    """Key and value as they came, and where from and why in headers."""
+    """The original key and value, with the origin and the reason in headers."""
     assert sorted((message.value or b"").decode() for message in dead) == sorted(
         MALFORMED[number % len(MALFORMED)] for number in range(4)
     )

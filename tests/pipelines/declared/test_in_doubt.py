@@ -1,4 +1,4 @@
-"""A pipeline that was stopped until its note expired resumes with an option."""
+"""A pipeline whose commit record expired while it was stopped resumes with an option."""
 
 import json
 import random
@@ -36,18 +36,18 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def forget_notes(broker: BrokerView) -> int:
-    """As if `offsets.retention.minutes` had passed; of how many queries?"""
-    notes = [group for group in broker.groups() if group.startswith(PREFIX)]
+    """Delete the commit records, as after `offsets.retention.minutes`; returns their number."""
+    groups = [group for group in broker.groups() if group.startswith(PREFIX)]
 
     async def forget(cluster: Cluster) -> None:
-        for note in notes:
-            await Groups(cluster).delete(note)
+        for group in groups:
+            await Groups(cluster).delete(group)
 
     broker.run(forget)
-    return len(notes)
+    return len(groups)
 
 
-def test_a_pipeline_resumes_after_its_note_has_expired(
+def test_a_pipeline_resumes_after_its_commit_record_has_expired(
     spark: "SparkSession", runnel: "Broker", tmp_path: Path
 ) -> None:
     pipeline = declared(tmp_path, LOGS, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)

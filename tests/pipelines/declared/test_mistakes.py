@@ -1,4 +1,4 @@
-"""Every mistake in a pipeline's file is explained: where, what was expected, and what may have been meant."""
+"""Errors in a pipeline file are reported with position, expectation and suggestion."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Mistakes that only Spark can find are explained just like the others."""
+"""Errors that Spark finds are reported like the others."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

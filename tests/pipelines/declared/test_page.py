@@ -1,4 +1,4 @@
-"""The page on pipelines says what is: its files are right, and every key is on it."""
+"""The documentation of pipelines: its files are valid, and every key is documented."""
 
 import re
 from pathlib import Path
@@ -33,13 +33,13 @@ def test_there_are_files() -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_files_are_right(name: str, folder: Path) -> None:
+def test_files_are_valid(name: str, folder: Path) -> None:
     _, findings = read_file(folder / name, {})
     assert [finding.line(name) for finding in findings] == []
 
 
 @pytest.mark.timeout(600)
-def test_spark_finds_no_mistake_either(folder: Path, spark: "SparkSession") -> None:
+def test_files_are_valid_for_spark(folder: Path, spark: "SparkSession") -> None:
     for name in FILES:
         declaration, findings = read_file(folder / name, {})
         assert declaration is not None
@@ -47,7 +47,7 @@ def test_spark_finds_no_mistake_either(folder: Path, spark: "SparkSession") -> N
         assert [finding.line(name) for finding in findings] == []
 
 
-def test_every_key_and_word_is_on_the_page() -> None:
+def test_every_key_and_value_is_documented() -> None:
     page = PAGE.read_text("utf-8")
     keys = {
         *TOP_KEYS,

@@ -1,4 +1,4 @@
-"""A pattern means what it matches, but for dead letters; with whatever flags it is written."""
+"""Patterns exclude dead-letter topics, with any flags."""
 
 import re
 
@@ -37,11 +37,11 @@ def is_left_out(name: str, named: set[str]) -> bool:
 
 
 @given(st.sampled_from(PATTERNS), NAMES, st.sets(st.sampled_from(["bad", "logs-bad", "a.bad", "x"])))
-def test_all_that_matches_but_dead_letters(pattern: str, name: str, named: set[str]) -> None:
+def test_patterns_exclude_dead_letter_topics(pattern: str, name: str, named: set[str]) -> None:
     wanted = re.fullmatch(pattern, name) is not None and not is_left_out(name, named)
     assert (re.fullmatch(without_dead_letters(pattern, named), name) is not None) is wanted
 
 
 @pytest.mark.parametrize("name", ["logs-web", "logs-bad", "logs-web.dead-letters.x", "logs-web.redriven"])
-def test_nothing_else_is_left_out(name: str) -> None:
+def test_nothing_else_is_excluded(name: str) -> None:
     assert re.fullmatch(without_dead_letters("logs-.*", {"logs-ba", "ogs-bad", "logs.bad"}), name)

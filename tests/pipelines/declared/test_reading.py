@@ -1,4 +1,4 @@
-"""What a right file means: values, defaults, places and paths."""
+"""Valid files: values, defaults, positions and paths."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.pipelines.declared.declaration import ParquetTarget, TableTarget, TopicTarget, Trigger
-from runnel.pipelines.declared.findings import Findings, Place
+from runnel.pipelines.declared.findings import Findings, Position
 from runnel.pipelines.declared.graph import in_order, sources_of
 from runnel.pipelines.declared.python_file import load_function
 from runnel.pipelines.declared.reading import read_file, read_text
@@ -31,7 +31,7 @@ def read(text: str, **environment: str):
     return declaration
 
 
-def test_what_is_left_out() -> None:
+def test_defaults() -> None:
     shop = read(MINIMAL)
     assert shop.broker == "127.0.0.1:9092"
     assert shop.checkpoint == "/shop/.runnel/checkpoints/shop"
@@ -46,7 +46,7 @@ def test_what_is_left_out() -> None:
     assert (target.key, target.value, target.delivery) == (None, (), "exactly-once")
 
 
-def test_the_environment_names_the_broker_unless_the_file_does() -> None:
+def test_the_broker_defaults_to_the_environment() -> None:
     assert read(MINIMAL, RUNNEL_BOOTSTRAP="a:1").broker == "a:1"
     assert read(f"{MINIMAL}broker: b:2,c:3", RUNNEL_BOOTSTRAP="a:1").broker == "b:2,c:3"
     assert read(f"{MINIMAL}broker: ${{WHERE}}", WHERE="d:4").broker == "d:4"
@@ -94,7 +94,7 @@ def test_values_of_topics(text: str, value: object) -> None:
     assert target.value == value
 
 
-def test_paths_are_beside_the_file() -> None:
+def test_paths_are_relative_to_the_file() -> None:
     sinks = read(
         f"{MINIMAL}"
         "  table: {from: orders, table: shop.orders, warehouse: house}\n"
@@ -107,7 +107,7 @@ def test_paths_are_beside_the_file() -> None:
     assert sinks["more"].target == ParquetTarget("/elsewhere", ())
 
 
-def test_steps_come_after_what_they_need() -> None:
+def test_steps_are_in_topological_order() -> None:
     shop = read(
         MINIMAL.replace("from: orders", "from: c")
         + "steps:\n"
@@ -117,7 +117,7 @@ def test_steps_come_after_what_they_need() -> None:
     assert [source.name for source in sources_of("C", shop)] == ["orders"]
 
 
-def test_an_alias_is_read_like_its_anchor() -> None:
+def test_aliases() -> None:
     shop = read(
         MINIMAL.replace("orders: {", "orders: &one {").replace("sinks:", "  more: *one\nsinks:") + MORE
     )
@@ -127,14 +127,16 @@ def test_an_alias_is_read_like_its_anchor() -> None:
 MORE = "  also: {from: more, topic: also}\n"
 
 
-def test_what_contains_itself_is_no_endless_loop() -> None:
+def test_recursive_aliases_are_rejected() -> None:
     findings = Findings()
     read_text("name: shop\nsources: &all\n  orders: *all\nsinks: *all\n", FOLDER, {}, findings)
-    assert "this contains itself" in [finding.message for finding in findings]
+    assert "an alias refers to a mapping or list that contains it" in [
+        finding.message for finding in findings
+    ]
 
 
 @given(st.text())
-def test_any_text_is_answered(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     findings = Findings()
     declaration = read_text(text, FOLDER, {}, findings)
     assert declaration is not None or findings.has_errors
@@ -144,8 +146,8 @@ def test_any_text_is_answered(text: str) -> None:
     st.lists(st.text(alphabet="abc  'ü", min_size=1).filter(lambda line: line.strip()), min_size=1),
     st.integers(1, 6),
 )
-def test_every_character_of_a_block_has_its_place(lines: list[str], indent: int) -> None:
-    """In a block, the character at an index of the text is the one at its place in the file."""
+def test_every_character_of_a_block_has_its_position(lines: list[str], indent: int) -> None:
+    """In a block, the character at an index of the text is the one at its position in the file."""
     lines = [f"x{line}" for line in lines]
     file = "sql: |\n" + "".join(f"{' ' * indent}{line}\n" for line in lines)
     tree = parse(file, {}, Findings())
@@ -153,36 +155,36 @@ def test_every_character_of_a_block_has_its_place(lines: list[str], indent: int)
     assert isinstance(scalar, Scalar)
     rows = file.split("\n")
     for index, character in enumerate(scalar.text):
-        place = scalar.place_of(index)
+        position = scalar.position_of(index)
         if character != "\n":
-            assert rows[place.line - 1][place.column - 1] == character
+            assert rows[position.line - 1][position.column - 1] == character
 
 
-def test_places_of_a_quoted_text() -> None:
+def test_positions_of_a_quoted_text() -> None:
     tree = parse('sql: "SELECT 1"', {}, Findings())
     scalar = tree.entries["sql"].value  # type: ignore[union-attr]
     assert isinstance(scalar, Scalar)
-    assert scalar.place_of(7) == Place(1, 14)
+    assert scalar.position_of(7) == Position(1, 14)
 
 
-def test_a_file_that_is_no_utf8(tmp_path: Path) -> None:
+def test_a_file_that_is_not_utf8(tmp_path: Path) -> None:
     path = tmp_path / "pipeline.yaml"
     path.write_bytes(b"name: caf\xe9\n")
     declaration, findings = read_file(path, {})
     assert declaration is None
-    assert [finding.message for finding in findings] == ["the file is not UTF-8: byte 9 cannot be"]
+    assert [finding.message for finding in findings] == ["the file is not UTF-8: invalid byte at offset 9"]
 
 
-def test_a_function_in_a_file_that_is_no_python(tmp_path: Path) -> None:
+def test_a_function_in_a_file_with_a_syntax_error(tmp_path: Path) -> None:
     (tmp_path / "steps.py").write_text("def broken(:\n    pass\n")
     findings = Findings()
     steps = "steps:\n  a: {python: 'steps.py:broken', inputs: [orders]}\n"
     read_text(MINIMAL.replace("from: orders", "from: a") + steps, tmp_path, {}, findings)
-    assert [finding.message for finding in findings] == ["steps.py:1 is no Python: invalid syntax"]
+    assert [finding.message for finding in findings] == ["steps.py:1: syntax error: invalid syntax"]
 
 
 def test_functions_are_loaded_by_value(tmp_path: Path) -> None:
-    """Workers do not have the file: what is in it must travel with the function."""
+    """Workers do not have the file."""
     from pyspark import cloudpickle
 
     (tmp_path / "steps.py").write_text("FACTOR = 3\n\ndef tripled(x):\n    return FACTOR * x\n")

@@ -31,7 +31,7 @@ def click(page: str, minutes: float) -> bytes:
 
 
 def forget_last_batches(folder: Path) -> int:
-    """Remove the note that the last batch of each sink is done, and say of how many sinks."""
+    """Remove the last entry of each sink's commit log; returns the number of sinks."""
     checkpoints = [folder / ".runnel" / "checkpoints" / "clicks" / name for name in ("topic", "table")]
     for checkpoint in checkpoints:
         commits = checkpoint / "commits"
@@ -121,7 +121,7 @@ def test_other_sinks_and_functions(
     assert "|A!   |k  |" in shown
 
 
-def test_a_pipeline_that_should_fail_says_where(
+def test_a_failing_pipeline_reports_the_offset(
     spark: "SparkSession", runnel: "Broker", tmp_path: Path
 ) -> None:
     text = WORDS.partition("steps:")[0] + "sinks:\n  files: {from: numbers, parquet: files}\n"

@@ -1,4 +1,4 @@
-"""The tables that a query names are found without Spark."""
+"""The tables of a query are found without Spark."""
 
 import pytest
 from hypothesis import given
@@ -49,6 +49,6 @@ def test_joins(sql: str, joins: bool) -> None:
 
 
 @given(st.text(alphabet="FROMJIN abc,()'\"`-/*\n.;"))
-def test_any_text_is_survived_and_places_are_right(sql: str) -> None:
+def test_any_text_is_accepted_and_positions_are_valid(sql: str) -> None:
     for table in query_tables(sql).names:
         assert sql[table.index :].lstrip("`").startswith(table.name.split("`")[0])

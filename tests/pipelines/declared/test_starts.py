@@ -1,4 +1,4 @@
-"""Where sources begin is decided once, for all queries and all later starts of a pipeline."""
+"""Starting offsets are determined once, for all queries and all later runs of a pipeline."""
 
 import json
 from functools import partial
@@ -33,7 +33,7 @@ async def delete_words_before(cluster: Cluster, offset: int) -> None:
     await Admin(cluster).delete_records({WORDS: offset})
 
 
-def test_a_start_stays_where_it_was(runnel: Broker, tmp_path: Path) -> None:
+def test_starting_offsets_are_kept(runnel: Broker, tmp_path: Path) -> None:
     pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
     checkpoint = str(tmp_path / "checkpoint")
     with runnel.client() as client, BrokerView(runnel.bootstrap_servers) as broker:
@@ -52,7 +52,7 @@ def test_a_start_stays_where_it_was(runnel: Broker, tmp_path: Path) -> None:
 
 
 def test_a_start_that_was_deleted_is_the_first_available_record(runnel: Broker, tmp_path: Path) -> None:
-    """Else a sink that is added later would request records that are deleted."""
+    """Otherwise a sink that is added later would request deleted records."""
     pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
     with runnel.client() as client, BrokerView(runnel.bootstrap_servers) as broker:
         client.create_topic("words", partitions=1)
@@ -65,7 +65,7 @@ def test_a_start_that_was_deleted_is_the_first_available_record(runnel: Broker, 
 
 
 @pytest.mark.parametrize("scheme", ["file:", "file://"])
-def test_addresses_of_folders_here_are_folders(
+def test_checkpoints_as_file_uris(
     runnel: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -81,8 +81,8 @@ def test_addresses_of_folders_here_are_folders(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "pipeline.yaml"]
 
 
-def test_dead_letters_do_not_begin_anywhere(runnel: Broker, tmp_path: Path) -> None:
-    """What finds new topics while a query runs is told by the same options."""
+def test_dead_letter_topics_have_no_starting_offsets(runnel: Broker, tmp_path: Path) -> None:
+    """The discovery of new topics while a query runs uses the same options."""
     pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
     with BrokerView(runnel.bootstrap_servers) as broker:
         for topic in ("words", "words.dead-letters", "words.dead-letters.redriven"):
@@ -90,8 +90,8 @@ def test_dead_letters_do_not_begin_anywhere(runnel: Broker, tmp_path: Path) -> N
         assert pinned_starts(pipeline, broker, str(tmp_path))["since"] == {"words": {"0": 0}}
 
 
-def test_a_file_that_is_damaged_is_not_passed_over(runnel: Broker, tmp_path: Path) -> None:
-    """To look the start up anew would leave out whatever came in between."""
+def test_a_damaged_file_is_reported(runnel: Broker, tmp_path: Path) -> None:
+    """Looking the offsets up again would skip the records in between."""
     pipeline = declared(tmp_path, PIPELINE, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
     (tmp_path / FILE).write_text(json.dumps({"new": {}})[:-2])
     with BrokerView(runnel.bootstrap_servers) as broker, pytest.raises(BadCheckpoint, match=FILE):

@@ -1,4 +1,4 @@
-"""A declaration as Spark understands it, checked on streams without rows: no broker is asked."""
+"""Spark's analysis of a pipeline, on empty streams and without a broker."""
 
 import logging
 import re
@@ -15,10 +15,10 @@ from runnel.pipelines.declared.declaration import (
     TableTarget,
     TopicTarget,
 )
-from runnel.pipelines.declared.findings import Findings, Place, did_you_mean, listed
+from runnel.pipelines.declared.findings import Findings, Position, did_you_mean, listed
 from runnel.pipelines.declared.frames import built, own_session, with_watermark
 from runnel.pipelines.declared.graph import known_names, sources_of
-from runnel.pipelines.declared.spark_words import place_in, said, said_of_function
+from runnel.pipelines.declared.spark_errors import error_text, function_error_text, position_in
 from runnel.pipelines.declared.topic_frames import source_columns
 from runnel.pipelines.errors import PipelineError
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OPTION = re.compile(r"^valueSchema=.*?': ", re.DOTALL)
-"""How the format begins when it reports the schema, which is at the place already."""
+"""Prefix of the format's errors about the schema, to which the position refers already."""
 _PHRASES = {
-    "Stream-stream": "a join that keeps rows without a partner gives them out when none can come any more: "
-    "that takes a watermark on both sides, and a condition as p.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR",
-    "Sorting is not": "a stream is never all there, so it cannot be sorted; groups in mode complete can",
-    "without streaming sources": "it reads no source, so there is nothing to stream",
-    "for no streaming aggregations": "only groups, as GROUP BY makes them, can be written in mode complete",
+    "Stream-stream": "an outer join of streams requires a watermark on both sides and a time condition, "
+    "such as p.at BETWEEN o.at AND o.at + INTERVAL 1 HOUR",
+    "Sorting is not": "streams cannot be sorted, except aggregates in mode complete",
+    "without streaming sources": "it reads no source",
+    "for no streaming aggregations": "mode complete requires an aggregation (GROUP BY)",
 }
 _WITHOUT_WATERMARK = ("without watermark", "without a watermark")
 
 
 def analyse(session: "SparkSession", declaration: Declaration, findings: Findings) -> None:
-    """Add what only Spark can find: in schemas, queries, functions, and in what sinks ask of them."""
+    """Add the findings of Spark about schemas, queries, functions and sinks."""
     own = own_session(session, declaration.settings)
 
     def failed(part: Source | Step, error: Exception) -> None:
@@ -59,7 +59,7 @@ def analyse(session: "SparkSession", declaration: Declaration, findings: Finding
 
 @contextmanager
 def _quiet_spark() -> Iterator[None]:
-    """Spark's Python side also logs every error that it raises."""
+    """Silence the log of PySpark, which repeats every error that it raises."""
     logger = logging.getLogger("SQLQueryContextLogger")
     before = logger.disabled
     logger.disabled = True
@@ -70,7 +70,7 @@ def _quiet_spark() -> Iterator[None]:
 
 
 def _empty(session: "SparkSession", source: Source) -> "DataFrame":
-    """A stream with the source's columns that never has a row."""
+    """A stream with the columns of the source and without rows."""
     from pyspark.sql import functions as F
 
     columns: StructType = source_columns(source)
@@ -81,18 +81,18 @@ def _empty(session: "SparkSession", source: Source) -> "DataFrame":
 
 def _report(part: Source | Step, error: Exception, findings: Findings) -> None:
     if isinstance(part, Source):
-        place = part.schema.place if part.schema else part.place
-        findings.error(place, f"source {part.name!r}: {_OPTION.sub('', said(error))}")
+        position = part.schema.position if part.schema else part.position
+        findings.error(position, f"source {part.name!r}: {_OPTION.sub('', error_text(error))}")
     elif part.sql is not None:
-        findings.error(place_in(part.sql, error), f"step {part.name!r}: {said(error)}")
+        findings.error(position_in(part.sql, error), f"step {part.name!r}: {error_text(error)}")
     elif isinstance(error, PipelineError):
-        findings.error(part.place, f"step {part.name!r}: {error}")
+        findings.error(part.position, f"step {part.name!r}: {error}")
     elif part.python is not None:
-        findings.error(part.python.place, f"step {part.name!r}: {said_of_function(part.python, error)}")
+        findings.error(part.python.position, f"step {part.name!r}: {function_error_text(part.python, error)}")
 
 
 def _check_names(step: Step, frame: "DataFrame", findings: Findings) -> None:
-    """Two columns of one name, as a join makes them with SELECT *."""
+    """Check for duplicate column names, as in SELECT * of a join."""
     seen: set[str] = set()
     twice: list[str] = []
     for name in frame.columns:
@@ -101,9 +101,9 @@ def _check_names(step: Step, frame: "DataFrame", findings: Findings) -> None:
         seen.add(name.lower())
     if twice:
         findings.error(
-            step.sql.place if step.sql else step.place,
-            f"step {step.name!r} has two columns named {listed(map(repr, twice), 'and')}: "
-            "select columns by name, with AS where two are called the same, or join with USING",
+            step.sql.position if step.sql else step.position,
+            f"step {step.name!r} has duplicate columns {listed(map(repr, twice), 'and')}: "
+            "select columns by name, rename them with AS, or join with USING",
         )
 
 
@@ -111,7 +111,7 @@ def _check_sink(
     session: "SparkSession", declaration: Declaration, sink: Sink, frame: "DataFrame", findings: Findings
 ) -> None:
     columns = frame.schema
-    for reference in sink.column_places:
+    for reference in sink.column_references:
         _check_column(sink, reference, columns, findings)
     if isinstance(sink.target, TopicTarget):
         _check_topic_types(sink, sink.target, columns, findings)
@@ -120,8 +120,8 @@ def _check_sink(
     for field in columns.fields:
         if field.metadata.get("__autoGeneratedAlias") == "true":
             findings.warn(
-                sink.input.place,
-                f"sink {sink.name!r} writes a column called {field.name!r}: give it a name with AS",
+                sink.input.position,
+                f"sink {sink.name!r} writes a column with the generated name {field.name!r}: name it with AS",
             )
     _check_streaming(session, declaration, sink, frame, findings)
 
@@ -129,9 +129,9 @@ def _check_sink(
 def _check_column(sink: Sink, reference: Reference, columns: "StructType", findings: Findings) -> None:
     if reference.name not in columns.names:
         close = did_you_mean(reference.name, columns.names)
-        names = f"; it has {listed(columns.names, 'and')}" if columns.names else ""
+        names = f"; available: {listed(columns.names, 'and')}" if columns.names else ""
         findings.error(
-            reference.place, f"{sink.input.name!r} has no column {reference.name!r}{close or names}"
+            reference.position, f"{sink.input.name!r} has no column {reference.name!r}{close or names}"
         )
 
 
@@ -150,13 +150,13 @@ def _check_topic_types(sink: Sink, target: TopicTarget, columns: "StructType", f
             found = columns[name].dataType.simpleString()
             if found not in types:
                 findings.error(
-                    _column_place(sink, name),
-                    f"column {name!r} is {found}, and should be {listed(types)} here: cast it in a step",
+                    _column_position(sink, name),
+                    f"column {name!r} is {found}, expected {listed(types)}: cast it in a step",
                 )
 
 
-def _column_place(sink: Sink, name: str | None) -> Place:
-    return next((column.place for column in sink.column_places if column.name == name), sink.place)
+def _column_position(sink: Sink, name: str | None) -> Position:
+    return next((column.position for column in sink.column_references if column.name == name), sink.position)
 
 
 def _check_table_types(sink: Sink, columns: "StructType", findings: Findings) -> None:
@@ -164,14 +164,14 @@ def _check_table_types(sink: Sink, columns: "StructType", findings: Findings) ->
 
     try:
         arrow_schema(columns)
-    except Exception as error:  # noqa: BLE001 - whatever keeps a column out of a table
-        findings.error(sink.input.place, f"sink {sink.name!r} cannot be a table: {said(error)}")
+    except Exception as error:  # noqa: BLE001 - any reason why a column is not supported
+        findings.error(sink.input.position, f"sink {sink.name!r} cannot be a table: {error_text(error)}")
 
 
 def _check_streaming(
     session: "SparkSession", declaration: Declaration, sink: Sink, frame: "DataFrame", findings: Findings
 ) -> None:
-    """Would Spark run this as a stream, with this mode?"""
+    """Check that Spark supports the query as a stream in this mode."""
     jvm: Any = session._jvm
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     mode = getattr(jvm.org.apache.spark.sql.streaming.OutputMode, sink.mode.capitalize())()
@@ -179,11 +179,11 @@ def _check_streaming(
     try:
         checker.checkForStreaming(plan, mode)
     except Exception as error:  # noqa: BLE001 - the bridge to Java has many kinds
-        findings.error(sink.place, f"sink {sink.name!r}: {_streaming_said(declaration, sink, error)}")
+        findings.error(sink.position, f"sink {sink.name!r}: {_streaming_text(declaration, sink, error)}")
 
 
-def _streaming_said(declaration: Declaration, sink: Sink, error: Exception) -> str:
-    text = said(error)
+def _streaming_text(declaration: Declaration, sink: Sink, error: Exception) -> str:
+    text = error_text(error)
     for sign, phrase in _PHRASES.items():
         if sign in text:
             return phrase
@@ -192,12 +192,12 @@ def _streaming_said(declaration: Declaration, sink: Sink, error: Exception) -> s
     lacking = [source.name for source in sources_of(sink.input.name, declaration) if source.watermark is None]
     if not lacking and sink.mode == "append" and "aggregation" in text:
         return (
-            "in mode append a group is written when it is over, and these have no end: group by "
-            "window(column, …) over the column of the watermark, or say mode: update"
+            "mode append writes a group once the watermark has passed it: group by "
+            "window(column, …) of the watermark's column, or use mode: update"
         )
     if lacking and "aggregation" in text:
         return (
-            "in mode append a group is written when it is over, which without a watermark is never: give one "
-            f"to {listed(lacking, 'and')}, and group by window(column, …) over it, or say mode: update"
+            "mode append writes a group once the watermark has passed it: add a watermark to "
+            f"{listed(lacking, 'and')} and group by window(column, …) of its column, or use mode: update"
         )
     return text

@@ -1,4 +1,4 @@
-"""What a declared pipeline did while it ran, counted from the progress of its queries."""
+"""Counts the batches, records and malformed values of a declared pipeline."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from runnel.pipelines.progress import Progress, StreamBatch
 
 @dataclass(slots=True)
 class QueryOutcome:
-    """What one query did."""
+    """The totals of one query."""
 
     name: str
     batches: int = 0
     records: int = 0
     late: int = 0
-    """Rows that came after the watermark had passed them, and were left out."""
+    """Rows dropped because they were later than the watermark."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a pipeline did while it ran."""
+    """The totals of a run."""
 
     pipeline: str
     queries: list[QueryOutcome] = field(default_factory=list)
@@ -31,14 +31,14 @@ class Outcome:
 
 
 class Counting(Progress):
-    """Passes progress on, and counts what the outcome reports."""
+    """Forwards progress, and counts what the outcome reports."""
 
     def __init__(self, progress: Progress, declaration: Declaration) -> None:
         super().__init__()
         self._progress = progress
         self._by_name: dict[str, QueryOutcome] = {}
         self._malformed: dict[str, Counter[str]] = {}
-        self._said: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
         self._sources = {malformed_name(source): source for source in declaration.sources.values()}
         self.outcome = Outcome(declaration.name)
 
@@ -51,7 +51,9 @@ class Counting(Progress):
         query.batches += 1
         query.records += batch.records
         query.late += batch.late
-        self._say_growth(query.late, f"rows came too late for {query.name}, and were left out")
+        self._report_growth(
+            query.late, f"rows were later than the watermark of {query.name}, and were dropped"
+        )
         for name, count in batch.observed.items():
             source = self._sources.get(name)
             if source is not None and count:
@@ -59,18 +61,18 @@ class Counting(Progress):
         self._progress.batch(batch)
 
     def _count_malformed(self, source: Source, query: str, count: int) -> None:
-        """All queries of a source see the same values: the most advanced one has seen the most."""
+        """All queries of a source read the same values, so the largest count is the total."""
         seen = self._malformed.setdefault(source.name, Counter())
         seen[query] += count
         total = max(seen.values())
         self.outcome.malformed[source.name] = total
         end = "go to the dead letters" if source.on_malformed == "dead-letter" else "are skipped"
-        self._say_growth(total, f"malformed values of {source.name}, which {end}")
+        self._report_growth(total, f"malformed values of {source.name}, which {end}")
 
-    def _say_growth(self, total: int, what: str) -> None:
-        """Say a count when it begins, and whenever it has doubled: often enough, and never too often."""
-        if total and total >= 2 * self._said.get(what, 0):
-            self._said[what] = total
+    def _report_growth(self, total: int, what: str) -> None:
+        """Report a count when it is first positive, and whenever it has doubled."""
+        if total and total >= 2 * self._reported.get(what, 0):
+            self._reported[what] = total
             self._progress.message(f"{total} {what}")
 
     def message(self, text: str) -> None:

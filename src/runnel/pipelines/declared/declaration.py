@@ -1,11 +1,11 @@
-"""What a pipeline's file says once it is read: plain values, each with the place it came from."""
+"""The declaration of a pipeline: the values of its file, each with its position."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from runnel.pipelines.declared.findings import Place
+from runnel.pipelines.declared.findings import Position
 from runnel.pipelines.declared.tree import Scalar
 from runnel.pipelines.upkeep import UpkeepPolicy
 
@@ -22,25 +22,25 @@ class Column:
 
     name: str
     type_text: str
-    place: Place
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The fields of a value, and their declaration for Spark."""
+    """The fields of a value, and the schema as text."""
 
     text: str
     columns: tuple[Column, ...]
-    place: Place
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How late a row may come, by which column's time."""
+    """The event-time column, and how late a row may arrive."""
 
     column: str
     delay_ms: int
-    place: Place
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,14 @@ class Source:
     """Topics that are read as one stream of rows."""
 
     name: str
-    place: Place
+    position: Position
     topics: tuple[str, ...]
     pattern: str | None
     format: str
     schema: Schema | None
     watermark: Watermark | None
     keeps_all: bool
-    """`watermark: none`: its owner knows that state grows for ever."""
+    """`watermark: none`: state that grows without bound is accepted."""
     start: str
     on_malformed: str
     dead_letter_topic: str | None
@@ -67,17 +67,17 @@ class Source:
 
     @property
     def column_names(self) -> tuple[str, ...]:
-        """What a step can select from it."""
+        """The columns that a step can select."""
         decoded = tuple(column.name for column in self.schema.columns) if self.schema else ("value",)
         return (*decoded, *(f"_{name}" for name in self.metadata))
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A name of a source or a step, where it is used."""
+    """A reference to a source or a step by name."""
 
     name: str
-    place: Place
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,56 +86,56 @@ class PythonFunction:
 
     file: Path
     function: str
-    place: Place
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Rows made of other rows: by a query, or by a function."""
+    """A transformation of rows: a query or a function."""
 
     name: str
-    place: Place
+    position: Position
     sql: Scalar | None
     python: PythonFunction | None
     inputs: tuple[Reference, ...]
-    """For a query, the tables that it names."""
+    """For a query, the tables in its FROM and JOIN clauses."""
     joins: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicTarget:
-    """A sink that is a topic."""
+    """Writes records to a topic."""
 
     topic: str
     key: str | None
     value: str | tuple[str, ...]
-    """A column as it is, or the columns that make a JSON object; none of them is all of them."""
+    """A column, or the columns of a JSON object; empty for all columns."""
     headers: str | None
     partition: str | None
     timestamp: str | None
     delivery: str
     transaction_timeout_ms: int | None
-    """How long a batch may take; None is the sink's default."""
+    """Timeout of the transactions of a batch; None is the sink's default."""
     partitions: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class TableTarget:
-    """A sink that is an Iceberg table."""
+    """Appends to an Iceberg table."""
 
     table: str
     warehouse: str
     catalog: Mapping[str, str]
-    """Properties of an Iceberg catalog; none for a SQLite file in the warehouse."""
+    """Properties of an Iceberg catalog; empty for a SQLite catalog in the warehouse."""
     partition_by: tuple[str, ...]
     properties: Mapping[str, str]
-    """Properties of the table that the pipeline sets, whether it creates the table or finds it."""
+    """Table properties that the pipeline sets, also on an existing table."""
     upkeep: UpkeepPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class ParquetTarget:
-    """A sink that is a folder of Parquet files."""
+    """Writes Parquet files to a directory."""
 
     path: str
     partition_by: tuple[str, ...]
@@ -143,30 +143,30 @@ class ParquetTarget:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleTarget:
-    """A sink for people: each batch as a table on the terminal."""
+    """Prints each batch as a table."""
 
     rows: int
 
 
-Target: TypeAlias = TopicTarget | TableTarget | ParquetTarget | ConsoleTarget
+SinkTarget: TypeAlias = TopicTarget | TableTarget | ParquetTarget | ConsoleTarget
 
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """Where rows go; each sink is one streaming query."""
+    """An output of the pipeline; each sink is one streaming query."""
 
     name: str
-    place: Place
+    position: Position
     input: Reference
-    target: Target
+    target: SinkTarget
     mode: str
-    column_places: tuple[Reference, ...] = ()
-    """Columns of the input that the target names."""
+    column_references: tuple[Reference, ...] = ()
+    """References to columns of the input."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a batch begins: at an interval, as soon as possible (0), or once for all there is."""
+    """When a batch starts: at an interval, as soon as possible (0), or once for all available records."""
 
     is_once: bool
     interval_ms: int
@@ -186,6 +186,6 @@ class Declaration:
     steps: Mapping[str, Step]
     sinks: Mapping[str, Sink]
     broken: frozenset[str] = field(default=frozenset())
-    """Names of sources and steps that are in the file but could not be read."""
+    """Names of sources and steps with errors."""
     sink_inputs: Mapping[str, Reference] = field(default_factory=dict)
-    """What every sink reads, also those that could not be read otherwise."""
+    """The input of every sink, including sinks with errors."""

@@ -1,4 +1,4 @@
-"""Steps as Spark's frames, wherever the rows come from: a broker, or nowhere while a file is checked."""
+"""Builds the DataFrames of steps, from sources or from empty streams."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -15,23 +15,23 @@ Frames = dict[str, "DataFrame"]
 
 
 def own_session(session: "SparkSession", settings: Mapping[str, str]) -> "SparkSession":
-    """A session with a catalog of its own; it shares with the given one all that is costly."""
+    """A session with separate settings and views, in the same Spark context."""
     own = session.newSession()
-    # Variables were replaced when the file was read; what still looks like one is meant to.
+    # Variables were substituted when the file was parsed.
     for name, value in {"spark.sql.variable.substitute": "false", **settings}.items():
         own.conf.set(name, value)
     return own
 
 
 def with_watermark(frame: "DataFrame", source: Source) -> "DataFrame":
-    """The frame of a source that knows how late its rows may come."""
+    """The frame with the watermark of its source."""
     if source.watermark is None:
         return frame
     return frame.withWatermark(source.watermark.column, f"{source.watermark.delay_ms} milliseconds")
 
 
 def step_frame(session: "SparkSession", step: Step, frames: Mapping[str, "DataFrame"]) -> "DataFrame":
-    """What a step makes of its inputs, which are there already."""
+    """The frame of a step, whose inputs exist already."""
     if step.sql is not None:
         _check_is_query(session, step.sql.text)
         return session.sql(step.sql.text)
@@ -40,14 +40,15 @@ def step_frame(session: "SparkSession", step: Step, frames: Mapping[str, "DataFr
     made: Any = load_function(step.python)(*(by_lower[reference.name.lower()] for reference in step.inputs))
     if not hasattr(made, "createOrReplaceTempView"):
         raise PipelineError(
-            f"{step.python.function} in {step.python.file.name} returns {type(made).__name__}, no DataFrame"
+            f"{step.python.function} in {step.python.file.name} returns {type(made).__name__}, "
+            "not a DataFrame"
         )
     frame: DataFrame = made
     return frame
 
 
 def _check_is_query(session: "SparkSession", sql: str) -> None:
-    """ParseException for anything that does something, as DROP TABLE does: a step only ever reads."""
+    """ParseException unless it is a query: statements such as DROP TABLE are rejected."""
     parser: Any = session._jsparkSession.sessionState().sqlParser()
     parser.parseQuery(sql)
 
@@ -58,9 +59,9 @@ def built(
     source_frame: Callable[[Source], "DataFrame"],
     failed: Callable[[Source | Step, Exception], None],
 ) -> Frames:
-    """The frames of all sources and steps, each a table for the steps after it.
+    """The frames of all sources and steps, each registered as a view for later steps.
 
-    What cannot be built is reported to `failed`; what depends on it is omitted.
+    Errors are passed to `failed`; steps that depend on a failed one are omitted.
     """
     frames: Frames = {}
     known = known_names(declaration)
@@ -72,7 +73,7 @@ def built(
             frame = source_frame(part) if isinstance(part, Source) else step_frame(session, part, frames)
             frame.createOrReplaceTempView(part.name)
             frames[part.name] = frame
-        except Exception as error:  # noqa: BLE001 - a function of the owner's may raise anything
+        except Exception as error:  # noqa: BLE001 - a function of a step may raise anything
             failed(part, error)
     return frames
 

@@ -1,4 +1,4 @@
-"""How sources, steps and sinks hang together: order, cycles, names that are not there, joins without end."""
+"""The graph of sources, steps and sinks: order, cycles, unknown names, unbounded joins."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from runnel.pipelines.declared.topic_frames import has_malformed
 
 
 def check_graph(declaration: Declaration, findings: Findings) -> None:
-    """Everything that can be said without looking into queries."""
+    """Check everything that does not require analysing queries."""
     known = known_names(declaration)
     for step in declaration.steps.values():
         for reference in step.inputs:
@@ -27,7 +27,7 @@ def check_graph(declaration: Declaration, findings: Findings) -> None:
     for cycle in cycles(declaration.steps):
         first = declaration.steps[cycle[0]]
         way = " → ".join([*cycle, cycle[0]])
-        findings.error(first.place, f"steps that wait for each other: {way}")
+        findings.error(first.position, f"cycle of steps: {way}")
     _check_joins(declaration, findings)
     _check_targets(declaration, findings)
     _check_queries(declaration, findings)
@@ -35,7 +35,7 @@ def check_graph(declaration: Declaration, findings: Findings) -> None:
 
 
 def known_names(declaration: Declaration) -> dict[str, str]:
-    """Everything that rows can come from, by its name in lower case, as Spark compares them."""
+    """The names of sources and steps by their lower-case form: Spark compares without case."""
     names = [*declaration.sources, *declaration.steps, *declaration.broken]
     return {name.lower(): name for name in names}
 
@@ -44,15 +44,15 @@ def _check_reference(reference: Reference, known: Mapping[str, str], what: str, 
     if reference.name.lower() in known:
         return
     close = did_you_mean(reference.name, known.values())
-    names = f"; there are {', '.join(known.values())}" if known else ""
+    names = f"; available: {', '.join(known.values())}" if known else ""
     findings.error(
-        reference.place,
+        reference.position,
         f"{what} reads {reference.name!r}, which is neither a source nor a step{close or names}",
     )
 
 
 def inputs_of(step: Step, steps: Mapping[str, Step]) -> list[str]:
-    """The steps that this one needs, by their own names."""
+    """The steps that this one depends on."""
     by_lower = {name.lower(): name for name in steps}
     found = [
         by_lower[reference.name.lower()] for reference in step.inputs if reference.name.lower() in by_lower
@@ -61,7 +61,7 @@ def inputs_of(step: Step, steps: Mapping[str, Step]) -> list[str]:
 
 
 def in_order(steps: Mapping[str, Step]) -> list[Step]:
-    """Steps after what they need; those of a cycle are left out."""
+    """Steps in topological order, without those in cycles."""
     done: dict[str, Step] = {}
     waiting = dict(steps)
     while ready := [
@@ -73,14 +73,14 @@ def in_order(steps: Mapping[str, Step]) -> list[Step]:
 
 
 def cycles(steps: Mapping[str, Step]) -> Iterator[list[str]]:
-    """Each ring of steps once, beginning with the first in the file."""
+    """The cycles, each starting with its first step in the file."""
     order = {step.name for step in in_order(steps)}
     rest = {name: step for name, step in steps.items() if name not in order}
-    told: set[str] = set()
+    reported: set[str] = set()
     for name in rest:
         path: list[str] = []
         at: str | None = name
-        while at is not None and at not in path and at not in told:
+        while at is not None and at not in path and at not in reported:
             path.append(at)
             at = next((need for need in inputs_of(rest[at], steps) if need in rest), None)
         if at is not None and at in path:
@@ -89,11 +89,11 @@ def cycles(steps: Mapping[str, Step]) -> Iterator[list[str]]:
                 index for index, member in enumerate(ring) if member == min(ring, key=list(steps).index)
             )
             yield ring[first:] + ring[:first]
-        told.update(path)
+        reported.update(path)
 
 
 def needed_for(name: str, declaration: Declaration) -> Declaration:
-    """The pipeline with only what ends up under this name."""
+    """The pipeline reduced to what this source or step depends on."""
     by_lower = known_names(declaration)
     needed: set[str] = set()
     waiting = [name]
@@ -110,7 +110,7 @@ def needed_for(name: str, declaration: Declaration) -> Declaration:
 
 
 def sources_of(name: str, declaration: Declaration) -> list[Source]:
-    """The sources whose rows end up under this name."""
+    """The sources that this source or step depends on."""
     return list(needed_for(name, declaration).sources.values())
 
 
@@ -122,20 +122,20 @@ def _check_joins(declaration: Declaration, findings: Findings) -> None:
             for source in sources_of(reference.name, declaration):
                 if source.watermark is None and not source.keeps_all:
                     findings.error(
-                        source.place,
+                        source.position,
                         f"step {step.name!r} joins rows of source {source.name!r}, which has no watermark, "
-                        "so every row would be kept for ever: give it one, as "
-                        "watermark: {column: at, delay: 10 minutes}, or say watermark: none if that is meant",
+                        "so its state would grow without bound: add one, such as "
+                        "watermark: {column: at, delay: 10 minutes}, or watermark: none to accept this",
                     )
 
 
 def dead_letter_query(source: Source) -> str:
-    """The name of the query that carries the malformed values of a source away."""
+    """The name of the query that writes the dead letters of a source."""
     return f"dead-letters-{source.name}"
 
 
 def _check_queries(declaration: Declaration, findings: Findings) -> None:
-    """Spark runs one query of a name at a time."""
+    """Check that query names are unique, which Spark requires."""
     taken = {
         dead_letter_query(source): source
         for source in declaration.sources.values()
@@ -144,14 +144,14 @@ def _check_queries(declaration: Declaration, findings: Findings) -> None:
     for sink in declaration.sinks.values():
         if sink.name in taken:
             findings.error(
-                sink.place,
+                sink.position,
                 f"{sink.name!r} is the name of the query that writes the dead letters of source "
-                f"{taken[sink.name].name!r}: give the sink another",
+                f"{taken[sink.name].name!r}: rename the sink",
             )
 
 
 def _check_targets(declaration: Declaration, findings: Findings) -> None:
-    """Topics that are read and written in a circle, and folders that two sinks would fight over."""
+    """Check for topics that are both read and written, and directories of two sinks."""
     folders: dict[str, str] = {}
     for sink in declaration.sinks.values():
         match sink.target:
@@ -160,28 +160,28 @@ def _check_targets(declaration: Declaration, findings: Findings) -> None:
                     if reads(source, topic, declaration):
                         by = f" by its pattern {source.pattern}" if source.pattern else ""
                         findings.error(
-                            sink.place,
+                            sink.position,
                             f"sink {sink.name!r} writes to {topic!r}, which source {source.name!r} reads"
-                            f"{by}: its rows would come round for ever",
+                            f"{by}: its rows would loop",
                         )
             case ParquetTarget(path=path):
                 if path in folders:
                     findings.error(
-                        sink.place,
-                        f"sink {sink.name!r} writes to the folder of sink {folders[path]!r}: a folder holds "
-                        "the files of one sink",
+                        sink.position,
+                        f"sink {sink.name!r} writes to the directory of sink {folders[path]!r}: use one "
+                        "directory per sink",
                     )
                 folders[path] = sink.name
 
 
 def _check_unused(declaration: Declaration, findings: Findings) -> None:
-    # While something could not be read, it may well be what uses them.
+    # A part with errors may be what uses them.
     if findings.has_errors:
         return
     needed = [needed_for(sink.input.name, declaration) for sink in declaration.sinks.values()]
     for step in declaration.steps.values():
         if not any(step.name in part.steps for part in needed):
-            findings.warn(step.place, f"step {step.name!r} ends in no sink, so it never runs")
+            findings.warn(step.position, f"step {step.name!r} is not used by any sink")
     for source in declaration.sources.values():
         if not any(source.name in part.sources for part in needed):
-            findings.warn(source.place, f"source {source.name!r} ends in no sink, so it is never read")
+            findings.warn(source.position, f"source {source.name!r} is not used by any sink")

@@ -1,4 +1,4 @@
-"""Running a declared pipeline: one streaming query per sink, and one for the malformed values of a source."""
+"""Runs a declared pipeline: a streaming query per sink, and one per source with dead letters."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.checkpoint import locked_checkpoint
-from runnel.pipelines.declared.beginning import TRIES, await_end, begun, lost_patience
 from runnel.pipelines.declared.counting import Counting, Outcome
 from runnel.pipelines.declared.declaration import (
     ConsoleTarget,
@@ -23,12 +22,18 @@ from runnel.pipelines.declared.declaration import (
 )
 from runnel.pipelines.declared.frames import Frames, built, own_session, with_watermark
 from runnel.pipelines.declared.graph import dead_letter_query, known_names, needed_for, sources_of
-from runnel.pipelines.declared.made_topics import dead_letter_sources, make_topics
 from runnel.pipelines.declared.patterns import DEAD_LETTERS
+from runnel.pipelines.declared.query_start import (
+    ATTEMPTS_MAX,
+    await_termination,
+    is_connect_timeout,
+    start_with_retries,
+)
 from runnel.pipelines.declared.reading import TRIGGER_MS
 from runnel.pipelines.declared.sink_queries import check_timeouts, start_query, started, topic_writer
-from runnel.pipelines.declared.spark_words import said
+from runnel.pipelines.declared.spark_errors import error_text
 from runnel.pipelines.declared.starts import Starts, pinned_starts
+from runnel.pipelines.declared.topic_creation import create_topics, dead_letter_sources
 from runnel.pipelines.declared.topic_frames import dead_letter_frame, read_options_of, topic_frame
 from runnel.pipelines.errors import PipelineError
 from runnel.pipelines.locations import check_location
@@ -44,18 +49,18 @@ _IN_DOUBT = re.compile(r"(?:the option )?inDoubt=(\w+)")
 
 @dataclass(frozen=True, slots=True)
 class DeclaredOptions:
-    """A pipeline to run; what is None is as its file says."""
+    """A pipeline to run; None takes the value from the file."""
 
     declaration: Declaration
     once: bool | None = None
     checkpoint: str | None = None
     broker: str | None = None
     in_doubt: str = "fail"
-    """What to do with a batch whose outcome is unknown: `fail`, `write` or `skip`."""
+    """How to handle a batch whose outcome is unknown: `fail`, `write` or `skip`."""
 
 
 def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -> Outcome:
-    """Run a pipeline until it has read all there is, or is stopped."""
+    """Run a pipeline until it is stopped, or with `once` until it has read all records."""
     declaration = options.declaration
     if options.broker is not None:
         declaration = replace(declaration, broker=options.broker)
@@ -66,17 +71,17 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
         check_location(session, location)
     with ExitStack() as held:
         with BrokerView(declaration.broker, client_id=f"runnel-{declaration.name}") as broker:
-            # Before anything is made or noted: what belongs to others, or to another cluster, stays as it is.
+            # First, so that nothing is changed for another pipeline or another cluster.
             folders = _held_folders(declaration, checkpoint, broker.cluster_id(), held)
             check_timeouts(declaration, broker)
-            make_topics(declaration, broker)
+            create_topics(declaration, broker)
             starts = pinned_starts(declaration, broker, checkpoint)
         trigger = _trigger(declaration, options.once)
-        starting = _Starting(own, declaration, trigger, folders, starts, options.in_doubt)
+        starter = _QueryStarter(own, declaration, trigger, folders, starts, options.in_doubt)
         try:
-            counting.outcome.was_stopped = _run_to_the_end(starting, counting)
+            counting.outcome.was_stopped = _run_with_retries(starter, counting)
         except PipelineError as error:
-            # The sink names its options; users of a file have those of the command.
+            # The sink refers to its option; users of a file have the option of the command.
             text = _IN_DOUBT.sub(r"--in-doubt \1", str(error))
             if text == str(error):
                 raise
@@ -85,27 +90,25 @@ def run(session: "SparkSession", options: DeclaredOptions, progress: Progress) -
 
 
 def _locations(declaration: Declaration) -> list[str]:
-    """Where sinks put files."""
+    """The directories that sinks write to."""
     targets = [sink.target for sink in declaration.sinks.values()]
     tables = [target.warehouse for target in targets if isinstance(target, TableTarget)]
     return tables + [target.path for target in targets if isinstance(target, ParquetTarget)]
 
 
-def _run_to_the_end(starting: "_Starting", progress: Progress) -> bool:
-    """Run all queries, and again from their checkpoints where Spark lost patience; was it stopped?"""
-    for left in reversed(range(TRIES)):
-        queries = starting.all()
+def _run_with_retries(starter: "_QueryStarter", progress: Progress) -> bool:
+    """Run all queries, resumed from their checkpoints if a worker was slow to start; was it stopped?"""
+    for retries_left in reversed(range(ATTEMPTS_MAX)):
+        queries = starter.all()
         try:
             return run_queries(queries, progress).was_stopped
         except PipelineError as error:
-            if not left or not lost_patience(error.__cause__ or error):
+            if not retries_left or not is_connect_timeout(error.__cause__ or error):
                 raise
             for query in queries:
-                await_end(query)
-            progress.message(
-                "a process was too slow for Spark, on a machine this busy: going on from the checkpoint"
-            )
-    raise AssertionError("the last try returns or raises")
+                await_termination(query)
+            progress.message("a Python worker did not start in time: resuming from the checkpoint")
+    raise AssertionError("the last attempt returns or raises")
 
 
 def _trigger(declaration: Declaration, once: bool | None) -> Trigger:
@@ -118,7 +121,7 @@ def _trigger(declaration: Declaration, once: bool | None) -> Trigger:
 def _held_folders(
     declaration: Declaration, checkpoint: str, cluster: str | None, held: ExitStack
 ) -> dict[str, str]:
-    """The folder of each query's checkpoint, all held until the pipeline ends."""
+    """The checkpoint directory of each query, locked until the pipeline ends."""
     folders: dict[str, str] = {}
 
     def hold(name: str, sources: list[Source], target: str) -> None:
@@ -141,11 +144,11 @@ def _held_folders(
 
 
 def _own_name(source: Source) -> str:
-    """What the query of a source's dead letters has of its own is called like this; no sink's name is."""
+    """The name of the checkpoint and group of a dead-letter query; no sink has such a name."""
     return f"_{dead_letter_query(source)}"
 
 
-class _Starting:
+class _QueryStarter:
     """Builds and starts the queries of a pipeline."""
 
     def __init__(
@@ -179,20 +182,22 @@ class _Starting:
         return queries
 
     def sink(self, sink: Sink) -> "StreamingQuery":
-        """The query of a sink; it reads its sources for itself, as a consumer group of its own."""
+        """Start the query of a sink; it reads its sources in its own consumer group."""
         declaration, folder = self._declaration, self._folders[sink.name]
         frame = self._frames(sink)[known_names(declaration)[sink.input.name.lower()]]
-        return begun(lambda: start_query(declaration, sink, frame, self._trigger, folder, self._in_doubt))
+        return start_with_retries(
+            lambda: start_query(declaration, sink, frame, self._trigger, folder, self._in_doubt)
+        )
 
     def dead_letters(self, source: Source) -> "StreamingQuery":
-        """The query that carries the malformed values of a source away."""
+        """Start the query that writes the dead letters of a source."""
         folder = self._folders[_own_name(source)]
         options = self._options(source, _own_name(source))
         rows = dead_letter_frame(self._session, source, self._declaration.name, options)
-        # What came compressed must fit again.
+        # A record that was compressed must fit again.
         more = {"inDoubt": self._in_doubt, "kafka.compression.type": "zstd"}
         writer = topic_writer(rows, self._declaration.broker, "exactly-once", "append", None, more)
-        return begun(lambda: started(writer, dead_letter_query(source), self._trigger, folder))
+        return start_with_retries(lambda: started(writer, dead_letter_query(source), self._trigger, folder))
 
     def _frames(self, sink: Sink) -> Frames:
         def source_frame(source: Source) -> "DataFrame":
@@ -201,7 +206,7 @@ class _Starting:
             )
 
         def failed(part: Source | Step, error: Exception) -> None:
-            raise PipelineError(f"{part.name}: {said(error)}") from error
+            raise PipelineError(f"{part.name}: {error_text(error)}") from error
 
         needed = needed_for(sink.input.name, self._declaration)
         return built(self._session, needed, source_frame, failed)
@@ -211,7 +216,7 @@ class _Starting:
 
 
 def target_text(sink: Sink) -> str:
-    """Where a sink writes to, in two words."""
+    """The target of a sink, for messages."""
     match sink.target:
         case TopicTarget(topic=topic):
             return f"topic {topic}"

@@ -1,40 +1,40 @@
-"""Which topics a pattern means: never dead letters, or malformed values would come round for ever."""
+"""Topic patterns of sources, which exclude dead-letter topics: malformed values would loop."""
 
 import re
 
 from runnel.pipelines.declared.declaration import Declaration, Source
 
 DEAD_LETTERS = ".dead-letters"
-"""What a dead-letter topic's name ends with, after that of the topic."""
+"""Suffix of dead-letter topics."""
 REDRIVEN = ".redriven"
-"""What follows that where letters were sent back: which of them were."""
+"""Further suffix of the topics that list redriven letters."""
 _LETTERS = re.escape(DEAD_LETTERS)
 _MARKS = re.escape(REDRIVEN)
 _FLAGS = re.compile(r"(?:\(\?[aiLmsux]+\))*")
 
 
 def read_pattern(source: Source, declaration: Declaration) -> str | None:
-    """The pattern that the source's reader gets, which looks for new topics by it as well."""
+    """The pattern to subscribe to, without dead-letter topics."""
     if source.pattern is None:
         return None
     return without_dead_letters(source.pattern, dead_letter_names(declaration))
 
 
 def dead_letter_names(declaration: Declaration) -> set[str]:
-    """The dead-letter topics that the file names."""
+    """The values of `dead-letter-topic` in the file."""
     return {source.dead_letter_topic for source in declaration.sources.values() if source.dead_letter_topic}
 
 
 def without_dead_letters(pattern: str, names: set[str]) -> str:
-    """A pattern for what this one matches, but for dead letters and the topics of these names."""
+    """The pattern with dead-letter topics and the given names excluded."""
     flags = _FLAGS.match(pattern)
-    # Flags that are meant for the whole of a pattern are taken at its very beginning only.
+    # Global flags are allowed only at the start of a pattern.
     before = flags[0] if flags else ""
     rest = pattern[len(before) :]
-    # A comment, which may end a verbose pattern, ends with its line.
+    # A verbose pattern may end in a comment, which extends to the end of the line.
     end = "\n" if "x" in before else ""
     left_out = "|".join([rf".*{_LETTERS}(?:{_MARKS})?", *map(re.escape, sorted(names))])
-    # What is left out is left out as it is written, whatever the flags of the pattern are.
+    # The exclusions are literal, so the flags of the pattern do not apply to them.
     return rf"{before}(?!(?-imsx:{left_out})\Z)(?:{rest}{end})"
 
 

@@ -1,4 +1,4 @@
-"""Functions in files of a pipeline's owner: looked at without running them, and loaded to run."""
+"""Python functions of steps: checked statically, and loaded to run."""
 
 import ast
 import hashlib
@@ -13,18 +13,20 @@ from runnel.pipelines.errors import PipelineError
 
 
 def check_function(function: PythonFunction, input_count: int, findings: Findings) -> bool:
-    """Is the function there, and does it take so many frames? The findings say what is wrong."""
+    """Check that the function exists and takes this number of frames."""
     tree = _parsed(function, findings)
     if tree is None:
         return False
     definitions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     definition = definitions.get(function.function)
     if definition is None:
-        # A decorator or an assignment may make it as well; what it takes is then seen when it is called.
+        # It may be assigned or imported; its parameters are then checked by the call.
         if function.function in _assigned(tree):
             return True
         close = did_you_mean(function.function, definitions) or _listed(definitions)
-        findings.error(function.place, f"{function.file.name} has no function {function.function!r}{close}")
+        findings.error(
+            function.position, f"{function.file.name} has no function {function.function!r}{close}"
+        )
         return False
     return _takes(definition, input_count, function, findings)
 
@@ -33,17 +35,17 @@ def _parsed(function: PythonFunction, findings: Findings) -> ast.Module | None:
     if not function.file.is_file():
         folder = function.file.parent
         files = [path.stem for path in folder.glob("*.py")] if folder.is_dir() else []
-        # By stems: that all end in .py makes them no more alike.
+        # Compare stems: the common suffix .py would make all names similar.
         close = did_you_mean(function.file.stem, files).replace("'?", ".py'?")
-        close = close or "; files are looked for beside the pipeline's own"
-        findings.error(function.place, f"there is no file {function.file}{close}")
+        close = close or "; paths are relative to the pipeline file"
+        findings.error(function.position, f"file not found: {function.file}{close}")
         return None
     try:
         return ast.parse(function.file.read_bytes(), str(function.file))
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None) or 1
-        said = getattr(error, "msg", None) or str(error)
-        findings.error(function.place, f"{function.file.name}:{line} is no Python: {said}")
+        message = getattr(error, "msg", None) or str(error)
+        findings.error(function.position, f"{function.file.name}:{line}: syntax error: {message}")
         return None
 
 
@@ -59,7 +61,7 @@ def _assigned(tree: ast.Module) -> set[str]:
 
 def _listed(definitions: dict[str, ast.FunctionDef]) -> str:
     public = [name for name in definitions if not name.startswith("_")]
-    return f"; it has {', '.join(public)}" if public else "; it has no functions at all"
+    return f"; available: {', '.join(public)}" if public else "; it defines no functions"
 
 
 def _takes(definition: ast.FunctionDef, given: int, function: PythonFunction, findings: Findings) -> bool:
@@ -74,23 +76,23 @@ def _takes(definition: ast.FunctionDef, given: int, function: PythonFunction, fi
     if needed or given < least or (given > len(positional) and parameters.vararg is None):
         wanted = ", ".join([*(name.arg for name in positional), *needed]) or "nothing"
         findings.error(
-            function.place,
+            function.position,
             f"{function.function} in {function.file.name} line {definition.lineno} takes {wanted}, "
-            f"and gets {given} {'frame' if given == 1 else 'frames'}, one for each of the inputs",
+            f"but there {'is 1 input' if given == 1 else f'are {given} inputs'}",
         )
         return False
     return True
 
 
 def load_function(function: PythonFunction) -> Callable[..., Any]:
-    """The function itself. What it defines goes to Spark's workers by value: they do not have the file."""
+    """Load the function. Its module is pickled by value: Spark's workers do not have the file."""
     from pyspark import cloudpickle
 
     mark = hashlib.sha256(str(function.file.resolve()).encode()).hexdigest()[:12]
     name = f"runnel_step_{function.file.stem}_{mark}"
     specification = importlib.util.spec_from_file_location(name, function.file)
     if specification is None or specification.loader is None:
-        raise PipelineError(f"{function.file} is no Python file")
+        raise PipelineError(f"{function.file} is not a Python file")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
     specification.loader.exec_module(module)

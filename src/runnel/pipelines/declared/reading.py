@@ -1,4 +1,4 @@
-"""From the text of a pipeline's file to a declaration, and to all that is wrong with it."""
+"""Parses and validates a pipeline file."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from runnel.pipelines.declared import values
 from runnel.pipelines.declared.declaration import Declaration, Reference, Sink, Trigger
-from runnel.pipelines.declared.findings import Findings, Place, did_you_mean
+from runnel.pipelines.declared.findings import Findings, Position, did_you_mean
 from runnel.pipelines.declared.graph import check_graph
 from runnel.pipelines.declared.python_file import check_function
 from runnel.pipelines.declared.sections import checked_names, read_source, read_step
@@ -25,12 +25,12 @@ T = TypeVar("T")
 def _section(node: Node, findings: Findings) -> Node | None:
     if isinstance(node, MappingNode) and node.entries:
         return node
-    findings.error(node.place, f"expected names, each with its keys below, found {described(node)}")
+    findings.error(node.position, f"expected a mapping of names, found {described(node)}")
     return None
 
 
 def _trigger(node: Node, findings: Findings) -> Trigger | None:
-    found = values.duration("how often a batch begins", "once", "continuous")(node, findings)
+    found = values.duration("the interval between batches", "once", "continuous")(node, findings)
     match found:
         case None:
             return None
@@ -45,11 +45,11 @@ def _trigger(node: Node, findings: Findings) -> Trigger | None:
 TOP_KEYS = {
     "name": Key(values.matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, . _ -"), True),
     "broker": Key(
-        values.matching(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", "where the broker listens, as 127.0.0.1:9092")
+        values.matching(r"[^\s,]+:\d+(,[^\s,]+:\d+)*", "bootstrap servers, such as 127.0.0.1:9092")
     ),
     "trigger": Key(_trigger),
-    "checkpoint": Key(values.text("a folder")),
-    "settings": Key(values.settings("settings of Spark, as spark.sql.shuffle.partitions")),
+    "checkpoint": Key(values.text("a directory")),
+    "settings": Key(values.settings("Spark settings, such as spark.sql.shuffle.partitions")),
     "sources": Key(_section, is_required=True),
     "steps": Key(_section),
     "sinks": Key(_section, is_required=True),
@@ -57,12 +57,12 @@ TOP_KEYS = {
 
 
 def read_file(path: Path, environment: Mapping[str, str]) -> tuple[Declaration | None, Findings]:
-    """Read a file; OSError if there is none to read."""
+    """Read a file; OSError if it cannot be read."""
     findings = Findings()
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        findings.error(Place(1, 1), f"the file is not UTF-8: byte {error.start} cannot be")
+        findings.error(Position(1, 1), f"the file is not UTF-8: invalid byte at offset {error.start}")
         return None, findings
     return read_text(text, path.parent, environment, findings), findings
 
@@ -70,7 +70,7 @@ def read_file(path: Path, environment: Mapping[str, str]) -> tuple[Declaration |
 def read_text(
     text: str, folder: Path, environment: Mapping[str, str], findings: Findings
 ) -> Declaration | None:
-    """The declaration, as far as it can be read: with errors among the findings, it is not to be run."""
+    """The declaration as far as it could be parsed; it must not run if the findings have errors."""
     tree = parse(text, environment, findings)
     if tree is None:
         return None
@@ -88,7 +88,7 @@ def read_text(
 def _declaration(
     section: Section, folder: Path, environment: Mapping[str, str], findings: Findings
 ) -> Declaration:
-    taken: dict[str, Place] = {}
+    taken: dict[str, Position] = {}
     broken: set[str] = set()
     sources = _named(section, "sources", "source", taken, broken, folder, findings, read_source)
     steps = _named(section, "steps", "step", taken, broken, folder, findings, read_step)
@@ -112,17 +112,17 @@ def _named(
     section: Section,
     key: str,
     what: str,
-    taken: dict[str, Place],
+    taken: dict[str, Position],
     broken: set[str],
     folder: Path,
     findings: Findings,
-    read: Callable[[str, Place, Node, Path, Findings], T | None],
+    read: Callable[[str, Position, Node, Path, Findings], T | None],
 ) -> dict[str, T]:
     found: dict[str, T] = {}
     entries = _entries(section, key)
     good = checked_names(entries, what, findings, taken)
     for name, entry in entries.items():
-        value = read(name, entry.key.place, entry.value, folder, findings)
+        value = read(name, entry.key.position, entry.value, folder, findings)
         if value is None or name not in good:
             broken.add(name)
         else:
@@ -139,8 +139,8 @@ def _sinks(section: Section, folder: Path, findings: Findings) -> dict[str, Sink
     read_name = values.matching(r"[A-Za-z0-9][A-Za-z0-9._-]*", "a sink's name of letters, digits, . _ -")
     found: dict[str, Sink] = {}
     for name, entry in _entries(section, "sinks").items():
-        good_name = read_name(Scalar(name, entry.key.place), findings)
-        sink = read_sink(name, entry.key.place, entry.value, folder, findings)
+        good_name = read_name(Scalar(name, entry.key.position), findings)
+        sink = read_sink(name, entry.key.position, entry.value, folder, findings)
         if sink is not None and good_name:
             found[name] = sink
     return found
@@ -157,8 +157,8 @@ def _settings(section: Section, findings: Findings) -> dict[str, str]:
         if not name.startswith("spark.sql."):
             close = did_you_mean(name, ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone"))
             findings.error(
-                section.place_of("settings"),
-                f"{name!r} cannot be set for one pipeline, only spark.sql.… can; give others to the command: "
+                section.position_of("settings"),
+                f"{name!r} cannot be set in the file, only spark.sql.… can; set it on the command line: "
                 f"runnel pipeline run FILE --set {name}=…{close}",
             )
     return found

@@ -1,10 +1,10 @@
-"""Schemas as people write them: "id string, amount double", or one key for each column."""
+"""Schemas: "id string, amount double", or a mapping of columns to types."""
 
 import re
 from collections.abc import Iterator
 
 from runnel.pipelines.declared.declaration import Column, Schema
-from runnel.pipelines.declared.findings import Findings, Place, did_you_mean
+from runnel.pipelines.declared.findings import Findings, Position, did_you_mean
 from runnel.pipelines.declared.tree import Mapping, Node, Scalar, described, is_missing
 
 TYPES = (
@@ -16,23 +16,23 @@ TIME_TYPES = ("timestamp", "timestamp_ltz", "timestamp_ntz", "date")
 
 _COLUMN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([^\s:`<>(),]+))\s*(?::|\s)\s*(.+?)\s*", re.DOTALL)
 _AFTER_TYPE = re.compile(r"\s+(not\s+null|comment\s|default\s|collate\s).*", re.IGNORECASE | re.DOTALL)
-_EXPECTED = 'columns as "id string, amount double, at timestamp"'
+_EXPECTED = 'columns such as "id string, amount double, at timestamp"'
 
 
 def read_schema(node: Node, findings: Findings) -> Schema | None:
-    """The columns of a value; None where they could not be read, and the findings then say why."""
+    """Parse a schema; None on errors, which are added to the findings."""
     match node:
         case Mapping(entries=entries):
             columns = [
-                Column(name, entry.value.text, entry.value.place)
+                Column(name, entry.value.text, entry.value.position)
                 for name, entry in entries.items()
                 if isinstance(entry.value, Scalar)
             ]
             for entry in entries.values():
                 if not isinstance(entry.value, Scalar):
                     findings.error(
-                        entry.value.place,
-                        f"expected a type, as string, found {described(entry.value)}",
+                        entry.value.position,
+                        f"expected a type, such as string, found {described(entry.value)}",
                     )
             is_whole = len(columns) == len(entries)
             text = ", ".join(f"{quoted(column.name)} {column.type_text}" for column in columns)
@@ -44,10 +44,10 @@ def read_schema(node: Node, findings: Findings) -> Schema | None:
         case _ if is_missing(node):
             return None
         case _:
-            findings.error(node.place, f"expected {_EXPECTED}, found {described(node)}")
+            findings.error(node.position, f"expected {_EXPECTED}, found {described(node)}")
             return None
     is_whole = _types_are_known(columns, findings) and _names_differ(columns, findings) and is_whole
-    return Schema(text, tuple(columns), node.place) if is_whole and columns else None
+    return Schema(text, tuple(columns), node.position) if is_whole and columns else None
 
 
 def quoted(name: str) -> str:
@@ -56,7 +56,7 @@ def quoted(name: str) -> str:
 
 
 def top_level_parts(text: str) -> Iterator[tuple[int, str]]:
-    """The parts between commas outside of brackets and quotes, with its index in the text."""
+    """The parts between commas outside of brackets and quotes, each with its index in the text."""
     depth, start, quote = 0, 0, ""
     for index, character in enumerate(text):
         if quote:
@@ -75,12 +75,12 @@ def top_level_parts(text: str) -> Iterator[tuple[int, str]]:
 
 def _column(node: Scalar, start: int, part: str, findings: Findings) -> Column | None:
     matched = _COLUMN.fullmatch(part)
-    place = node.place_of(start + len(part) - len(part.lstrip()))
+    position = node.position_of(start + len(part) - len(part.lstrip()))
     if matched is None:
-        said = f"{part.strip()!r}" if part.strip() else "nothing between two commas"
-        findings.error(place, f"expected a column and its type, as amount double, found {said}")
+        found = f"{part.strip()!r}" if part.strip() else "nothing between two commas"
+        findings.error(position, f"expected a column and its type, such as amount double, found {found}")
         return None
-    return Column((matched[1] or matched[2]).replace("``", "`"), matched[3], place)
+    return Column((matched[1] or matched[2]).replace("``", "`"), matched[3], position)
 
 
 def _types_are_known(columns: list[Column], findings: Findings) -> bool:
@@ -93,14 +93,16 @@ def _type_is_known(type_text: str, column: Column, findings: Findings) -> bool:
     if word not in TYPES and not word.startswith("interval"):
         close = (
             did_you_mean(word, TYPES)
-            or ": Spark's types are string, int, bigint, double, timestamp and so on"
+            or ": use a type of Spark SQL, such as string, bigint, double or timestamp"
         )
-        findings.error(column.place, f"column {column.name!r} has an unknown type {word!r}{close}")
+        findings.error(column.position, f"column {column.name!r} has an unknown type {word!r}{close}")
         return False
     inner = re.fullmatch(r"(array|map|struct)\s*<(.*)>", bare, re.IGNORECASE | re.DOTALL)
     if inner is None:
         if word in ("array", "map", "struct"):
-            findings.error(column.place, f"column {column.name!r}: write what is in the {word}: {word}<...>")
+            findings.error(
+                column.position, f"column {column.name!r}: the {word} has no element type: write {word}<...>"
+            )
             return False
         return True
     parts = [part for _, part in top_level_parts(inner[2])]
@@ -111,10 +113,10 @@ def _type_is_known(type_text: str, column: Column, findings: Findings) -> bool:
 
 
 def _names_differ(columns: list[Column], findings: Findings) -> bool:
-    seen: dict[str, Place] = {}
+    seen: dict[str, Position] = {}
     for column in columns:
         if column.name.lower() in seen:
-            findings.error(column.place, f"the column {column.name!r} is here twice")
+            findings.error(column.position, f"duplicate column {column.name!r}")
             return False
-        seen[column.name.lower()] = column.place
+        seen[column.name.lower()] = column.position
     return True

@@ -1,4 +1,4 @@
-"""The sections of a pipeline's file, one by one: which keys they have, and the values of these."""
+"""Sources and steps of a pipeline file: their keys and the validation of values."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from runnel.pipelines.declared.declaration import (
     Step,
     Watermark,
 )
-from runnel.pipelines.declared.findings import Findings, Place, did_you_mean, listed
+from runnel.pipelines.declared.findings import Findings, Position, did_you_mean, listed
 from runnel.pipelines.declared.patterns import without_dead_letters
 from runnel.pipelines.declared.schema_text import TIME_TYPES, read_schema
 from runnel.pipelines.declared.sql_text import query_tables
@@ -34,7 +34,7 @@ TOPICS = ("topic", "topics", "pattern")
 
 WATERMARK_KEYS = {
     "column": Key(values.text("the name of a column"), is_required=True),
-    "delay": Key(values.duration("how late a row may come"), is_required=True),
+    "delay": Key(values.duration("how late a row may arrive"), is_required=True),
 }
 
 
@@ -44,14 +44,14 @@ def _watermark(node: Node, findings: Findings) -> Watermark | str | None:
     section = values.read_section(node, WATERMARK_KEYS, "a watermark", findings)
     if section is None or not section.is_whole:
         return None
-    return Watermark(section.get("column"), section.get("delay"), section.place_of("column"))
+    return Watermark(section.get("column"), section.get("delay"), section.position_of("column"))
 
 
 def _as_is(node: Node, findings: Findings) -> Node:
     return node
 
 
-_SETTINGS = values.settings("options of the format runnel, by their names")
+_SETTINGS = values.settings("options of the format runnel")
 _OF_KEYS = {
     "kafka.bootstrap.servers": "broker",
     "bootstrap.servers": "broker",
@@ -59,12 +59,12 @@ _OF_KEYS = {
     "subscribepattern": "pattern",
     "assign": "topic or topics",
 }
-"""What all of a pipeline counts on, so that options must not say otherwise."""
+"""Options that are set by keys of the pipeline file."""
 _ANY_SOURCE = {"kafka.bootstrap.servers": "127.0.0.1:9092", "subscribe": "any"}
 
 
 def _options(node: Node, findings: Findings) -> dict[str, str] | None:
-    """Options that the format knows, or that Kafka may know; each is looked at by itself."""
+    """Options of the format `runnel` and of Kafka clients, each validated by itself."""
     found: dict[str, str] | None = _SETTINGS(node, findings)
     if found is None or not isinstance(node, MappingNode):
         return None
@@ -73,15 +73,15 @@ def _options(node: Node, findings: Findings) -> dict[str, str] | None:
     for name, value in found.items():
         try:
             if name.lower() not in known and not name.lower().startswith("kafka."):
-                close = did_you_mean(name, READ_OPTIONS) or "; docs/SPARK.md lists what it has"
+                close = did_you_mean(name, READ_OPTIONS) or "; docs/SPARK.md lists the options"
                 raise BadOption(f"the format runnel has no option {name!r}{close}")
             if name.lower().startswith("ending"):
-                raise BadOption(f"a stream has no end: leave {name} out")
+                raise BadOption(f"{name} does not apply to streams: remove it")
             if name.lower() in _OF_KEYS:
-                raise BadOption(f"the key {_OF_KEYS[name.lower()]} says that: leave {name} out")
+                raise BadOption(f"use the key {_OF_KEYS[name.lower()]} instead of the option {name}")
             read_options({**_ANY_SOURCE, name: value})
         except BadOption as error:
-            findings.error(node.entries[name].key.place, str(error))
+            findings.error(node.entries[name].key.position, str(error))
             is_whole = False
     return found if is_whole else None
 
@@ -89,38 +89,38 @@ def _options(node: Node, findings: Findings) -> dict[str, str] | None:
 SOURCE_KEYS = {
     "topic": Key(TOPIC_NAME),
     "topics": Key(values.texts("names of topics")),
-    "pattern": Key(values.text("a regular expression over the names of topics")),
+    "pattern": Key(values.text("a regular expression for topic names")),
     "format": Key(values.choice(*FORMATS)),
     "schema": Key(_as_is),
     "watermark": Key(_watermark),
-    "start": Key(values.moment("where to begin", "earliest", "latest")),
+    "start": Key(values.moment("a starting position", "earliest", "latest")),
     "on-malformed": Key(values.choice(*ON_MALFORMED)),
     "dead-letter-topic": Key(TOPIC_NAME),
     "tombstones": Key(values.choice("skip", "keep")),
-    "metadata": Key(values.texts("names of what a record has beside its value")),
-    "records-per-batch": Key(values.count("how many records a batch takes at most")),
-    "fail-on-data-loss": Key(values.flag("fail if records are deleted before they were read")),
+    "metadata": Key(values.texts("metadata fields of a record")),
+    "records-per-batch": Key(values.count("the maximum number of records per batch")),
+    "fail-on-data-loss": Key(values.flag("fail if records are deleted before they are read")),
     "options": Key(_options),
 }
 
 
-def read_source(name: str, place: Place, node: Node, folder: Path, findings: Findings) -> Source | None:
-    """One source; None where it could not be read."""
+def read_source(name: str, position: Position, node: Node, folder: Path, findings: Findings) -> Source | None:
+    """Parse a source; None on errors."""
     what = f"source {name!r}"
     section = values.read_section(node, SOURCE_KEYS, what, findings)
     if section is None:
         return None
-    named = [key for key in TOPICS if key in section.places]
+    named = [key for key in TOPICS if key in section.positions]
     if len(named) != 1 and not section.misspelt & {*TOPICS}:
-        said = f"has {listed(named, 'and')}" if named else "says not what to read"
-        findings.error(place, f"{what} {said}: it takes one of topic, topics or pattern")
+        problem = f"has {listed(named, 'and')}" if named else "has no topics"
+        findings.error(position, f"{what} {problem}: exactly one of topic, topics or pattern is required")
         section.is_whole = False
     schema = _schema_of(section, what, folder, findings)
     metadata = _metadata_of(section, findings)
     watermark = section.get("watermark")
     source = Source(
         name=name,
-        place=place,
+        position=position,
         topics=_topics_of(section, findings),
         pattern=section.get("pattern"),
         format=section.get("format", "json"),
@@ -155,17 +155,17 @@ def _schema_of(section: Section, what: str, folder: Path, findings: Findings) ->
     if value_format in ("string", "bytes"):
         if node is not None:
             findings.error(
-                section.place_of("schema"),
-                f"{what} has format {value_format}, whose only column is value: leave the schema out",
+                section.position_of("schema"),
+                f"{what} has format {value_format}, whose only column is value: remove the schema",
             )
             section.is_whole = False
         return None
     if node is None:
-        format_is_wrong = "format" in section.places and "format" not in section.values
-        if "schema" not in section.places and not format_is_wrong:
+        format_is_wrong = "format" in section.positions and "format" not in section.values
+        if "schema" not in section.positions and not format_is_wrong:
             findings.error(
-                section.place,
-                f'{what} is of format {value_format} and lacks a schema, as "id string, at timestamp"',
+                section.position,
+                f'{what} has format {value_format} and requires a schema, such as "id string, at timestamp"',
             )
         section.is_whole = False
         return None
@@ -183,8 +183,8 @@ def _metadata_of(section: Section, findings: Findings) -> tuple[str, ...]:
         if item.text in METADATA:
             found.append(item.text)
         else:
-            close = did_you_mean(item.text, METADATA) or f"; it has {listed(METADATA, 'and')}"
-            findings.error(item.place, f"a record has no {item.text!r}{close}")
+            close = did_you_mean(item.text, METADATA) or f"; available: {listed(METADATA, 'and')}"
+            findings.error(item.position, f"unknown metadata field {item.text!r}{close}")
             section.is_whole = False
     return tuple(dict.fromkeys(found))
 
@@ -194,13 +194,13 @@ def _check_source(source: Source, section: Section, findings: Findings) -> None:
         _check_pattern(source.pattern, section, findings)
     if source.dead_letter_topic and source.on_malformed != "dead-letter":
         findings.error(
-            section.place_of("dead-letter-topic"),
-            f"nothing goes to a dead-letter topic with on-malformed: {source.on_malformed}",
+            section.position_of("dead-letter-topic"),
+            f"dead-letter-topic has no effect with on-malformed: {source.on_malformed}",
         )
         section.is_whole = False
     if source.dead_letter_topic in source.topics:
         findings.error(
-            section.place_of("dead-letter-topic"), "dead letters cannot go back where they came from"
+            section.position_of("dead-letter-topic"), "the dead-letter topic cannot be a topic of the source"
         )
         section.is_whole = False
     if section.is_whole:
@@ -208,22 +208,26 @@ def _check_source(source: Source, section: Section, findings: Findings) -> None:
 
 
 def _check_pattern(pattern: str, section: Section, findings: Findings) -> None:
-    place = section.place_of("pattern")
+    position = section.position_of("pattern")
     try:
         re.compile(pattern)
         re.compile(without_dead_letters(pattern, set()))
     except re.error as error:
-        findings.error(place, f"the pattern is no regular expression: {error}")
+        findings.error(position, f"the pattern is not a valid regular expression: {error}")
         section.is_whole = False
     if "dead-letters" in pattern.replace("\\", "") and "!" not in pattern:
-        findings.warn(place, "a pattern never means dead letters: to read them, name their topics")
+        findings.warn(
+            position, "a pattern does not match dead-letter topics: to read them, list them in topics"
+        )
 
 
 def _check_columns(source: Source, section: Section, findings: Findings) -> None:
     columns = {column.name: column for column in (source.schema.columns if source.schema else ())}
     for name in source.metadata:
         if f"_{name}" in columns:
-            findings.error(columns[f"_{name}"].place, f"the column '_{name}' is that of metadata: {name}")
+            findings.error(
+                columns[f"_{name}"].position, f"the column '_{name}' is reserved for metadata: {name}"
+            )
             section.is_whole = False
     watermark = source.watermark
     if watermark is None:
@@ -232,7 +236,7 @@ def _check_columns(source: Source, section: Section, findings: Findings) -> None
         close = did_you_mean(watermark.column, source.column_names)
         known = f"; its columns are {listed(source.column_names, 'and')}"
         findings.error(
-            watermark.place, f"source {source.name!r} has no column {watermark.column!r}{close or known}"
+            watermark.position, f"source {source.name!r} has no column {watermark.column!r}{close or known}"
         )
         section.is_whole = False
         return
@@ -240,81 +244,82 @@ def _check_columns(source: Source, section: Section, findings: Findings) -> None
     word = column.type_text.split()[0].lower() if column else "timestamp"
     if (source.format == "json" and word not in TIME_TYPES) or watermark.column in ("value", "_key"):
         findings.error(
-            watermark.place,
-            f"a watermark follows a column of type timestamp, and {watermark.column!r} is {word}; "
-            "declare it as timestamp, or take metadata: [timestamp] and its column _timestamp",
+            watermark.position,
+            f"the column of a watermark must be a timestamp, and {watermark.column!r} is {word}; "
+            "declare it as timestamp, or use metadata: [timestamp] and its column _timestamp",
         )
         section.is_whole = False
 
 
 STEP_KEYS = {
-    "sql": Key(values.scalar("a query, as SELECT * FROM orders")),
+    "sql": Key(values.scalar("a query, such as SELECT * FROM orders")),
     "python": Key(
-        values.matching(r".+\.py:[A-Za-z_][A-Za-z0-9_]*", "a function in a file, as steps.py:with_total")
+        values.matching(r".+\.py:[A-Za-z_][A-Za-z0-9_]*", "a function in a file, such as steps.py:with_total")
     ),
     "inputs": Key(values.texts("names of sources or steps")),
 }
 
 
-def read_step(name: str, place: Place, node: Node, folder: Path, findings: Findings) -> Step | None:
-    """One step; None where it could not be read."""
+def read_step(name: str, position: Position, node: Node, folder: Path, findings: Findings) -> Step | None:
+    """Parse a step; None on errors."""
     what = f"step {name!r}"
     section = values.read_section(node, STEP_KEYS, what, findings)
     if section is None:
         return None
-    kinds = [key for key in ("sql", "python") if key in section.places]
+    kinds = [key for key in ("sql", "python") if key in section.positions]
     if len(kinds) != 1 and section.misspelt & {"sql", "python"}:
         return None
     if len(kinds) != 1:
         findings.error(
-            place, f"{what} has {'both' if kinds else 'neither'} sql {'and' if kinds else 'nor'} python"
+            position, f"{what} has {'both' if kinds else 'neither'} sql {'and' if kinds else 'nor'} python"
         )
         return None
-    if kinds == ["sql"] and "inputs" in section.places:
+    if kinds == ["sql"] and "inputs" in section.positions:
         findings.error(
-            section.place_of("inputs"), f"{what} is a query, which names its inputs itself: leave inputs out"
+            section.position_of("inputs"), f"{what} is a query, whose inputs are its tables: remove inputs"
         )
         return None
-    if kinds == ["python"] and "inputs" not in section.places and "inputs" not in section.misspelt:
-        findings.error(place, f"{what} lacks its inputs, as inputs: [orders]")
+    if kinds == ["python"] and "inputs" not in section.positions and "inputs" not in section.misspelt:
+        findings.error(position, f"{what} has no inputs: add them, such as inputs: [orders]")
         return None
     if not section.is_whole:
         return None
-    return _query(name, place, section) if kinds == ["sql"] else _function(name, place, section, folder)
+    return _query(name, position, section) if kinds == ["sql"] else _function(name, position, section, folder)
 
 
-def _query(name: str, place: Place, section: Section) -> Step:
+def _query(name: str, position: Position, section: Section) -> Step:
     sql: Scalar = section.get("sql")
     tables = query_tables(sql.text)
-    inputs = tuple(Reference(table.name, sql.place_of(table.index)) for table in tables.names)
-    return Step(name, place, sql, None, inputs, tables.joins)
+    inputs = tuple(Reference(table.name, sql.position_of(table.index)) for table in tables.names)
+    return Step(name, position, sql, None, inputs, tables.joins)
 
 
-def _function(name: str, place: Place, section: Section, folder: Path) -> Step:
+def _function(name: str, position: Position, section: Section, folder: Path) -> Step:
     file, _, function = section.get("python").rpartition(":")
-    python = PythonFunction(folder / file, function, section.place_of("python"))
-    inputs = tuple(Reference(item.text, item.place) for item in section.get("inputs"))
-    return Step(name, place, None, python, inputs)
+    python = PythonFunction(folder / file, function, section.position_of("python"))
+    inputs = tuple(Reference(item.text, item.position) for item in section.get("inputs"))
+    return Step(name, position, None, python, inputs)
 
 
 def checked_names(
-    entries: Mapping[str, Any], what: str, findings: Findings, taken: dict[str, Place]
+    entries: Mapping[str, Any], what: str, findings: Findings, taken: dict[str, Position]
 ) -> list[str]:
-    """The names that can be tables in a query. Spark takes Orders and orders for the same."""
+    """The names that are valid as tables in a query, in which case is not significant."""
     good = []
     for name, entry in entries.items():
-        place = entry.key.place
+        position = entry.key.position
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             fixed = re.sub(r"^(?=\d)", "_", re.sub(r"\W", "_", name))
             findings.error(
-                place,
-                f"a {what}'s name is a table's in queries: letters, digits and _, as {fixed or 'orders'!r}",
+                position,
+                f"the name of a {what} consists of letters, digits and _, such as {fixed or 'orders'!r}",
             )
         elif name.lower() in taken:
             findings.error(
-                place, f"the name {name!r} is taken at line {taken[name.lower()].line}, as queries see names"
+                position,
+                f"duplicate name {name!r}, first used at line {taken[name.lower()].line} (case-insensitive)",
             )
         else:
-            taken[name.lower()] = place
+            taken[name.lower()] = position
             good.append(name)
     return good

@@ -1,4 +1,4 @@
-"""Sinks as streaming queries, each with a checkpoint of its own, exactly once by default."""
+"""The streaming queries of sinks, each with its checkpoint, exactly-once by default."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, assert_never
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 BATCHES_PER_UPKEEP = 50
-"""Each batch is a snapshot of a table, and each snapshot makes the next one dearer."""
+"""Each batch adds a snapshot, and the cost of a commit grows with the number of snapshots."""
 
 
 def start_query(
@@ -34,7 +34,7 @@ def start_query(
     checkpoint: str,
     in_doubt: str,
 ) -> "StreamingQuery":
-    """Begin to write a frame into a sink."""
+    """Start the query that writes a frame to a sink."""
     match sink.target:
         case TopicTarget() as target:
             rows = record_frame(frame, target)
@@ -67,7 +67,7 @@ def started(writer: "DataStreamWriter", name: str, trigger: Trigger, checkpoint:
 
 
 def check_timeouts(declaration: Declaration, broker: BrokerView) -> None:
-    """BadOption if a sink has a transaction timeout that the broker does not allow."""
+    """BadOption if a transaction timeout exceeds the broker's maximum."""
     chosen = {
         sink.name: sink.target.transaction_timeout_ms
         for sink in declaration.sinks.values()
@@ -84,20 +84,20 @@ def check_timeouts(declaration: Declaration, broker: BrokerView) -> None:
 def topic_writer(
     rows: "DataFrame", broker: str, delivery: str, mode: str, topic: str | None, more: Mapping[str, str]
 ) -> "DataStreamWriter":
-    """Records into a topic, or into that of their column `topic`."""
+    """A writer to a topic, or to the topic in the column `topic`."""
     options = {"kafka.bootstrap.servers": broker, "delivery": delivery, **more}
     if topic is not None:
         options["topic"] = topic
     if mode == "append":
         return rows.writeStream.format("runnel").options(**options)
-    # Spark gives Python sinks rows of mode append only. Others go batch by batch, under the same guarantee.
+    # Spark supports Python sinks in mode append only. Other modes write each batch with the same guarantee.
     return rows.writeStream.foreachBatch(_topic_batches(options))
 
 
 def _topic_batches(options: dict[str, str]) -> "Callable[[DataFrame, int], None]":
     def write(batch: "DataFrame", batch_id: int) -> None:
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        # Queries count from zero, so a later batch without a note before it is in doubt, not the first.
+        # Batches are numbered from 0: a later batch without a commit record is in doubt, not the first.
         marker = {"txnAppId": query_id or "", "txnVersion": str(batch_id), "txnFirstVersion": "0"}
         batch.write.format("runnel").mode("append").options(**options, **marker).save()
 
@@ -105,7 +105,7 @@ def _topic_batches(options: dict[str, str]) -> "Callable[[DataFrame, int], None]
 
 
 def record_frame(frame: "DataFrame", target: TopicTarget) -> "DataFrame":
-    """Rows as records: the key as text, the value as JSON unless a column is named."""
+    """Rows as records, with the value as JSON unless it is a column."""
     columns = [_value(frame, target).alias("value")]
     if target.key is not None:
         columns.append(as_text(_column(target.key), frame.schema[target.key].dataType).alias("key"))
@@ -134,7 +134,7 @@ def _column(name: str) -> "Column":
 
 
 def as_text(column: "Column", kind: "DataType") -> "Column":
-    """A column as bytes of a key: bytes and texts as they are, what has parts as JSON, the rest as text."""
+    """A column as a key: strings and binary unchanged, nested types as JSON, others cast to string."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
@@ -149,7 +149,7 @@ def as_text(column: "Column", kind: "DataType") -> "Column":
 
 
 def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFrame, int], None]":
-    """Batches into an Iceberg table, which is made if it is not there."""
+    """Appends batches to an Iceberg table, which is created if it does not exist."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -169,7 +169,7 @@ def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFra
     def write(batch: "DataFrame", batch_id: int) -> None:
         marker = marker_of(batch, batch_id)
         if marker.is_in(table.latest()):
-            # The table has it, but windows and joins only note where they are while their rows are taken.
+            # The table has the batch, but stateful operators commit their state only when rows are consumed.
             batch.write.format("noop").mode("overwrite").save()
             return
         counted = Observation()
@@ -177,7 +177,7 @@ def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFra
         if counted.get["rows"]:
             table.commit(staged, marker)
         else:
-            # While windows are open there is nothing to write, batch after batch.
+            # Batches are empty while windows are open.
             table.discard(staged)
         if batch_id % BATCHES_PER_UPKEEP == BATCHES_PER_UPKEEP - 1:
             maintain(batch.sparkSession, table, target.upkeep)
@@ -185,14 +185,14 @@ def table_batches(frame: "DataFrame", target: TableTarget) -> "Callable[[DataFra
     return write
 
 
-# People.
+# Console.
 
 
 def console_batches(name: str, target: ConsoleTarget) -> "Callable[[DataFrame, int], None]":
-    """Batches as tables on the terminal."""
+    """Prints batches as tables."""
 
     def write(batch: "DataFrame", batch_id: int) -> None:
-        # Kept, as it is taken twice: whole, which windows and joins count on, and the part that is shown.
+        # Cached, because it is evaluated twice: all rows, for stateful operators, and the rows to show.
         kept = batch.persist()
         try:
             count = kept.count()

@@ -1,4 +1,4 @@
-"""The section of sinks: four kinds, each recognised by the one key that only it has."""
+"""Sinks of a pipeline file: four kinds, each identified by its key."""
 
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ from runnel.pipelines.declared.declaration import (
     ParquetTarget,
     Reference,
     Sink,
+    SinkTarget,
     TableTarget,
-    Target,
     TopicTarget,
 )
-from runnel.pipelines.declared.findings import Findings, Place, listed
+from runnel.pipelines.declared.findings import Findings, Position, listed
 from runnel.pipelines.declared.sections import TOPIC_NAME
 from runnel.pipelines.declared.tree import Mapping, Node, Scalar
 from runnel.pipelines.declared.values import NO_TEXTS, Key, Section, Texts
@@ -27,7 +27,7 @@ CONSOLE_ROWS = 20
 JSON = "json"
 
 _INT_MAX = 2**31 - 1
-"""What Kafka and Spark have for such numbers."""
+"""Such numbers are 32-bit integers in Kafka and Spark."""
 
 _COLUMN = values.scalar("the name of a column")
 _COMMON = {
@@ -43,13 +43,15 @@ TOPIC_KEYS = {
     "partition": Key(_COLUMN),
     "timestamp": Key(_COLUMN),
     "delivery": Key(values.choice(*DELIVERIES)),
-    "transaction-timeout": Key(values.duration("how long a batch may take")),
-    "partitions": Key(values.count("how many partitions the topic gets if it is made", most=_INT_MAX)),
+    "transaction-timeout": Key(values.duration("the timeout of the transactions of a batch")),
+    "partitions": Key(values.count("the number of partitions if the topic is created", most=_INT_MAX)),
 }
 UPKEEP_KEYS = {
     "compact": Key(values.flag("merge small files")),
-    "expire-snapshots": Key(values.flag("expire snapshots, by the table's history.expire properties")),
-    "orphan-age": Key(values.duration("when files that no snapshot names are removed", "never")),
+    "expire-snapshots": Key(
+        values.flag("expire snapshots according to the table's history.expire properties")
+    ),
+    "orphan-age": Key(values.duration("the age at which orphaned files are removed", "never")),
 }
 
 
@@ -62,8 +64,8 @@ def _upkeep(node: Node, findings: Findings) -> UpkeepPolicy | None:
     orphan_age_ms = section.get("orphan-age", ORPHAN_AGE_MS)
     if orphan_age_ms != "never" and orphan_age_ms < ORPHAN_AGE_MIN_MS:
         findings.error(
-            section.place_of("orphan-age"),
-            "files younger than a day may belong to a writer at work: orphan-age is at least 1 day",
+            section.position_of("orphan-age"),
+            "files younger than a day may belong to a concurrent writer: orphan-age is at least 1 day",
         )
         return None
     return UpkeepPolicy(
@@ -76,25 +78,25 @@ def _upkeep(node: Node, findings: Findings) -> UpkeepPolicy | None:
 TABLE_KEYS = {
     **_COMMON,
     "table": Key(
-        values.matching(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", "a table with its namespace, as shop.revenue")
+        values.matching(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", "a table with its namespace, such as shop.revenue")
     ),
-    "warehouse": Key(values.text("a folder")),
-    "catalog": Key(values.settings("properties of an Iceberg catalog, as type and uri")),
+    "warehouse": Key(values.text("a directory")),
+    "catalog": Key(values.settings("properties of an Iceberg catalog, such as type and uri")),
     "properties": Key(
-        values.settings("properties of an Iceberg table, as history.expire.max-snapshot-age-ms")
+        values.settings("properties of an Iceberg table, such as history.expire.max-snapshot-age-ms")
     ),
     "upkeep": Key(_upkeep),
     "partition-by": Key(values.texts("names of columns")),
 }
 PARQUET_KEYS = {
     **_COMMON,
-    "parquet": Key(values.text("a folder")),
+    "parquet": Key(values.text("a directory")),
     "partition-by": Key(values.texts("names of columns")),
 }
 CONSOLE_KEYS = {
     **_COMMON,
     "console": Key(values.flag("print each batch")),
-    "rows": Key(values.count("how many rows to print", most=_INT_MAX)),
+    "rows": Key(values.count("the number of rows to print", most=_INT_MAX)),
 }
 KINDS = {"topic": TOPIC_KEYS, "table": TABLE_KEYS, "parquet": PARQUET_KEYS, "console": CONSOLE_KEYS}
 _CALLED = {"table": "tables", "parquet": "Parquet files"}
@@ -107,24 +109,24 @@ MODES_OF_KINDS = {
 
 
 def sink_input(node: Node) -> Reference | None:
-    """What a sink reads, also if nothing else of it makes sense."""
+    """The input of a sink, even if its other keys are invalid."""
     entry = node.entries.get("from") if isinstance(node, Mapping) else None
     if entry is None or not isinstance(entry.value, Scalar) or entry.value.kind != "text":
         return None
-    return Reference(entry.value.text, entry.value.place)
+    return Reference(entry.value.text, entry.value.position)
 
 
-def read_sink(name: str, place: Place, node: Node, folder: Path, findings: Findings) -> Sink | None:
-    """One sink; None where it could not be read."""
+def read_sink(name: str, position: Position, node: Node, folder: Path, findings: Findings) -> Sink | None:
+    """Parse a sink; None on errors."""
     what = f"sink {name!r}"
     kinds = [kind for kind in KINDS if kind in node.entries] if isinstance(node, Mapping) else []
     if isinstance(node, Mapping) and len(kinds) != 1:
-        # Misspelt keys first: they may well be why.
+        # Misspelt keys are reported first: they are the likely reason.
         every = {key: KINDS[kind][key] for kind in KINDS for key in KINDS[kind]}
         section = values.read_section(node, every, what, findings)
-        if kinds or (section and all(key in every for key in section.places)):
-            said = f"is {listed(kinds, 'and')} at once" if kinds else "says not where to"
-            findings.error(place, f"{what} {said}: it takes one of {listed(KINDS)}")
+        if kinds or (section and all(key in every for key in section.positions)):
+            problem = f"has {listed(kinds, 'and')}" if kinds else "has no target"
+            findings.error(position, f"{what} {problem}: exactly one of {listed(KINDS)} is required")
         return None
     kind = kinds[0] if kinds else "topic"
     section = values.read_section(node, KINDS[kind], what, findings)
@@ -133,35 +135,37 @@ def read_sink(name: str, place: Place, node: Node, folder: Path, findings: Findi
     mode = section.get("mode", "append")
     if mode not in MODES_OF_KINDS[kind]:
         findings.error(
-            section.place_of("mode"),
-            f"{_CALLED[kind]} take rows that are final, so the mode is append: a row that changes later, "
-            f"as with {mode}, would be there twice",
+            section.position_of("mode"),
+            f"{_CALLED[kind]} support mode append only: a row that is updated later, "
+            f"as in mode {mode}, would be written twice",
         )
         return None
     if kind == "console" and not section.get("console"):
-        findings.error(section.place_of("console"), f"{what} goes nowhere with console: false: remove it")
+        findings.error(
+            section.position_of("console"), f"{what} writes nothing with console: false: remove it"
+        )
         return None
     if kind == "topic" and not _check_timeout(section, findings):
         return None
     source = section.get("from")
     columns = _columns(section)
     return Sink(
-        name, place, Reference(source.text, source.place), _target(kind, section, folder), mode, columns
+        name, position, Reference(source.text, source.position), _target(kind, section, folder), mode, columns
     )
 
 
 def _check_timeout(section: Section, findings: Findings) -> bool:
-    """Can the transaction timeout be used? Whether the broker allows it is known once it is asked."""
+    """Check the transaction timeout, except for the broker's limit."""
     timeout_ms = section.get("transaction-timeout")
     if timeout_ms is None:
         return True
-    place = section.place_of("transaction-timeout")
+    position = section.position_of("transaction-timeout")
     if section.get("delivery") == "at-least-once":
-        findings.error(place, "delivery: at-least-once has no transactions: leave transaction-timeout out")
+        findings.error(position, "delivery: at-least-once uses no transactions: remove transaction-timeout")
         return False
     if not TRANSACTION_TIMEOUT_MIN_MS <= timeout_ms <= _INT_MAX:
         findings.error(
-            place, f"a transaction timeout is from {TRANSACTION_TIMEOUT_MIN_MS // 1000} seconds to 24 days"
+            position, f"a transaction timeout is from {TRANSACTION_TIMEOUT_MIN_MS // 1000} seconds to 24 days"
         )
         return False
     return True
@@ -174,10 +178,10 @@ def _columns(section: Section) -> tuple[Reference, ...]:
     named += section.get("partition-by", NO_TEXTS)
     value: Texts = section.get("value", NO_TEXTS)
     named += [item for item in value if value.is_list or item.text != JSON]
-    return tuple(Reference(item.text, item.place) for item in named)
+    return tuple(Reference(item.text, item.position) for item in named)
 
 
-def _target(kind: str, section: Section, folder: Path) -> Target:
+def _target(kind: str, section: Section, folder: Path) -> SinkTarget:
     partition_by = tuple(item.text for item in section.get("partition-by", NO_TEXTS))
     match kind:
         case "topic":
@@ -220,5 +224,5 @@ def _topic(section: Section) -> TopicTarget:
 
 
 def located(path: str, folder: Path) -> str:
-    """A path that means the same from wherever the pipeline is started: beside its file, or an address."""
+    """An absolute path, relative to the directory of the pipeline file; URIs are returned unchanged."""
     return path if "://" in path or path.startswith("file:") else str((folder / path).absolute())

@@ -1,4 +1,4 @@
-"""Which tables a query names, without running Spark's parser: enough to put steps in order."""
+"""The tables that a query refers to, found without Spark's parser: enough to order steps."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _TOKEN = re.compile(
       | (?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-# After these a list of tables is over, so a comma no longer means another table.
+# These end a list of tables: a comma after them is not followed by a table.
 _ENDS_TABLES = {
     "select", "where", "group", "having", "order", "limit", "union", "intersect", "except", "minus", "window",
     "on", "using", "lateral", "tablesample", "pivot", "unpivot", "qualify", "cluster", "distribute", "sort",
@@ -27,7 +27,7 @@ _BEFORE_SUBQUERY = {
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table as a query names it."""
+    """A reference to a table in a query."""
 
     name: str
     index: int
@@ -43,7 +43,7 @@ class QueryTables:
 
 @dataclass(slots=True)
 class _Level:
-    """Between two brackets: does a table come next, and are these the arguments of a function?"""
+    """The state between two parentheses."""
 
     is_function: bool = False
     in_tables: bool = False
@@ -51,7 +51,7 @@ class _Level:
 
 
 def query_tables(sql: str) -> QueryTables:
-    """The tables after FROM and JOIN, those that the query defines itself left out."""
+    """The tables after FROM and JOIN, except common table expressions."""
     tokens = [
         (match.lastgroup or "", match[0], match.start())
         for match in _TOKEN.finditer(sql)
@@ -65,7 +65,7 @@ def query_tables(sql: str) -> QueryTables:
         after = tokens[position + 1][1] if position + 1 < len(tokens) else ""
         if text == "(":
             called = bool(position) and tokens[position - 1][0] in ("word", "quoted")
-            # In FROM ( … there may be a query, or tables that are joined first.
+            # FROM ( is followed by a subquery or by joined tables.
             is_table = level.expects_table
             levels.append(_Level(called and before not in _BEFORE_SUBQUERY, is_table, is_table))
             level.expects_table = False
@@ -89,7 +89,7 @@ def query_tables(sql: str) -> QueryTables:
 
 
 def _word(word: str, before: str, level: _Level) -> bool:
-    """Take a word into account; True if it is a join."""
+    """Process a keyword; True if it is a join."""
     if word in _BEGINS_QUERY:
         level.is_function = level.expects_table = False
     if word == "from" and before != "distinct" and not level.is_function:
@@ -103,7 +103,7 @@ def _word(word: str, before: str, level: _Level) -> bool:
 
 
 def _own_names(tokens: list[tuple[str, str, int]]) -> set[str]:
-    """Names of the query's own: WITH name AS ( … ), name (column, …) AS ( … )."""
+    """Names of common table expressions: WITH name AS ( … ), name (column, …) AS ( … )."""
     found = set()
     for position, (kind, text, _) in enumerate(tokens):
         before = tokens[position - 1][1].lower() if position else ""

@@ -1,7 +1,7 @@
-"""Where sources begin, decided once for all queries of a pipeline.
+"""The starting offsets of sources, determined once for all queries of a pipeline.
 
-Every sink reads the topics for itself, and so does the query that sends malformed values to the dead letters.
-If each looked up `latest` when it starts, a record could be seen by one and missed by another.
+Every sink reads the topics separately, and so does the query that writes dead letters. If each query looked
+up `latest` when it starts, a record could be read by one and missed by another.
 """
 
 import json
@@ -23,7 +23,7 @@ Starts = dict[str, dict[str, int]]
 
 
 def pinned_starts(declaration: Declaration, broker: BrokerView, checkpoint: str) -> dict[str, Starts]:
-    """The offsets to begin at, by source; those that begin at the earliest record are left out."""
+    """The starting offsets by source, without the sources that start at the earliest offset."""
     chosen = [source for source in declaration.sources.values() if source.start != "earliest"]
     folder = local_path(checkpoint)
     if not chosen or folder is None:
@@ -34,7 +34,7 @@ def pinned_starts(declaration: Declaration, broker: BrokerView, checkpoint: str)
         source.name: _looked_up(source, declaration, broker) for source in chosen if source.name not in kept
     }
     if new:
-        # On the disk before any query begins by it: a start that is looked up again later is another.
+        # Durable before any query starts: a later lookup would return other offsets.
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps({**kept, **new}), durable=True)
     return {
@@ -49,7 +49,7 @@ def _kept(file: Path) -> dict[str, Starts]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise BadCheckpoint(f"{file} does not say where sources began: {error}") from error
+        raise BadCheckpoint(f"{file} is not a valid file of starting offsets: {error}") from error
     return kept
 
 
@@ -70,9 +70,9 @@ def _looked_up(source: Source, declaration: Declaration, broker: BrokerView) -> 
 def _as_of_now(
     source: Source, starts: Mapping[str, Mapping[str, int]], declaration: Declaration, broker: BrokerView
 ) -> Starts:
-    """The same for all partitions there are by now: all of a newer one came after the start.
+    """Starting offsets of all current partitions; newer partitions start at the earliest offset.
 
-    What has been deleted since is nothing that a query without a checkpoint could have missed.
+    Records that were deleted since are not data loss for a query without a checkpoint.
     """
     from runnel.pipelines.source.resolving import subscribed
 

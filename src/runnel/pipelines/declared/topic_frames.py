@@ -1,4 +1,4 @@
-"""Sources as Spark's frames: values and metadata as columns, and what becomes of malformed ones."""
+"""The DataFrames of sources, and of their dead letters."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _HEADERS = "array<struct<key:string,value:binary>>"
 _DEAD = "runnel.dead-letter."
 _REASON_CHARACTERS_MAX = 1000
-"""A reason may quote the value; twice the value may be more than the dead-letter topic takes."""
+"""A reason may quote the value, and the letter must not exceed the topic's maximum size."""
 
 
 def read_options_of(
@@ -42,7 +42,7 @@ def read_options_of(
 
 
 def start_options(source: Source, starts: Mapping[str, Mapping[str, int]] | None) -> dict[str, str]:
-    """Where to begin: at offsets that were looked up before, or as the file says."""
+    """Options for the start: offsets that were looked up before, or the value in the file."""
     if starts is not None:
         return {"startingOffsets": json.dumps(starts)}
     if source.start.isdecimal():
@@ -51,7 +51,7 @@ def start_options(source: Source, starts: Mapping[str, Mapping[str, int]] | None
 
 
 def source_columns(source: Source) -> "StructType":
-    """The columns that steps see."""
+    """The columns of a source."""
     from pyspark.sql.types import StructField, StructType
 
     from runnel.pipelines.source.columns import TYPES
@@ -65,7 +65,7 @@ def source_columns(source: Source) -> "StructType":
 
 
 def _all_columns(options: Mapping[str, str]) -> "StructType":
-    """Every column that the format runnel has with these options."""
+    """All columns of the format runnel with these options."""
     from runnel.pipelines.source.columns import table_schema
     from runnel.pipelines.source.options import read_options
 
@@ -73,7 +73,7 @@ def _all_columns(options: Mapping[str, str]) -> "StructType":
 
 
 def _raw(session: "SparkSession", options: Mapping[str, str], columns: tuple[str, ...]) -> "DataFrame":
-    """The stream with these columns only: what is not asked for need not be decoded."""
+    """The stream with these columns only, so that others are not decoded."""
     from pyspark.sql.types import StructType
 
     chosen = StructType([field for field in _all_columns(options).fields if field.name in columns])
@@ -81,7 +81,7 @@ def _raw(session: "SparkSession", options: Mapping[str, str], columns: tuple[str
 
 
 def topic_frame(session: "SparkSession", source: Source, options: Mapping[str, str]) -> "DataFrame":
-    """The rows of a source as steps see them."""
+    """The rows of a source."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
@@ -125,12 +125,12 @@ def _checked(raw: "DataFrame", source: Source) -> "DataFrame":
 
 
 def malformed_name(source: Source) -> str:
-    """Under which name Spark counts the malformed values of a source."""
+    """The name of the observation that counts malformed values."""
     return f"malformed {source.name}"
 
 
 def has_malformed(source: Source) -> bool:
-    """Can a value of this source be malformed at all? Bytes are bytes."""
+    """Can values of this source be malformed? Any bytes are valid bytes."""
     return source.format != "bytes"
 
 
@@ -140,12 +140,12 @@ def dead_letter_frame(
     """The malformed values of a source as records for its dead-letter topic."""
     from pyspark.sql import functions as F
 
-    place = ("topic", "partition", "offset", "timestamp")
-    columns = ("key", "value", "rawValue", "valueError", "headers", *place)
+    position = ("topic", "partition", "offset", "timestamp")
+    columns = ("key", "value", "rawValue", "valueError", "headers", *position)
     raw = _raw(session, {**options, "includeHeaders": "true"}, columns)
     error = F.col("valueError")
     counted = raw.observe(malformed_name(source), F.count(error).alias("count"))
-    told = {
+    fields = {
         "reason": error.substr(1, _REASON_CHARACTERS_MAX),
         "topic": F.col("topic"),
         "partition": F.col("partition").cast("string"),
@@ -156,7 +156,7 @@ def dead_letter_frame(
     added = F.array(
         *(
             F.struct(F.lit(f"{_DEAD}{name}").alias("key"), text.cast("binary").alias("value"))
-            for name, text in told.items()
+            for name, text in fields.items()
         )
     )
     own = source.dead_letter_topic

@@ -1,4 +1,4 @@
-"""YAML as a tree that knows its places. What it means is read elsewhere."""
+"""A YAML document as a tree with positions."""
 
 import re
 import warnings
@@ -10,33 +10,33 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLStreamError
 from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-from runnel.pipelines.declared.findings import START, Findings, Place, did_you_mean
-from runnel.pipelines.declared.syntax import in_plain_words
+from runnel.pipelines.declared.findings import START, Findings, Position, did_you_mean
+from runnel.pipelines.declared.syntax import syntax_error
 
-_KINDS = {"str": "text", "int": "a number", "float": "a number", "bool": "a truth value", "null": "nothing"}
+_KINDS = {"str": "text", "int": "a number", "float": "a number", "bool": "a boolean", "null": "nothing"}
 _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 _NAMED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value as it is written, variables replaced."""
+    """A scalar after substitution of variables."""
 
     text: str
-    place: Place
+    position: Position
     kind: str = "text"
     is_quoted: bool = False
-    line_places: tuple[Place, ...] = ()
-    """Where each line of the text begins, if that can be said."""
+    line_positions: tuple[Position, ...] = ()
+    """The position of each line of the text, if known."""
 
-    def place_of(self, index: int) -> Place:
-        """The place in the file of the character at this index."""
+    def position_of(self, index: int) -> Position:
+        """The position in the file of the character at this index."""
         before = self.text[: max(0, index)]
         line = before.count("\n")
-        if line >= len(self.line_places):
-            return self.place
-        start = self.line_places[line]
-        return Place(start.line, start.column + len(before) - (before.rfind("\n") + 1))
+        if line >= len(self.line_positions):
+            return self.position
+        start = self.line_positions[line]
+        return Position(start.line, start.column + len(before) - (before.rfind("\n") + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Mapping:
-    """Keys with values, each key once, in the order of the file."""
+    """A mapping with unique keys, in the order of the file."""
 
     entries: dict[str, Entry]
-    place: Place
+    position: Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Sequence:
     """A list of values."""
 
     items: "tuple[Node, ...]"
-    place: Place
+    position: Position
 
 
 Node: TypeAlias = Scalar | Mapping | Sequence
@@ -70,7 +70,7 @@ def described(node: Node) -> str:
     """The value, for a message that expected something else."""
     match node:
         case Mapping():
-            return "keys and values"
+            return "a mapping"
         case Sequence():
             return "a list"
         case Scalar(kind="nothing"):
@@ -85,7 +85,7 @@ MISSING = "missing"
 
 
 def is_missing(node: Node) -> bool:
-    """Did its variable have no value? Then that has been said, and nothing more can be."""
+    """Is this the value of an undefined variable, which has been reported already?"""
     return isinstance(node, Scalar) and node.kind == MISSING
 
 
@@ -94,23 +94,23 @@ def _shortened(text: str) -> str:
 
 
 def parse(text: str, environment: Dictionary[str, str], findings: Findings) -> Node | None:
-    """The tree of a document; None where it is no YAML or empty, which is then among the findings."""
+    """Parse a document; None with an error in the findings if it is invalid or empty."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             root = YAML(typ="safe", pure=True).compose(text)
     except (MarkedYAMLError, YAMLStreamError, YAMLError) as error:
-        place, message = in_plain_words(error, text)
-        findings.error(place, message)
+        position, message = syntax_error(error, text)
+        findings.error(position, message)
         return None
     if root is None:
-        findings.error(START, "the file is empty; `runnel pipeline init` writes one to start from")
+        findings.error(START, "the file is empty; `runnel pipeline init` creates an example")
         return None
-    return _Planting(text.splitlines(), environment, findings).node(root)
+    return _TreeBuilder(text.splitlines(), environment, findings).node(root)
 
 
-class _Planting:
-    """Turns the parser's nodes into ours, each once however often an alias repeats it."""
+class _TreeBuilder:
+    """Converts the nodes of the parser, each once even if aliases repeat it."""
 
     def __init__(self, lines: list[str], environment: Dictionary[str, str], findings: Findings) -> None:
         self._lines = lines
@@ -121,70 +121,70 @@ class _Planting:
 
     def node(self, node: Any) -> Node:
         key = id(node)
-        place = _place(node)
+        position = _position(node)
         if key in self._open:
-            self._findings.error(place, "this contains itself")
-            return Scalar("", place, "nothing")
+            self._findings.error(position, "an alias refers to a mapping or list that contains it")
+            return Scalar("", position, "nothing")
         if key not in self._done:
             self._open.add(key)
-            self._done[key] = self._planted(node, place)
+            self._done[key] = self._converted(node, position)
             self._open.discard(key)
         return self._done[key]
 
-    def _planted(self, node: Any, place: Place) -> Node:
+    def _converted(self, node: Any, position: Position) -> Node:
         match node:
             case MappingNode():
-                return self._mapping(node, place)
+                return self._mapping(node, position)
             case SequenceNode():
-                return Sequence(tuple(self.node(item) for item in node.value), place)
+                return Sequence(tuple(self.node(item) for item in node.value), position)
             case _:
-                return self._scalar(node, place)
+                return self._scalar(node, position)
 
-    def _mapping(self, node: MappingNode, place: Place) -> Mapping:
+    def _mapping(self, node: MappingNode, position: Position) -> Mapping:
         entries: dict[str, Entry] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, ScalarNode):
-                self._findings.error(_place(key_node), "a key is a word, not a list or a mapping")
+                self._findings.error(_position(key_node), "a key must be a scalar, not a list or a mapping")
                 continue
-            key = Scalar(key_node.value, _place(key_node))
+            key = Scalar(key_node.value, _position(key_node))
             if key.text == "<<":
-                self._findings.error(key.place, "merge keys (<<) are not read here: repeat the keys")
+                self._findings.error(key.position, "merge keys (<<) are not supported: repeat the keys")
             elif key.text in entries:
-                first = entries[key.text].key.place.line
+                first = entries[key.text].key.position.line
                 self._findings.error(
-                    key.place, f"the key {key.text!r} is here twice, first at line {first}: keep one"
+                    key.position, f"duplicate key {key.text!r}, first defined at line {first}"
                 )
             else:
                 value = self.node(value_node)
                 if isinstance(value, Scalar) and value.kind == "nothing" and not value.text:
-                    # The parser only notices at whatever comes next.
-                    value = Scalar("", key.place, "nothing")
+                    # The parser reports the position of the next token.
+                    value = Scalar("", key.position, "nothing")
                 entries[key.text] = Entry(key, value)
-        return Mapping(entries, place)
+        return Mapping(entries, position)
 
-    def _scalar(self, node: ScalarNode, place: Place) -> Scalar:
+    def _scalar(self, node: ScalarNode, position: Position) -> Scalar:
         is_quoted = node.style is not None
         kind = "text" if is_quoted else _KINDS.get(str(node.tag).rpartition(":")[2], "text")
-        text, has_variables = self._replaced(node.value, place)
+        text, has_variables = self._replaced(node.value, position)
         if text is None:
-            return Scalar("", place, MISSING)
+            return Scalar("", position, MISSING)
         if has_variables:
             kind = "text"
-        return Scalar(text, place, kind, is_quoted or has_variables, self._line_places(node, place))
+        return Scalar(text, position, kind, is_quoted or has_variables, self._line_positions(node, position))
 
-    def _line_places(self, node: ScalarNode, place: Place) -> tuple[Place, ...]:
+    def _line_positions(self, node: ScalarNode, position: Position) -> tuple[Position, ...]:
         texts = str(node.value).split("\n")
         if node.style == "|":
-            below = self._lines[place.line :]
+            below = self._lines[position.line :]
             return tuple(
-                Place(place.line + 1 + index, max(0, len(raw) - len(text)) + 1)
+                Position(position.line + 1 + index, max(0, len(raw) - len(text)) + 1)
                 for index, (raw, text) in enumerate(zip(below, texts, strict=False))
             )
         if len(texts) == 1 and node.end_mark.line == node.start_mark.line:
-            return (Place(place.line, place.column + (1 if node.style else 0)),)
+            return (Position(position.line, position.column + (1 if node.style else 0)),)
         return ()
 
-    def _replaced(self, text: str, place: Place) -> tuple[str | None, bool]:
+    def _replaced(self, text: str, position: Position) -> tuple[str | None, bool]:
         """The text with ${NAME} and ${NAME:-default} replaced; $${ is a literal ${."""
         is_whole = True
 
@@ -195,8 +195,8 @@ class _Planting:
             named = _NAMED.fullmatch(match[2])
             if named is None:
                 self._findings.error(
-                    place,
-                    f"{match[0]!r} is no variable: write ${{NAME}} or ${{NAME:-default}}, or $${{ for ${{",
+                    position,
+                    f"{match[0]!r} is not a variable: write ${{NAME}} or ${{NAME:-default}}, or $${{ for ${{",
                 )
                 is_whole = False
                 return ""
@@ -204,7 +204,7 @@ class _Planting:
             found = self._environment.get(name) or default
             if found is None:
                 close = did_you_mean(name, self._environment) or "; set it, or write ${NAME:-default}"
-                self._findings.error(place, f"the environment has no variable {name}{close}")
+                self._findings.error(position, f"environment variable {name} is not set{close}")
                 is_whole = False
                 return ""
             return found
@@ -213,5 +213,5 @@ class _Planting:
         return (replaced if is_whole else None), replaced != text
 
 
-def _place(node: Any) -> Place:
-    return Place(node.start_mark.line + 1, node.start_mark.column + 1)
+def _position(node: Any) -> Position:
+    return Position(node.start_mark.line + 1, node.start_mark.column + 1)

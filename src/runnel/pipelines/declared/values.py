@@ -1,4 +1,4 @@
-"""Values under keys: what is expected, and what to say when something else is there."""
+"""Parsers of values, which report what was expected and what was found."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from runnel.pipelines.declared.findings import Findings, Place, did_you_mean, listed
+from runnel.pipelines.declared.findings import Findings, Position, did_you_mean, listed
 from runnel.pipelines.declared.tree import Mapping as MappingNode
 from runnel.pipelines.declared.tree import Node, Scalar, Sequence, described, is_missing
 
 Read: TypeAlias = Callable[[Node, Findings], Any | None]
-"""Reads the value of a key; None where that failed, and the findings then say why."""
+"""Parses the value of a key; None on errors, which are added to the findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,40 +24,41 @@ class Key:
 
 @dataclass(slots=True)
 class Section:
-    """The keys and values of one section, as far as they could be read."""
+    """The keys and values of one section, as far as they could be parsed."""
 
-    place: Place
+    position: Position
     values: dict[str, Any] = field(default_factory=dict)
-    places: dict[str, Place] = field(default_factory=dict)
+    positions: dict[str, Position] = field(default_factory=dict)
     is_whole: bool = True
     misspelt: set[str] = field(default_factory=set)
-    """Keys that something unknown was probably meant to be."""
+    """Known keys that unknown keys resemble."""
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a key, or what holds when it is left out."""
+        """The value of a key, or its default."""
         return self.values.get(key, default)
 
-    def place_of(self, key: str) -> Place:
-        """The place of the key; the section's own if it is missing."""
-        return self.places.get(key, self.place)
+    def position_of(self, key: str) -> Position:
+        """The position of the key, or of the section if the key is missing."""
+        return self.positions.get(key, self.position)
 
 
 def read_section(node: Node, keys: Mapping[str, Key], what: str, findings: Findings) -> Section | None:
-    """Read all keys of a section; None if it is none."""
+    """Parse all keys of a section; None if the node is not a mapping."""
     if not isinstance(node, MappingNode):
         findings.error(
-            node.place, f"{what} should have keys ({listed(keys, 'and')}), found {described(node)}"
+            node.position,
+            f"{what} should be a mapping with the keys {listed(keys, 'and')}, found {described(node)}",
         )
         return None
-    section = Section(node.place)
+    section = Section(node.position)
     for name, entry in node.entries.items():
-        section.places[name] = entry.key.place
+        section.positions[name] = entry.key.position
         if name not in keys:
             section.is_whole = False
             close = did_you_mean(name, keys)
             section.misspelt.update(key for key in keys if repr(key) in close)
-            known = f"; it may have {listed(keys, 'and')}"
-            findings.error(entry.key.place, f"{what} has no key {name!r}{close or known}")
+            known = f"; available: {listed(keys, 'and')}"
+            findings.error(entry.key.position, f"{what} has no key {name!r}{close or known}")
             continue
         value = keys[name].read(entry.value, findings)
         if value is None:
@@ -65,22 +66,22 @@ def read_section(node: Node, keys: Mapping[str, Key], what: str, findings: Findi
         else:
             section.values[name] = value
     for name, key in keys.items():
-        # What is there but misspelt, or there but wrong, has been said.
+        # Misspelt keys and invalid values have been reported already.
         if key.is_required and name not in node.entries and name not in section.misspelt:
-            findings.error(section.place, f"{what} lacks the key {name!r}")
+            findings.error(section.position, f"{what} requires the key {name!r}")
         if key.is_required and name not in section.values:
             section.is_whole = False
     return section
 
 
 def scalar(expected: str) -> Read:
-    """A text, kept with its place."""
+    """A string, with its position."""
 
     def read(node: Node, findings: Findings) -> Any:
         if isinstance(node, Scalar) and node.kind == "text" and node.text.strip():
             return node
-        if isinstance(node, Scalar) and node.kind in ("a number", "a truth value"):
-            quoted = f'; if the text is meant, put it in quotes: "{node.text}"'
+        if isinstance(node, Scalar) and node.kind in ("a number", "a boolean"):
+            quoted = f'; quote it to make it a string: "{node.text}"'
             return _wrong(node, findings, expected, quoted)
         return _wrong(node, findings, expected)
 
@@ -88,7 +89,7 @@ def scalar(expected: str) -> Read:
 
 
 def text(expected: str) -> Read:
-    """A text that is not empty."""
+    """A string that is not empty."""
     read_scalar = scalar(expected)
 
     def read(node: Node, findings: Findings) -> Any:
@@ -99,7 +100,7 @@ def text(expected: str) -> Read:
 
 
 def matching(pattern: str, expected: str) -> Read:
-    """A text of a certain form."""
+    """A string that matches a pattern."""
     read_text = text(expected)
 
     def read(node: Node, findings: Findings) -> Any:
@@ -124,15 +125,15 @@ def choice(*words: str) -> Read:
 
 
 def count(expected: str, least: int = 1, most: int | None = None) -> Read:
-    """A whole number."""
-    limits = f"from {least}" if most is None else f"from {least} to {most}"
+    """An integer."""
+    limits = f"of at least {least}" if most is None else f"from {least} to {most}"
 
     def read(node: Node, findings: Findings) -> Any:
         if isinstance(node, Scalar) and re.fullmatch(r"\d{1,18}", node.text):
             number = int(node.text)
             if least <= number and (most is None or number <= most):
                 return number
-        return _wrong(node, findings, f"{expected}, a whole number {limits}")
+        return _wrong(node, findings, f"{expected}, an integer {limits}")
 
     return read
 
@@ -150,7 +151,7 @@ def flag(expected: str) -> Read:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """One or more texts."""
+    """One or more strings."""
 
     items: tuple[Scalar, ...]
     is_list: bool
@@ -163,7 +164,7 @@ NO_TEXTS = Texts((), is_list=True)
 
 
 def texts(expected: str) -> Read:
-    """A list of texts; a single text is a list of one. Each keeps its place."""
+    """A list of strings, each with its position; a single string is a list of one."""
     read_one = scalar(expected)
 
     def read(node: Node, findings: Findings) -> Any:
@@ -179,7 +180,7 @@ def texts(expected: str) -> Read:
 
 
 def settings(expected: str) -> Read:
-    """Keys with single values, all kept as texts."""
+    """A mapping of strings to scalars, which are kept as strings."""
 
     def read(node: Node, findings: Findings) -> Any:
         if not isinstance(node, MappingNode):
@@ -203,8 +204,8 @@ _AMOUNT = re.compile(r"\s*(\d+)\s*([A-Za-z]+)")
 
 
 def duration(expected: str, *words: str) -> Read:
-    """A span of time in ms, or one of the words as it is."""
-    wanted = f"{expected}, as 10 seconds or 2 hours{''.join(f', or {word}' for word in words)}"
+    """A duration in ms, or one of the words."""
+    wanted = f"{expected}, such as 10 seconds or 2 hours{''.join(f', or {word}' for word in words)}"
 
     def read(node: Node, findings: Findings) -> Any:
         if isinstance(node, Scalar) and node.text in words:
@@ -232,8 +233,8 @@ _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def moment(expected: str, *words: str) -> Read:
-    """One of the words, or a time in ms since 1970 as text."""
-    wanted = f"{expected}: {', '.join(words)} or a time as 2026-10-01T12:00:00Z"
+    """One of the words, or a timestamp in ms as a string."""
+    wanted = f"{expected}: {', '.join(words)} or a time such as 2026-10-01T12:00:00Z"
 
     def read(node: Node, findings: Findings) -> Any:
         if isinstance(node, Scalar) and node.text in words:
@@ -244,10 +245,10 @@ def moment(expected: str, *words: str) -> Read:
             time = datetime.fromisoformat(node.text)
         except ValueError:
             return _wrong(node, findings, wanted, did_you_mean(node.text, words))
-        # A time without a zone means the same on every machine that the file comes to.
+        # A time without a zone is UTC, so that it does not depend on the machine.
         zoned = time if time.tzinfo else time.replace(tzinfo=UTC)
         if zoned < _FIRST:
-            return _wrong(node, findings, wanted, "; no record is older than 1970: earliest is all there are")
+            return _wrong(node, findings, wanted, "; the time is before 1970: use earliest")
         return str(round(zoned.timestamp() * 1000))
 
     return read
@@ -255,5 +256,5 @@ def moment(expected: str, *words: str) -> Read:
 
 def _wrong(node: Node, findings: Findings, expected: str, close: str = "") -> Any:
     if not is_missing(node):
-        findings.error(node.place, f"expected {expected}, found {described(node)}{close}")
+        findings.error(node.position, f"expected {expected}, found {described(node)}{close}")
     return None

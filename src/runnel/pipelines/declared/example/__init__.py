@@ -6,5 +6,5 @@ FILE = "pipeline.yaml"
 
 
 def example_text() -> str:
-    """The example as a file, comments and all."""
+    """The text of the example."""
     return (files(__name__) / FILE).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Orders and payments to try the example with: made up, the same for the same seed."""
+"""Generates orders and payments for the example, deterministic for a seed."""
 
 import json
 import random
@@ -26,9 +26,9 @@ class Event:
 def events(
     count: int, *, start_ms: int, seed: int = 1, malformed: int = 0, span_ms: int = 300_000
 ) -> Iterator[Event]:
-    """So many orders spread over the span, and a payment for most; some values of orders are malformed.
+    """Orders spread over the time span, payments for most of them, and malformed orders.
 
-    Last come an order and a payment well after the span, so that the watermark passes all others.
+    The last order and payment are well after the span, so that the watermark passes all others.
     """
     dice = random.Random(seed)
     made: list[Event] = []
@@ -40,7 +40,7 @@ def events(
         made.append(Event("orders", "broken", MALFORMED[number % len(MALFORMED)], at_ms))
     yield from sorted(made, key=lambda event: event.timestamp_ms)
     end_ms = start_ms + span_ms + 1_200_000
-    yield from _pair("o-last", "nobody", "AT", 1.0, "card", end_ms, end_ms)
+    yield from _pair("o-last", "c-last", "AT", 1.0, "card", end_ms, end_ms)
 
 
 def _order(dice: random.Random, order_id: str, at_ms: int) -> list[Event]:

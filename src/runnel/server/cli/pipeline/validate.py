@@ -79,8 +79,8 @@ def _document(file: Path, findings: "Findings") -> dict[str, Any]:
         "ok": not findings.has_errors,
         "findings": [
             {
-                "line": finding.place.line,
-                "column": finding.place.column,
+                "line": finding.position.line,
+                "column": finding.position.column,
                 "severity": finding.severity.value,
                 "message": finding.message,
             }

@@ -1,9 +1,9 @@
-"""The topics that a pipeline makes before it runs: for which topics dead letters, and how large."""
+"""The topics that a pipeline creates, and their maximum message size."""
 
 from pathlib import Path
 
 from runnel.pipelines.broker import BrokerView
-from runnel.pipelines.declared.made_topics import MARGIN_BYTES, make_topics
+from runnel.pipelines.declared.topic_creation import MARGIN_BYTES, create_topics
 from runnel.testing import Broker
 from tests.pipelines.declared.shop import declared
 
@@ -27,28 +27,28 @@ def names(broker: BrokerView) -> list[str]:
     return sorted(view.name for view in broker.topics())
 
 
-def test_dead_letters_have_none_of_their_own(runnel: Broker, tmp_path: Path) -> None:
+def test_dead_letter_topics_have_no_dead_letter_topics(runnel: Broker, tmp_path: Path) -> None:
     pipeline = declared(tmp_path, LOGS, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
     with BrokerView(runnel.bootstrap_servers) as broker:
         for topic in ("logs-web", "events-a", "raw"):
             broker.create_topic(topic)
-        make_topics(pipeline, broker)
+        create_topics(pipeline, broker)
         made = names(broker)
         # Each start used to make one more level, as the pattern matches what the last one made.
-        make_topics(pipeline, broker)
+        create_topics(pipeline, broker)
         assert names(broker) == made
     assert made == [
         "all", "events-a", "events-bad", "logs-web", "logs-web.dead-letters", "missing.dead-letters", "raw",
     ]  # fmt: skip
 
 
-def test_a_dead_letter_topic_takes_what_its_topics_take(runnel: Broker, tmp_path: Path) -> None:
+def test_a_dead_letter_topic_accepts_all_records_of_its_topics(runnel: Broker, tmp_path: Path) -> None:
     pipeline = declared(tmp_path, LOGS, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)
     with BrokerView(runnel.bootstrap_servers) as broker:
         for topic, size in (("logs-a", LARGE), ("logs-b", 3000), ("events-a", 3000), ("events-b", LARGE)):
             broker.create_topic(topic, settings={"max.message.bytes": str(size)})
         broker.create_topic("logs-c", settings={"max.message.bytes": str(2**31 - 1)})
-        make_topics(pipeline, broker)
+        create_topics(pipeline, broker)
         sizes = {
             topic: int(broker.topic_settings(f"{topic}")["max.message.bytes"] or 0)
             for topic in ("logs-a.dead-letters", "logs-b.dead-letters", "logs-c.dead-letters", "events-bad")
