@@ -7,6 +7,8 @@ from random import Random
 import pytest
 
 from runnel.disk.workers import LoopWorkers
+from runnel.log.checkpoints import encode_epochs
+from runnel.log.names import EPOCHS
 from runnel.model.errors import StorageFailed
 from runnel.model.log_config import FlushPolicy, LogConfig
 from runnel.sim.files import SimFiles
@@ -206,3 +208,48 @@ async def test_threads_tell_the_loop() -> None:
     (outcome,) = workers.run_all([fail])
     assert isinstance(outcome, OSError)
     workers.close()
+
+
+def refuse_epochs(files: SimFiles) -> None:
+    """Let the disk be full whenever the leader epochs are stored."""
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "pwritev" and EPOCHS in path:
+            raise OSError(errno.ENOSPC, "on purpose", path)
+
+    files.fault = fault
+
+
+@in_loop
+async def test_records_are_durable_though_a_full_disk_cannot_store_their_leader_epoch() -> None:
+    files = SimFiles()
+    place = Place(files)
+    directory, log = place.open_log(COMMIT)
+    append(log, batch(b"a"))
+    await directory.sync(log)
+    refuse_epochs(files)
+    for count, value in enumerate((b"b", b"c"), 2):
+        append(log, batch(value), leader_epoch=1)
+        assert (await directory.sync(log), log.durable_offset) == (count, count)
+        # Recovery reads the epoch from the batches, as long as it checks them.
+        assert log.durability.recovery_point == 1
+    files.fault = None
+    files.lose_power(Random(1))
+    _, log = place.open_log(COMMIT)
+    assert offsets_of(read_all(log)) == [0, 1, 2]
+    assert log.epochs.entries == ((0, 0), (1, 1))
+
+
+@in_loop
+async def test_the_recovery_point_advances_once_the_leader_epochs_are_stored() -> None:
+    files = SimFiles()
+    directory, log = Place(files).open_log(COMMIT)
+    append(log, batch(b"a"))
+    refuse_epochs(files)
+    assert await directory.sync(log) == 1
+    assert log.durability.recovery_point == 0
+    files.fault = None
+    # Nothing was appended, yet the epochs are still to be stored.
+    assert await directory.sync(log) == 1
+    assert log.durability.recovery_point == 1
+    assert files.read(f"/data/orders-0/{EPOCHS}") == encode_epochs(((0, 0),))
