@@ -40,7 +40,7 @@ up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runn
 	$(BIN)/runnel serve --listen $(LISTEN) --data-dir $(DATA)
 
 test: check ## all checks, then all tests (WORKERS=2)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## style, types, import contracts and tidiness, without running a test
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Shared options and fixtures."""
 
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ settings.register_profile("long", deadline=None, max_examples=2000, suppress_hea
 settings.load_profile(os.environ.get("RUNNEL_HYPOTHESIS", "suite"))
 
 SLOW_TIMEOUT_S = 600
+JVM_FIXTURES = {"spark", "apache_kafka"}
+JVM_GROUP = "jvm"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,21 +26,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def shares_a_jvm(item: pytest.Item) -> bool:
+    """True for tests of which one worker runs all, so that Spark and Apache Kafka start only once."""
+    return not JVM_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
 def is_slow(item: pytest.Item) -> bool:
-    """True for tests that are scheduled first."""
+    """True for tests that take long."""
     return any(item.get_closest_marker(name) for name in ("slow", "java"))
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Exempt slow tests from the common time limit, which a busy machine would exceed.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, object, object]:
+    """Group the tests that share a JVM, and exempt slow tests from the common time limit.
 
-    Slow tests run first, in random order, so that no worker is idle at the end.
+    Tests that share a JVM run first, then slow ones, so that no worker is idle at the end. The order is
+    random otherwise.
     """
     for item in items:
+        if shares_a_jvm(item) and config.pluginmanager.hasplugin("xdist"):
+            item.add_marker(pytest.mark.xdist_group(JVM_GROUP))
         if is_slow(item):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
-    items.sort(key=is_slow, reverse=True)
+    outcome = yield
+    items.sort(key=lambda item: (not shares_a_jvm(item), not is_slow(item)))
+    return outcome
 
 
 @pytest.fixture(scope="session")

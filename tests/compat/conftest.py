@@ -17,10 +17,11 @@ from tools.broker_process import BrokerProcess
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "num.partitions": "4",
-    # Short heartbeat intervals of the consumer protocol, for fast tests.
+    # Short intervals, for fast tests.
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
     "group.consumer.assignment.interval.ms": "0",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
 Named = Callable[..., str]

@@ -96,7 +96,7 @@ def test_a_transaction_is_aborted_after_its_timeout(bootstrap, topic, group) -> 
     send(bootstrap, topic, [b"behind"], partition=0)
     with consumer(bootstrap, group, isolation_level="read_committed") as source:
         source.assign([TopicPartition(topic, 0, 0)])
-        # As in Kafka, the coordinator checks for timeouts every ten seconds.
+        # The coordinator checks for timeouts periodically, by default every ten seconds.
         assert [message.value() for message in take(source, 1)] == [b"behind"]
     with pytest.raises(KafkaException):
         producer.commit_transaction(30)

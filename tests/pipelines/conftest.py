@@ -1,9 +1,11 @@
 """What tests of pipelines share: one Spark session per test process, as it takes many seconds to start."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from runnel.pipelines.session import spark_session
@@ -27,17 +29,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> "Iterator[SparkSession]":
+def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Spark without its zipped Python sources, which every Python worker would compile again.
+
+    Workers import the same modules from the installed package, where they are compiled.
+    """
+    home = tmp_path_factory.mktemp("spark")
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return home
+
+
+@pytest.fixture(scope="session")
+def spark(spark_home: Path) -> "Iterator[SparkSession]":
     """A local Spark session with two task slots. Tests leave no query running in it."""
     settings = {"spark.driver.extraJavaOptions": QUICK_START}
-    with spark_session("tests", master="local[2]", settings=settings) as session:
+    with ExitStack() as stack:
+        # Only the session's own processes inherit it: tests of other sessions run Spark as it is installed.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPARK_HOME", str(spark_home))
+            session = stack.enter_context(spark_session("tests", master="local[2]", settings=settings))
         yield session
 
 
 @pytest.fixture(scope="session")
 def apache_kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a node of Apache Kafka."""
-    running = node.start(tmp_path_factory.mktemp("peer") / "kafka", {})
+    settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    running = node.start(tmp_path_factory.mktemp("peer") / "kafka", settings)
     try:
         yield running.bootstrap
     finally:

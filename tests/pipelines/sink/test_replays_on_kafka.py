@@ -53,7 +53,7 @@ def test_a_commit_marker_whose_parts_timed_out_is_revoked(query, monkeypatch):
         query.commit(messages)
     deadline = time.monotonic() + 60
     while open_transactions(query) and time.monotonic() < deadline:
-        time.sleep(0.5)
+        time.sleep(0.1)
     with pytest.raises(NotDecided, match="timed out before it became visible"):
         query.run(0, 3)
     query.run(0, 3)
