@@ -9,20 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel import wire
-from runnel.broker.runtime import call
+from runnel.broker.runtime import call, pipeline
 from runnel.broker.runtime.slices import weighs_more, weight
 from runnel.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from runnel.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from runnel.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from runnel.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.incremental_alter_configs import (
     AlterConfigsResource as IncrementalResource,
 )
 from runnel.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
+from runnel.messages.list_groups import ListGroupsRequest
 from runnel.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
 from runnel.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -30,7 +33,7 @@ from runnel.messages.offset_fetch import (
 )
 from runnel.model.configs import ResourceType
 from runnel.model.errors import ErrorCode
-from runnel.model.limits import SLICE_ELEMENTS
+from runnel.model.limits import REQUEST_ELEMENTS_MAX, SLICE_ELEMENTS, UNSLICED_ELEMENTS_MAX
 from runnel.wire import Request, Response
 from tests.broker import group_calls, txn_calls
 from tests.broker.group_calls import commit_request
@@ -178,3 +181,43 @@ def test_large_responses_are_encoded_in_a_thread(tell, monkeypatch) -> None:
     tell(story)
     assert threads[DescribeUserScramCredentialsRequest.api_key] == {threading.get_ident()}
     assert threading.get_ident() not in threads[ListOffsetsRequest.api_key]
+
+
+def test_large_requests_are_decoded_in_a_thread_and_answered_in_order(tell, monkeypatch) -> None:
+    threads: dict[type[Request], set[int]] = {}
+
+    def decode(message: type[Request], *rest: Any) -> Request:
+        threads.setdefault(message, set()).add(threading.get_ident())
+        return wire.decode_request(message, *rest)
+
+    monkeypatch.setattr(pipeline, "decode_request", decode)
+
+    async def story(world: Any) -> None:
+        client = await world.connect()
+        names = [f"topic-{number}" for number in range(60_000)]
+        topics = [MetadataRequestTopic(name=name) for name in names]
+        client.send(MetadataRequest(topics, allow_auto_topic_creation=False), 12)
+        client.send(describe_users(["one"]), 0)
+        assert [topic.name for topic in (await client.receive()).topics] == names
+        assert (await client.receive()).results[0].user == "one"
+
+    tell(story)
+    assert threading.get_ident() not in threads[MetadataRequest]
+    assert threads[DescribeUserScramCredentialsRequest] == {threading.get_ident()}
+
+
+@pytest.mark.parametrize(
+    ("build", "version", "elements_max"),
+    [
+        (lambda count: FindCoordinatorRequest(coordinator_keys=["g"] * count), 4, REQUEST_ELEMENTS_MAX),
+        (lambda count: ListGroupsRequest(["Empty"] * count), 4, UNSLICED_ELEMENTS_MAX),
+    ],
+)
+def test_requests_with_too_many_elements_close_their_connection(tell, build, version, elements_max) -> None:
+    async def story(world: Any) -> None:
+        client = await world.connect()
+        await client.ask(build(elements_max), version)
+        client.send(build(elements_max + 1), version)
+        assert await client.is_closed()
+
+    tell(story)

@@ -14,8 +14,18 @@ from runnel.messages.fetch import FetchRequest
 from runnel.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
 from runnel.model.limits import REQUEST_ELEMENTS_MAX, REQUEST_TAGS_MAX, TEXT_BYTES_MAX
-from runnel.wire import MalformedMessage, Message, Struct, UnknownVersion, decode, encode, encoded, fields_of
-from runnel.wire.primitives import unsigned_varint
+from runnel.wire import (
+    MalformedMessage,
+    Message,
+    Struct,
+    UnknownVersion,
+    decode,
+    decode_request,
+    encode,
+    encoded,
+    fields_of,
+)
+from runnel.wire.primitives import TooManyElements, unsigned_varint
 from tests.wire.reference_codec import Malformed, reference_decode, reference_encode
 from tests.wire.samples import all_messages, example, structs
 
@@ -148,8 +158,10 @@ def test_the_elements_of_a_request_are_counted_over_all_arrays() -> None:
     wire = encoded(ElectLeadersRequest(topic_partitions=[topic]), 2)
     assert decode(ElectLeadersRequest, 2, wire).topic_partitions == [topic]
     wire = encoded(ElectLeadersRequest(topic_partitions=[topic, TopicPartitions("u", [7] * 10)]), 2)
-    with pytest.raises(MalformedMessage, match="more elements"):
+    with pytest.raises(TooManyElements, match=r"TopicPartitions\.partitions"):
         decode(ElectLeadersRequest, 2, wire)
+    with pytest.raises(MalformedMessage, match="more than 500 elements"):
+        decode_request(ElectLeadersRequest, 2, memoryview(wire), 0, 500)
 
 
 def unknown_tags(count: int) -> bytes:

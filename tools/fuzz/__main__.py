@@ -6,6 +6,7 @@ With --cost: requests as large as the protocol permits. Exit 1 if one pauses the
 import argparse
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from tools.fuzz.cost.measure import Cost
@@ -23,15 +24,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cost", action="store_true", help="measure pauses of the event loop instead")
     parser.add_argument("--quick", action="store_true", help="with --cost: fewer requests")
+    parser.add_argument("--api", type=int, action="append", help="with --cost: only APIs with these keys")
     parser.add_argument("--page", type=Path, default=COSTS_PAGE, help="where --cost writes its table")
     options = parser.parse_args()
     unwind_when_ended()
-    return cost(options.page, options.quick) if options.cost else fuzz_frames(options)
+    return cost(options.page, options.quick, options.api) if options.cost else fuzz_frames(options)
 
 
-def cost(page_path: Path, is_quick: bool) -> int:
+def cost(page_path: Path, is_quick: bool, api_keys: list[int] | None) -> int:
     """Measure what requests cost, and write the page."""
     plan = Plan(is_quick=is_quick)
+    if api_keys:
+        plan = replace(plan, api_keys=tuple(api_keys))
     costs: list[Cost] = []
     try:
         with tempfile.TemporaryDirectory(prefix="runnel-cost-") as folder:

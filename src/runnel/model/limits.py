@@ -11,9 +11,16 @@ RECORDLESS_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """Requests of all APIs but Produce: they are copied, decoded and often echoed in the response, a few
 milliseconds per megabyte each time. 25,000 names of the longest kind take 6 MB."""
 
-REQUEST_ELEMENTS_MAX = 25_000
-"""Array elements of one request, all arrays together. An element of three bytes becomes an object of about
-150 and takes one to three microseconds to decode, which nothing interrupts: this many take 50 ms or so."""
+REQUEST_ELEMENTS_MAX = 100_000
+"""Array elements of one request that is served in slices, all arrays together. An element of three bytes
+becomes an object of about 150, and takes one to three microseconds to decode."""
+
+UNSLICED_ELEMENTS_MAX = 25_000
+"""Array elements of a request that is decided as a whole, and of a produce request, whose records are not
+copied before it is decoded: nothing interrupts that, and this many take 50 ms or so."""
+
+INLINE_REQUEST_BYTES_MAX = 64 * 1024
+"""Larger requests, but not those with records, are decoded in a thread."""
 
 SLICE_ELEMENTS = 500
 """A request with more elements is served in slices of this size: handlers take up to 50 microseconds for an

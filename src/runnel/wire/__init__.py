@@ -5,7 +5,7 @@ Malformed input raises MalformedMessage and nothing else.
 `python -m runnel.wire show Fetch 12` prints a compiled codec.
 """
 
-from runnel.wire.codec import AnyMessage, Buffer, decode, decode_prefix, encode, encoded
+from runnel.wire.codec import AnyMessage, Buffer, decode, decode_prefix, decode_request, encode, encoded
 from runnel.wire.primitives import (
     ZERO_UUID,
     MalformedMessage,
@@ -43,6 +43,7 @@ __all__ = [
     "bytes_",
     "decode",
     "decode_prefix",
+    "decode_request",
     "encode",
     "encoded",
     "field",

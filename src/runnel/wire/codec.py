@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from runnel.wire.compile_decode import decoder_source
 from runnel.wire.compile_encode import encoder_source
-from runnel.wire.primitives import MalformedMessage, UnknownVersion
+from runnel.wire.primitives import MalformedMessage, TooManyElements, UnknownVersion
 from runnel.wire.struct import Message
 
 AnyMessage = TypeVar("AnyMessage", bound=Message)
@@ -43,6 +43,24 @@ def decode_prefix(
     if result[1] > len(buffer):
         raise MalformedMessage(f"{message.__name__} v{version} is truncated")
     return result
+
+
+def decode_request(
+    message: type[AnyMessage], version: int, view: memoryview, position: int, elements_max: int
+) -> AnyMessage:
+    """Decode a request, ignoring bytes behind it as Kafka does. Raises MalformedMessage."""
+    decoder = message._decoders.get(version)
+    if decoder is None:
+        decoder = _compile(message, version, "decode")
+    try:
+        request, end = decoder(view, position, elements_max)
+    except TooManyElements as error:
+        raise MalformedMessage(f"more than {elements_max} elements, at {error}") from None
+    except (LayoutError, IndexError, UnicodeDecodeError) as error:
+        raise MalformedMessage(f"{message.__name__} v{version}: {error}") from error
+    if end > len(view):
+        raise MalformedMessage(f"{message.__name__} v{version} is truncated")
+    return request  # type: ignore[no-any-return]
 
 
 def encode(message: Message, version: int) -> list[Any]:

@@ -19,6 +19,7 @@ from runnel.wire.primitives import (
     MalformedMessage,
     StructOf,
     Text,
+    TooManyElements,
     WireType,
     long_unsigned_varint,
     short_array_unpackers,
@@ -31,7 +32,10 @@ from runnel.wire.struct import UNSET, Field, Message, Request, Struct, fields_of
 
 
 def decoder_source(message: type[Message], version: int) -> Source:
-    """The source of `decode(view, position) -> (message, end)`; the caller checks the end."""
+    """The source of `decode(view, position) -> (message, end)`; the caller checks the end.
+
+    Decoders of requests have a third parameter: how many elements all arrays together may have.
+    """
     return _Decoder(message, version).source
 
 
@@ -44,16 +48,16 @@ class _Decoder:
         self.run: list[tuple[str, int, str]] = []  # fixed-size values waiting to be read by one call
         self.source = Source(
             MalformedMessage=MalformedMessage,
+            TooManyElements=TooManyElements,
             long_unsigned_varint=long_unsigned_varint,
             skip_tags=skip_tags,
             tag_and_size=tag_and_size,
             unpack_array=unpack_array,
             new=object.__new__,
         )
-        with self.source.block("def decode(view, position):"):
+        room = f", room={REQUEST_ELEMENTS_MAX}" if self.is_counted else ""
+        with self.source.block(f"def decode(view, position{room}):"):
             self.source.line("limit = len(view)")
-            if self.is_counted:
-                self.source.line(f"room = {REQUEST_ELEMENTS_MAX}")
             if self.flexible:
                 # A tagged field has at least two bytes, so the size of the input is a limit as well.
                 self.source.line(f"tags_left = {REQUEST_TAGS_MAX if self.is_counted else 'limit'}")
@@ -178,11 +182,12 @@ class _Decoder:
         if self.flexible:
             self.source.line(f"{length} -= 1")
         smallest = self.smallest(element)
-        too_many = f"{length} * {smallest} > limit - position"
+        with self.source.block(f"if {length} * {smallest} > limit - position:"):
+            self.refuse(f"{label} has more elements than bytes are left for")
         if self.is_counted:
-            too_many += f" or (room := room - {length}) < 0"
-        with self.source.block(f"if {too_many}:"):
-            self.refuse(f"{label} has more elements than the bytes left or the limit allow")
+            self.source.line(f"room -= {length}")
+            with self.source.block("if room < 0:"):
+                self.source.line(f"raise TooManyElements({label!r})")
         if isinstance(element, Fixed):
             short = self.source.use(f"unpack_{element.code}s", short_array_unpackers(element.code))
             with self.source.block(f"if {length} < {SHORT_ARRAY}:"):

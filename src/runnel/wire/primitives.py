@@ -15,6 +15,10 @@ class MalformedMessage(ValueError):
     """The bytes are not a valid message of the expected type and version."""
 
 
+class TooManyElements(MalformedMessage):
+    """The arrays of a request have more elements than it may have; names the array that exceeded it."""
+
+
 class UnknownVersion(MalformedMessage):
     """The message exists, but not in this version."""
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from runnel.batch.build import build_batch
 from runnel.batch.records import Record
-from runnel.broker.apis.handlers import APIS
+from runnel.broker.apis.handlers import APIS, PRODUCE_KEY, is_sliced
 from runnel.messages.registry import api
 from runnel.model.limits import (
     PARTITIONS_PER_REQUEST_MAX,
@@ -21,13 +21,13 @@ from runnel.model.limits import (
     REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
     TEXT_BYTES_MAX,
+    UNSLICED_ELEMENTS_MAX,
 )
 from runnel.wire import Request, Struct, fields_of
 from runnel.wire.frame import request_frame
 from runnel.wire.primitives import RECORDS, ArrayOf, Blob, Fixed, StructOf, Text, WireType
 from tools.fuzz.cost.values import Fill, Values
 
-PRODUCE_KEY = 0
 PAIRED_ELEMENTS = 1000
 _MAX = {"int8": 2**7 - 1, "int16": 2**15 - 1, "uint16": 2**16 - 1, "int32": 2**31 - 1, "uint32": 2**32 - 1}
 LARGEST_ALLOWED = {
@@ -45,6 +45,15 @@ class Bounds:
 
     elements: int = REQUEST_ELEMENTS_MAX
     size_bytes: int = REQUEST_BYTES_MAX
+
+    def of_api(self, api_key: int) -> "Bounds":
+        """Within the limits of an API."""
+        return Bounds(
+            min(self.elements, REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX),
+            min(
+                self.size_bytes, REQUEST_BYTES_MAX if api_key == PRODUCE_KEY else RECORDLESS_REQUEST_BYTES_MAX
+            ),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +193,15 @@ def cases(api_key: int, bounds: Bounds) -> Iterator[Case]:
     """The cases of an API in its oldest and its newest version."""
     row = APIS[api_key]
     request = api(api_key).request
-    if api_key != PRODUCE_KEY:
-        bounds = replace(bounds, size_bytes=min(bounds.size_bytes, RECORDLESS_REQUEST_BYTES_MAX))
     for version in dict.fromkeys((row.version_max, row.version_min)):
-        for shape in shapes(request, version, bounds):
+        for shape in shapes(request, version, bounds.of_api(api_key)):
             yield Case(api_key, version, shape)
 
 
 def frame_of(case: Case, values: Values, bounds: Bounds) -> tuple[Case, bytes]:
     """The frame of a case, with fewer elements where as many do not fit; and the case that it became."""
     request = api(case.api_key).request
+    bounds = bounds.of_api(case.api_key)
     while True:
         message = _Builder(case, replace(values, fill=case.shape.fill)).struct(request)
         assert isinstance(message, Request)

@@ -11,6 +11,8 @@ LIMITS = (
     "REQUEST_BYTES_MAX",
     "RECORDLESS_REQUEST_BYTES_MAX",
     "REQUEST_ELEMENTS_MAX",
+    "UNSLICED_ELEMENTS_MAX",
+    "INLINE_REQUEST_BYTES_MAX",
     "REQUEST_TAGS_MAX",
     "TEXT_BYTES_MAX",
     "SLICE_ELEMENTS",
@@ -62,7 +64,16 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
         f"| {_size(cost.request_bytes)} | {_outcome(cost)} |"
         for cost in worst
     ]
-    lines += ["", "## The limits", "", "Defined with their reasons in `model/limits.py`.", ""]
+    lines += [
+        "",
+        "## The limits",
+        "",
+        "Defined with their reasons in `model/limits.py`. A request that has more bytes,",
+    ]
+    lines += [
+        "elements or tagged fields closes its connection, and the broker logs the limit; what exceeds another"
+    ]
+    lines += ["limit is served in slices or answered with an error code.", ""]
     lines += ["| limit | value |", "|---|---:|"]
     lines += [f"| `{name}` | {getattr(limits, name):,} |" for name in LIMITS]
     return "\n".join(lines) + "\n"

@@ -5,12 +5,13 @@ partitions are read once more after `max.wait.ms`, but no later than after a sec
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from runnel.broker.runtime.fetch_sessions import FINAL_EPOCH
 from runnel.broker.runtime.promise import MaybePromise, settled
 from runnel.broker.runtime.slices import cut, merge
-from runnel.messages.fetch import FetchRequest, FetchResponse
+from runnel.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from runnel.model.errors import ErrorCode
 from runnel.model.limits import FETCH_PARTITIONS_MAX, SLICE_ELEMENTS
 
@@ -26,14 +27,20 @@ def fetch_in_slices(handler: "Handler") -> "Handler":
     """The handler of Fetch, which serves larger requests in slices."""
 
     def fetch(request: FetchRequest, ctx: "Context") -> "Result":
-        if sum(len(topic.partitions) for topic in request.topics) <= FETCH_PARTITIONS_MAX:
+        if _largest(request.topics, request.forgotten_topics_data) <= FETCH_PARTITIONS_MAX:
             return handler(request, ctx)
         if request.session_id:
             # The client starts over with a full fetch, and gets no session for it.
             return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code)
+        ctx.is_large = True
         return ctx.broker.run(_serve(handler, request, ctx))
 
     return fetch
+
+
+def _largest(*arrays: Sequence[FetchTopic | ForgottenTopic]) -> int:
+    """How many topics or partitions the larger array has."""
+    return max(max(len(topics), sum(len(topic.partitions) for topic in topics)) for topics in arrays)
 
 
 async def _serve(handler: "Handler", request: FetchRequest, ctx: "Context") -> FetchResponse:
@@ -63,7 +70,8 @@ async def _read(handler: "Handler", request: FetchRequest, ctx: "Context") -> tu
         else:
             merge(whole, response, _RESPONSE_ARRAYS, joined_levels)
         await asyncio.sleep(0)
-    assert whole is not None
+    if whole is None:
+        whole = FetchResponse()
     return whole, has_failed or size_bytes >= request.min_bytes
 
 

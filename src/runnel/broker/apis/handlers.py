@@ -96,7 +96,7 @@ APIS: dict[int, Api] = {
     75: Api("describe_topic_partitions", 0, 0),
 }
 
-FETCH_KEY = 1
+PRODUCE_KEY, FETCH_KEY = 0, 1
 
 _registered: dict[int, Handler] = {}
 
@@ -124,6 +124,11 @@ def as_handler(function: Callable[..., Any]) -> Handler:
         return ctx.broker.run(function(request, ctx))
 
     return handler
+
+
+def is_sliced(api_key: int) -> bool:
+    """Whether requests of an API may have as many elements as only slices can serve."""
+    return api_key == FETCH_KEY or (api_key in SLICINGS and api_key != PRODUCE_KEY)
 
 
 def handler_of(api_key: int) -> Handler:

@@ -30,6 +30,8 @@ class Route:
     handler: Handler
     rules: tuple[Rule, ...]
     """Which permissions it needs."""
+    elements_max: int
+    """Array elements that a request may have."""
     borrows_frame: bool
     """The handler is done with the frame's memory when the turn is; all others get a copy to keep."""
     has_flexible_header: bool

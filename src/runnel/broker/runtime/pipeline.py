@@ -21,22 +21,28 @@ from struct import error as LayoutError
 
 from runnel.broker.apis.access import ACCESS
 from runnel.broker.apis.api_versions import unsupported
-from runnel.broker.apis.handlers import APIS, handler_of
+from runnel.broker.apis.handlers import APIS, handler_of, is_sliced
 from runnel.broker.apis.rules import Amend
+from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call, Route
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.fetch_template import FetchTemplates
 from runnel.broker.runtime.produce_template import ProduceTemplates
-from runnel.broker.runtime.promise import MaybePromise, Promise, chain
+from runnel.broker.runtime.promise import MaybePromise, Promise, chain, settled
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
 from runnel.model.errors import ApiError
-from runnel.model.limits import RECORDLESS_REQUEST_BYTES_MAX
+from runnel.model.limits import (
+    INLINE_REQUEST_BYTES_MAX,
+    RECORDLESS_REQUEST_BYTES_MAX,
+    REQUEST_ELEMENTS_MAX,
+    UNSLICED_ELEMENTS_MAX,
+)
 from runnel.ports.gates import Permission
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
-from runnel.wire import MalformedMessage, Request, Response, decode_prefix, fields_of
+from runnel.wire import MalformedMessage, Request, Response, decode_request, fields_of
 from runnel.wire.frame import (
     API_VERSIONS_KEY,
     RequestHeader,
@@ -125,8 +131,8 @@ class Pipeline:
             frame = memoryview(bytes(frame))
         header = read_request_header(frame, FLEXIBLE_FROM)
         version = header.api_version
-        # Bytes behind the message are ignored as in Kafka: librdkafka sends some when it asks for all topics.
-        request, _ = decode_prefix(route.request, version, frame, header.body_position)
+        is_large = request_bytes > INLINE_REQUEST_BYTES_MAX and not route.borrows_frame
+        request = None if is_large else _decode(route, frame, header)
         reply = Reply()
         call = Call(
             self.broker,
@@ -140,7 +146,10 @@ class Pipeline:
         )
         result: Result | Exception
         try:
-            result = self._permit_and_handle(route, request, call, frame, header)
+            if request is None:
+                result = self.broker.run(self._decode_and_handle(route, call, frame, header))
+            else:
+                result = self._permit_and_handle(route, request, call, frame, header)
         except CloseConnection:
             raise
         except Exception as error:  # noqa: BLE001 - the call logs it
@@ -155,6 +164,16 @@ class Pipeline:
         else:
             call.answer(result)
         return reply
+
+    async def _decode_and_handle(
+        self, route: Route, call: Call, frame: memoryview, header: RequestHeader
+    ) -> Response | Encoded | None:
+        """Serve a large request, decoded in a thread; the connection waits for its response."""
+        try:
+            request = await self.broker.disk.run_blocking(Job(partial(_decode, route, frame, header)))
+        except MalformedMessage as error:
+            raise CloseConnection(f"malformed request: {error}") from None
+        return await settled(self._permit_and_handle(route, request, call, frame, header))
 
     def _permit_and_handle(
         self, route: Route, request: Request, call: Call, frame: memoryview, header: RequestHeader
@@ -214,6 +233,7 @@ class Pipeline:
             messages.response,
             handler_of(api_key),
             ACCESS[api_key],
+            REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX,
             borrows_frame=api_key == PRODUCE_KEY,
             has_flexible_header=has_flexible_header(messages.response, version),
             has_throttle_time="throttle_time_ms" in present,
@@ -234,6 +254,11 @@ class Pipeline:
         accounting.account(session, API_VERSIONS_KEY, header.api_version, 1, request_bytes, size_bytes)
         reply.fill(parts, size_bytes)
         return reply
+
+
+def _decode(route: Route, frame: memoryview, header: RequestHeader) -> Request:
+    # Bytes behind the message are ignored: librdkafka sends some when it asks for all topics.
+    return decode_request(route.request, header.api_version, frame, header.body_position, route.elements_max)
 
 
 def _authorize(route: Route, request: Request, call: Call, amendments: list[Amend]) -> Response | None:
