@@ -15,7 +15,7 @@ from functools import partial
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.aborted_on_disk import aborted_of
 from runnel.disk.durability import Durability
-from runnel.disk.health import Health
+from runnel.disk.health import Health, nothing
 from runnel.disk.home import WriteThreads
 from runnel.disk.producer_state import ProducerState
 from runnel.disk.segment import Segment
@@ -85,6 +85,10 @@ class Appender:
         """How many of the staged batches `write_later` was called for: `_dones` receive their outcome."""
         self._has_caller = True
         """Does a caller wait for the outcome of what is being written?"""
+
+    def detach(self) -> None:
+        """The log is removed: do not refer to it any more."""
+        self._load_soon = self._on_written = self._on_rolled = nothing
 
     def configure(self, config: LogConfig) -> None:
         staging = self._staging

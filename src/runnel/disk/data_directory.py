@@ -157,6 +157,7 @@ class DataDirectory:
             self._commit.forget(log)
             for segment in log.segments.segments:
                 log.segments.forget(segment)
+            log.detach()
         try:
             if partition in self._folders:
                 # It needs no room: on a full disk this is how space is freed.

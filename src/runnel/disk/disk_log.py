@@ -15,7 +15,7 @@ from runnel.disk.appender import Appender
 from runnel.disk.blocking_read import Plan, SegmentsRead
 from runnel.disk.durability import Durability
 from runnel.disk.folder_lease import FolderLease
-from runnel.disk.health import Health
+from runnel.disk.health import Health, nothing
 from runnel.disk.home import Home
 from runnel.disk.producer_state import ProducerState
 from runnel.disk.reader import Reader
@@ -287,6 +287,16 @@ class DiskLog:
         """The log is being removed: no thread that compacts it uses its names any more."""
         self.cleaner_files().revoke()
         self.swap = None
+
+    def detach(self) -> None:
+        """The log is removed: without references from its parts, it is freed as soon as it is not used.
+
+        Cycles would not be freed for as long as the process runs (`server/process.py`).
+        """
+        self.on_truncated = nothing
+        self.health.detach()
+        self.producer_state.detach()
+        self.appender.detach()
 
     def begin_truncation(self, end_offset: int) -> None:
         """The log is about to end here: no thread and no start may rely on more. Durable on return."""

@@ -24,7 +24,15 @@ class Health:
         if can_repair:
             self._repair_later()
 
+    def detach(self) -> None:
+        """The log is removed: do not refer to it any more."""
+        self._repair_later = nothing
+
     def repaired(self) -> None:
         """The files are sound again."""
         self.failure = None
         self.can_repair = False
+
+
+def nothing() -> None:
+    """What is done for a log that is removed."""

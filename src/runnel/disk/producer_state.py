@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from runnel.batch.errors import CorruptBatch
+from runnel.disk.health import nothing
 from runnel.disk.producers_on_disk import is_sound_snapshot, load_producers, read_snapshot, snapshot_path
 from runnel.disk.segments import Segments
 from runnel.log.producers import Producers
@@ -35,6 +36,10 @@ class ProducerState:
         """Ends of transactions below are final. Advanced by the owner of the log only."""
         self.snapshot_offset = -1
         """Offset of the snapshot at the end of the last clean run, which no segment is named after."""
+
+    def detach(self) -> None:
+        """The log is removed: do not refer to it any more."""
+        self._load_soon = nothing
 
     def get(self) -> Producers:
         """The producers. Raises StorageFailed if they cannot be loaded, or not yet: a thread loads many."""

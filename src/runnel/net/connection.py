@@ -418,5 +418,7 @@ class Connection:
             self._listener.memory.give_back(self._large)
             self._large = None
         self._queue.clear()
+        # Its callback refers to this connection: neither would be freed.
+        self._held = None
         self._rest = b""
         self._listener.closed(self)

@@ -69,6 +69,8 @@ class Outbox:
     def close(self) -> None:
         """Close the socket, as soon as the thread has released it."""
         self._parts.clear()
+        # Without a reference to its connection, both are freed at once (`server/process.py`).
+        self._on_back = _nothing
         if not self.is_away:
             self._socket.close()
             return
@@ -144,3 +146,7 @@ class Outbox:
         if isinstance(first, FileSlice) and first.length == 0:
             self._parts.popleft()
         self._on_back(failure)
+
+
+def _nothing(failure: OSError | None) -> None:
+    """The connection is closed."""

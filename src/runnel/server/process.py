@@ -3,6 +3,9 @@
 import gc
 import resource
 
+FULL = 2
+"""The generation of a full collection."""
+
 
 def raise_descriptor_limit() -> None:
     """Raise RLIMIT_NOFILE to the hard limit: connections and open segments each use a descriptor."""
@@ -11,7 +14,19 @@ def raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def freeze_startup_objects() -> None:
-    """Exclude the objects created by the start from garbage collection (100,000 objects cost 4 ms)."""
+def bound_garbage_collection() -> None:
+    """Keep full collections short: each looks only at what was created since the one before.
+
+    A partition is about fifty objects and a full collection takes half a microsecond for each: 10,000
+    partitions paused the event loop for 270 ms. What survives a full collection is excluded from the next
+    ones, beginning with what the start created. It is freed when its reference count reaches zero, but not
+    if it ends in a cycle: long-lived objects break theirs when they end (connections, removed logs).
+    """
+    gc.set_threshold(700, 10, 5)
+    gc.callbacks.append(_freeze_survivors)
     gc.collect()
-    gc.freeze()
+
+
+def _freeze_survivors(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop" and info["generation"] == FULL:
+        gc.freeze()

@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict, dataclass
 
 from runnel.server.node import Node
-from runnel.server.process import freeze_startup_objects, raise_descriptor_limit
+from runnel.server.process import bound_garbage_collection, raise_descriptor_limit
 from tools.fuzz.cost.population import SETTINGS
 
 
@@ -64,7 +64,7 @@ async def serve(data_dir: str, port: int, selector: MeasuringSelector) -> None:
 
     settings = {**SETTINGS, "log.dirs": data_dir, "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
     async with Node(settings):
-        freeze_startup_objects()
+        bound_garbage_collection()
         loop.add_reader(0, command)
         loop.add_signal_handler(signal.SIGTERM, ended.set)
         print("{}", flush=True)

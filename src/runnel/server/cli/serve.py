@@ -117,7 +117,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     import signal
 
     from runnel.server.node import Node
-    from runnel.server.process import freeze_startup_objects, raise_descriptor_limit
+    from runnel.server.process import bound_garbage_collection, raise_descriptor_limit
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -133,7 +133,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     raise_descriptor_limit()
     node = Node(static)
     await _start(node)
-    freeze_startup_objects()
+    bound_garbage_collection()
     print(f"listening on {node.bootstrap_servers}", flush=True)
     print(f"data directory: {node.data_dir}", flush=True)
     print("press Ctrl-C to stop", flush=True)
