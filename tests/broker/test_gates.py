@@ -124,7 +124,7 @@ class Gated:
         self._monkeypatch.setitem(handlers._registered, api_key, handler)
 
     def serve(self, *requests: tuple[Request, int]) -> list[Reply]:
-        """What becomes of requests that arrive together."""
+        """The outcome of requests that arrive together."""
         buffer = b"".join(
             b"".join(request_frame(request, version, number, "client"))
             for number, (request, version) in enumerate(requests)

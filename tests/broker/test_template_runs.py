@@ -41,7 +41,7 @@ class Connection:
         self._uses_templates = uses_templates
 
     def receive(self, data: bytes, count_max: int = 512) -> list[Reply]:
-        """What becomes of the frames in one receive; a reply that holds the line ends it."""
+        """The responses to the frames of one receive, up to one that blocks the connection."""
         buffer = memoryview(bytearray(data))
         replies: list[Reply] = []
         position = 0

@@ -38,8 +38,8 @@ def test_values_are_typed() -> None:
 
 def test_dynamic_configs_take_precedence_and_are_reported() -> None:
     settings = Settings({"message.max.bytes": "1000"})
-    heard: list[frozenset[str]] = []
-    settings.subscribe(heard.append)
+    notified: list[frozenset[str]] = []
+    settings.subscribe(notified.append)
     settings.apply_dynamic({"message.max.bytes": "2000"}, {})
     assert settings["message.max.bytes"] == 2000
     settings.apply_dynamic({"message.max.bytes": "2000"}, {"message.max.bytes": "3000"})
@@ -54,7 +54,7 @@ def test_dynamic_configs_take_precedence_and_are_reported() -> None:
     settings.apply_dynamic({}, {})
     assert settings["message.max.bytes"] == 1000
     # The third change is overridden by a source of higher precedence, so it is not reported.
-    assert heard == [frozenset({"message.max.bytes"})] * 3
+    assert notified == [frozenset({"message.max.bytes"})] * 3
 
 
 def test_an_invalid_dynamic_value_falls_back() -> None:

@@ -81,7 +81,7 @@ class Commands:
     def __init__(self) -> None:
         self.world = World(on_record=self.show_record)
         self.lines: list[str] = []
-        self.heard: set[int] = set()
+        self.reported: set[int] = set()
         self.commands = {
             "join": self.join,
             "sync": self.sync,
@@ -112,8 +112,8 @@ class Commands:
             self.commands[verb](plain, named)
         except ApiError as error:
             self.lines.append(f"refused {error.error.name}")
-        for waiter in sorted(self.world.answers.keys() - self.heard):
-            self.heard.add(waiter)
+        for waiter in sorted(self.world.answers.keys() - self.reported):
+            self.reported.add(waiter)
             self.lines.append(f"#{waiter} {self.shown(self.world.answers[waiter])}")
         return self.lines
 

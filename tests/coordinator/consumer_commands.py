@@ -52,7 +52,7 @@ def names(text: str) -> dict[str, list[int]]:
     return topics
 
 
-def told(topics: dict[str, list[int]]) -> str:
+def text_of_topics(topics: dict[str, list[int]]) -> str:
     return (
         " ".join(f"{name}-{','.join(map(str, numbers))}" for name, numbers in sorted(topics.items()))
         or "nothing"
@@ -125,7 +125,9 @@ class ConsumerCommands(Commands):
 
     def by_name(self, topics: list[Any]) -> str:
         cluster = self.world.cluster
-        return told({cluster.name_of(bytes(topic.topic_id)) or "gone": topic.partitions for topic in topics})
+        return text_of_topics(
+            {cluster.name_of(bytes(topic.topic_id)) or "gone": topic.partitions for topic in topics}
+        )
 
     def show_record(self, record: CoordinatorRecord) -> None:
         key: Any = record.key
@@ -194,7 +196,7 @@ class ConsumerCommands(Commands):
 
     def work_in(self, assignment: bytes | memoryview) -> str:
         topics = read_assignment(bytes(assignment)).assigned_partitions if assignment else []
-        return told({topic.topic: topic.partitions for topic in topics})
+        return text_of_topics({topic.topic: topic.partitions for topic in topics})
 
     def join(self, plain: list[str], named: dict[str, str]) -> None:
         group, client = plain

@@ -1,6 +1,6 @@
 """Simulated consumers of both protocols.
 
-A partition is (topic name, number) here. Both kinds give up partitions one by one, and tell what they have.
+A partition is (topic name, number) here. Both kinds revoke partitions one by one, and report what they own.
 """
 
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class NewConsumer:
     target: set[Name] = field(default_factory=set)
     must_tell_all: bool = True
     is_settled: bool = False
-    told: set[Name] = field(default_factory=set)
+    reported: set[Name] = field(default_factory=set)
 
     def step(self) -> None:
         """Revoke, take over assigned partitions, and send a heartbeat."""
@@ -70,7 +70,7 @@ class NewConsumer:
 
     def report(self) -> None:
         is_whole = self.must_tell_all or self.epoch == 0
-        tells_owned = is_whole or self.owned != self.told
+        reports_owned = is_whole or self.owned != self.reported
         request = ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=self.name,
@@ -79,7 +79,7 @@ class NewConsumer:
             rebalance_timeout_ms=600_000 if is_whole else -1,
             subscribed_topic_names=sorted(self.topics) if is_whole else None,
             subscribed_topic_regex=(self.pattern or "") if is_whole else None,
-            topic_partitions=self._owned() if tells_owned else None,
+            topic_partitions=self._owned() if reports_owned else None,
         )
         response = self.ask(request)
         if response is None or self.random.random() < 0.05:
@@ -88,7 +88,7 @@ class NewConsumer:
         elif response.error_code in _START_OVER:
             self.start_over()
         elif response.error_code == 0:
-            self.told = set(self.owned)
+            self.reported = set(self.owned)
             self.take(response)
         else:
             self.must_tell_all = True
@@ -117,7 +117,7 @@ class NewConsumer:
 
     def start_over(self) -> None:
         self.epoch = 0
-        self.owned, self.target, self.told = set(), set(), set()
+        self.owned, self.target, self.reported = set(), set(), set()
 
     def leave(self, epoch: int = -1) -> None:
         self.owned, self.target = set(), set()

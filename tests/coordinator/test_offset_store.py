@@ -129,6 +129,6 @@ def test_stable_offsets_are_not_changed_by_a_transaction_end(history: list[str],
         producer_id, epoch = map(int, producer.split("/"))
         commands.world.end_transaction(ProducerIdAndEpoch(producer_id, epoch), is_commit=True)
     after = commands.play(fetch)
-    for told, final in zip(before, after, strict=True):
-        assert told == final or told.endswith("UNSTABLE_OFFSET_COMMIT")
+    for seen, final in zip(before, after, strict=True):
+        assert seen == final or seen.endswith("UNSTABLE_OFFSET_COMMIT")
     assert not any(line.endswith("UNSTABLE_OFFSET_COMMIT") for line in after)

@@ -133,7 +133,7 @@ def test_a_log_that_is_removed_meanwhile_leaves_nothing_to_its_namesake(is_recre
 
 
 class LateWorkers(HeldWorkers):
-    """Work is done at once; its outcome is reported when the test says so."""
+    """Work is done at once; its outcome is reported when the test releases it."""
 
     def submit(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         try:

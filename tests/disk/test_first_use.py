@@ -15,7 +15,7 @@ BATCHES = REBUILT_BATCHES_MAX + 500
 
 
 class Scene:
-    """A log that was closed cleanly and is opened again; the test says when its threads work."""
+    """A log that was closed cleanly and is opened again; the test controls when its threads work."""
 
     def __init__(self, batches: int, producers: int, change: Callable[[Place], None] = lambda place: None):
         self.readers = HeldWorkers()

@@ -163,7 +163,7 @@ def test_a_refusal_does_not_grow_with_its_batch():
 
 @pytest.mark.parametrize("compression", Compression)
 def test_few_records_are_looked_at_to_name_those_that_are_ahead(compression):
-    """A batch of a few kilobytes may hold millions of records, none as late as its header says."""
+    """A batch of a few kilobytes may hold millions of records, none as late as its maximum timestamp."""
     late = NOW_MS + 2 * HOUR_MS
     sent = [Record(i, NOW_MS, None, b"") for i in range(NAMED_RECORDS_MAX)]
     sent += [Record(i, late, None, b"") for i in range(NAMED_RECORDS_MAX)]

@@ -199,7 +199,7 @@ class Commands:
         self.world.go_on()
 
     def trouble(self, plain: list[str], options: dict[str, str]) -> None:
-        self.world.partition(named(plain[0])).says = ErrorCode[plain[1]]
+        self.world.partition(named(plain[0])).error = ErrorCode[plain[1]]
 
     def heal(self, plain: list[str], options: dict[str, str]) -> None:
-        self.world.partition(named(plain[0])).says = None
+        self.world.partition(named(plain[0])).error = None

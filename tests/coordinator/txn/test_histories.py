@@ -85,7 +85,7 @@ class History:
                 world.log_refuses = None if world.log_refuses else ErrorCode.NOT_ENOUGH_REPLICAS
             case 4:
                 partition = world.partition(random.choice(PARTITIONS))
-                partition.says = None if partition.says else ErrorCode.KAFKA_STORAGE_ERROR
+                partition.error = None if partition.error else ErrorCode.KAFKA_STORAGE_ERROR
             case 5:
                 world.wait(random.choice((100, 5000, TIMEOUT_MS)))
             case 6:
@@ -194,7 +194,7 @@ class History:
         world.commits_wait = world.markers_wait = False
         world.log_refuses = None
         for partition in world.partitions.values():
-            partition.says = None
+            partition.error = None
         world.go_on()
 
     def settle(self) -> None:

@@ -40,7 +40,7 @@ class ModelPartition:
     epochs: dict[int, int] = field(default_factory=dict)
     is_open: dict[int, int] = field(default_factory=dict)
     """Producer → first offset of its open transaction."""
-    says: ErrorCode | None = None
+    error: ErrorCode | None = None
     """The injected error for markers."""
 
     def is_open_for(self, producer_id: int, epoch: int) -> bool:
@@ -57,8 +57,8 @@ class ModelPartition:
         self.entries.append((producer_id, value))
 
     def mark(self, producer_id: int, epoch: int, is_commit: bool) -> ErrorCode:
-        if self.says is not None:
-            return self.says
+        if self.error is not None:
+            return self.error
         if epoch < self.epochs.get(producer_id, -1):
             return ErrorCode.INVALID_PRODUCER_EPOCH
         self.epochs[producer_id] = epoch

@@ -35,7 +35,7 @@ def send(broker, *values: bytes, **more) -> None:
 
 
 async def _aborted(bootstrap: str) -> None:
-    """A record that no reader sees, and the marker that says so: two offsets that are never archived."""
+    """An aborted record and its marker: two offsets that are never archived."""
     async with Cluster(bootstrap) as cluster, TransactionalProducer(cluster, "t") as producer:
         await producer.begin()
         await producer.send("orders", b"no", partition=0)
@@ -71,7 +71,7 @@ def test_runs_resume_from_checkpoint_or_tables_and_maintain_the_tables(spark, ru
     monkeypatch.setattr(job, "SMALL_FILES_MIN", 2)
     assert archive(records_per_batch=1).rows == 2
     monkeypatch.undo()
-    # Without its checkpoint, it goes on where the tables end.
+    # Without its checkpoint, it resumes at the end of the tables.
     shutil.rmtree(options.checkpoint)
     send(runnel, b"b")
     asyncio.run(_aborted(runnel.bootstrap_servers))

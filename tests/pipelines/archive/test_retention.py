@@ -1,4 +1,4 @@
-"""An archive's own retention: what it takes, what it leaves, and what it says about it."""
+"""Retention of an archive: what it deletes, keeps and reports."""
 
 import datetime
 from pathlib import Path

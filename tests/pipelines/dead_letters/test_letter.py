@@ -1,4 +1,4 @@
-"""Letters: what their headers tell, which are meant, and the headers they go back with."""
+"""Headers of dead letters, selection of letters, and headers of redriven records."""
 
 import pytest
 from hypothesis import given

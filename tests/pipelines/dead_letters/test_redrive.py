@@ -1,4 +1,4 @@
-"""Dead letters on Spark: grouped, sampled, and sent back exactly once, whoever dies in between."""
+"""Dead letters on Spark: grouped, sampled, and redriven exactly once, also after crashes."""
 
 import pytest
 
@@ -136,7 +136,7 @@ def recreate_topic(broker):
 
 
 def test_letters_of_a_topic_that_was_recreated_go_back_as_well(spark, broker):
-    """They stand at offsets at which others stood that count_redriven back before."""
+    """Their offsets are those of letters that were redriven before."""
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
         with Redriver(view, DEAD) as redriver:

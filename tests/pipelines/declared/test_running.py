@@ -50,7 +50,7 @@ def test_the_first_pipeline_of_the_page(spark: "SparkSession", runnel: "Broker",
         first = run(spark, DeclaredOptions(pipeline, once=True), Progress())
         # As if all had died after the writing and before Spark noted it: the last batches come once more.
         assert forget_last_batches(tmp_path) == 2
-        # The watermark stands at 12:05. What is older comes too late; the rest is still to be decided.
+        # The watermark is 12:05. Older rows are late; newer windows are still open.
         client.send_all("clicks", [(None, click("/late", 1)), (None, click("/home", 16))])
         second = run(spark, DeclaredOptions(pipeline, once=True), Progress())
         written = client.read("clicks-per-minute", committed_only=True)

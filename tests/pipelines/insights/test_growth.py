@@ -45,11 +45,11 @@ def test_a_topic_grows_since_its_first_record():
     assert growth.limit_bytes == pytest.approx(7000)
 
 
-def test_records_that_do_not_say_when_they_came_do_not_stretch_the_time():
+def test_records_without_a_timestamp_do_not_extend_the_time_span():
     dated = traffic((NOW_MS - DAY_MS, 50, 0), (None, 1, 50), (NOW_MS, 49, 51))
     assert (dated.records, dated.unplaced, dated.first_ms) == (100, 1, NOW_MS - DAY_MS)
     assert growth_of(facts(), dated, NOW_MS, None).bytes_per_s * 86_400 == pytest.approx(1000)
-    # Where none says it, nothing can be told.
+    # Without timestamps there is no rate.
     assert growth_of(facts(), traffic((None, 100, 0)), NOW_MS, None).bytes_per_s == 0
 
 

@@ -35,12 +35,12 @@ async def leave_open(cluster: Cluster, topic: str, transactional_id: str = "fore
 
 
 async def end_it(cluster: Cluster, transactional_id: str = "foreign") -> None:
-    """Somebody takes over, which aborts what was open."""
+    """Fence the producer, which aborts its open transaction."""
     await Transactions(cluster).init_producer_id(transactional_id, timeout_ms=60_000)
 
 
 def rows_in(found: Scan) -> list[Row]:
-    """What is restored from the files of a partition."""
+    """The rows restored from the files of a partition."""
     rows: list[Row] = []
     for range_ in found.ranges:
         with open(range_.path, "rb") as file:

@@ -74,7 +74,7 @@ def test_a_flipped_byte_in_the_last_batch_is_loss_after_a_clean_stop(stopped):
 def test_it_is_loss_as_well_where_only_the_durable_offsets_were_noted(stopped):
     os.remove(stopped / MANIFEST)
     assert checked(stopped).damages == []
-    # Its name alone says that the log came up to there.
+    # Only the name of the segment shows how far the log extended.
     flip_last_byte(files_of(stopped)[-1])
     assert checked(stopped).damages == [
         "orders-0: offsets 2 to 2 are lost, although they were durable",

@@ -78,7 +78,7 @@ def test_what_was_decided_before_the_broker_died_counts(runnel, level, is_commit
     restored = rows_in(found)
     assert [value for *_, value in restored] == [b"a", *([b"b", b"c"] if is_committed else [])]
     assert found.records == len(restored)
-    # It was decided: nothing of it is left out that anybody waits for.
+    # It was decided: no record of it is omitted.
     assert (found.notes, found.damages) == ([], [])
     runnel.start()
     with runnel.client() as client:
@@ -98,7 +98,7 @@ def test_undecided_transactions_are_omitted_and_reported(runnel):
         f"orders-0: 1 records of producer {transaction.producer_id} (transactional id two) are omitted: "
         "their transaction was never committed"
     ]
-    # Without the coordinator's notes, all that can be said is that nothing is known.
+    # Without the coordinator's records, the outcome is unknown.
     path = states_of(runnel)
     os.truncate(path, 0)
     found = checked(runnel)

@@ -88,7 +88,7 @@ def test_a_point_in_time_gives_exactly_the_records_up_to_it_and_groups_resume_th
         again = restore(spark, orders, tmp_path, target="again", until_ms=NOON_MS, groups=("readers",))
         assert again.records == 0
         assert broker.group_offsets("readers") == committed
-        # What was left out stands between what is there: it cannot be put there later.
+        # The omitted records are between restored ones, so they cannot be added later.
         with pytest.raises(BadOption, match=f"again-0 was restored up to @{NOON_MS}, and not up to its end"):
             restore(spark, orders, tmp_path, target="again")
 
@@ -108,7 +108,7 @@ def test_offsets_limit_it_partition_by_partition_and_strangers_are_not_mixed(
             Progress(),
         )
     with pytest.raises(BadOption, match="no committed offset of orders"):
-        restore(spark, orders, tmp_path, target="again", groups=("nobody",))
+        restore(spark, orders, tmp_path, target="again", groups=("unknown",))
     with orders.client() as client:
         client.create_topic("small", partitions=1)
     with pytest.raises(BadOption, match="has 1 partitions, and orders had 3"):

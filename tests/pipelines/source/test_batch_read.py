@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 from runnel.testing import Broker
 
 pytestmark = pytest.mark.timeout(400)
-"""The first job of a session takes its time, the more so on a busy machine."""
+"""The first job of a session is slow, in particular on a busy machine."""
 
 ORDER = "id BIGINT, name STRING"
 

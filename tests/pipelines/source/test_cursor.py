@@ -1,4 +1,4 @@
-"""What answers of a broker mean for a range, without one."""
+"""The effect of fetch responses on a range, without a broker."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from runnel.client.errors import BrokerError
 from runnel.messages.fetch import AbortedTransaction, PartitionData
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
-from runnel.pipelines.source.cursor import Chunk, Cursor, Finished, Gone, LargerFetch, Wait
+from runnel.pipelines.source.cursor import Chunk, Cursor, Finished, LargerFetch, OutOfRange, Wait
 
 COMMITTED = 1
 
@@ -55,7 +55,7 @@ def seen(chunk: object) -> list[int]:
     return [packed.header.base_offset for packed in chunk.batches]
 
 
-def test_batches_move_the_range_on() -> None:
+def test_batches_advance_the_position() -> None:
     reading = cursor(0, 10)
     assert seen(reading.answered(answer(batch(0, 3), batch(5, 2)), False)) == [0, 5]
     assert reading.position == 7 and not reading.is_done
@@ -63,7 +63,7 @@ def test_batches_move_the_range_on() -> None:
     assert reading.is_done
 
 
-def test_what_is_aborted_is_left_out_until_its_marker() -> None:
+def test_aborted_records_are_skipped_until_their_marker() -> None:
     view = answer(
         batch(0, producer=7),
         batch(1, producer=8),
@@ -84,20 +84,20 @@ def test_a_transaction_that_was_aborted_before_the_range_began() -> None:
     assert reading.is_done
 
 
-def test_a_batch_that_reaches_into_the_range_from_before() -> None:
+def test_a_batch_that_begins_before_the_range() -> None:
     chunk = cursor(2, 4).answered(answer(batch(0, 3), batch(3, 5)), False)
     assert seen(chunk) == [0, 3]
     assert isinstance(chunk, Chunk) and (chunk.from_offset, chunk.to_offset) == (2, 4)
 
 
-def test_nothing_is_believed_when_said_twice() -> None:
+def test_a_range_ends_after_two_empty_responses() -> None:
     reading = cursor(5, 10)
     assert isinstance(reading.answered(answer(end=10), False), Wait)
     assert isinstance(reading.answered(answer(end=10), False), Finished)
     assert reading.is_done
 
 
-def test_nothing_is_not_believed_of_a_broker_that_throttles_or_lags() -> None:
+def test_empty_responses_of_a_throttling_or_lagging_broker_do_not_count() -> None:
     reading = cursor(5, 10)
     for _ in range(5):
         assert isinstance(reading.answered(answer(end=10), True), Wait)
@@ -107,20 +107,20 @@ def test_nothing_is_not_believed_of_a_broker_that_throttles_or_lags() -> None:
     assert isinstance(cursor(5, 10, isolation=0).answered(answer(end=10, stable=5), False), Wait)
 
 
-def test_a_batch_cut_off_needs_a_larger_fetch() -> None:
+def test_an_incomplete_batch_requires_a_larger_fetch() -> None:
     assert isinstance(cursor(0, 10).answered(answer(bytes(batch(0, 50))[:100]), False), LargerFetch)
 
 
 def test_errors() -> None:
     out_of_range = PartitionData(error_code=ErrorCode.OFFSET_OUT_OF_RANGE.code)
-    assert isinstance(cursor(0, 10).answered(out_of_range, False), Gone)
+    assert isinstance(cursor(0, 10).answered(out_of_range, False), OutOfRange)
     moved = PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER.code)
     with pytest.raises(BrokerError) as refused:
         cursor(0, 10).answered(moved, False)
     assert refused.value.retriable
 
 
-def test_damage_is_noticed_also_where_nothing_is_to_be_seen() -> None:
+def test_checksums_of_invisible_batches_are_verified() -> None:
     made = batch(0, producer=7)
     made[-2] ^= 1
     with pytest.raises(CorruptBatch, match="offset 0"):

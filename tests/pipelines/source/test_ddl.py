@@ -1,4 +1,4 @@
-"""Types written as in SQL."""
+"""Types in SQL syntax."""
 
 import pytest
 from hypothesis import given
@@ -45,12 +45,12 @@ types = st.recursive(
 
 
 @given(types)
-def test_what_spark_writes_is_read(kind: DataType) -> None:
+def test_spark_ddl_is_parsed(kind: DataType) -> None:
     assert parse_type(kind.simpleString()) == kind
     assert parse_type(f"a {kind.simpleString()}, b INT")["a"].dataType == kind  # type: ignore[index]
 
 
-def test_fields_as_people_write_them() -> None:
+def test_variants_of_syntax() -> None:
     assert parse_type(
         "id bigint NOT NULL COMMENT 'its, number', `a b`: DECIMAL, array array<string>"
     ) == StructType(
@@ -65,9 +65,9 @@ def test_fields_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        ("id NONSENSE", "'NONSENSE' at character 4, where a type, like BIGINT or STRING, is expected"),
+        ("id NONSENSE", "'NONSENSE' at character 4, where a type, such as BIGINT or STRING, is expected"),
         ("id", "'id' at character 1, where a type"),
         ("id INT name STRING", "'name' at character 8, where ',' is expected"),
         ("id INT,", "the text ends where the name of a field is expected"),
@@ -80,7 +80,7 @@ def test_fields_as_people_write_them() -> None:
         ("", "the text ends"),
     ],
 )
-def test_mistakes_are_reported_with_their_place(text: str, says: str) -> None:
+def test_errors_are_reported_with_their_position(text: str, message: str) -> None:
     with pytest.raises(BadType) as reported:
         parse_type(text)
-    assert says in str(reported.value)
+    assert message in str(reported.value)

@@ -1,4 +1,4 @@
-"""Whole fetches as columns say the same as records read one by one."""
+"""Vectorised decoding equals decoding record by record."""
 
 from collections.abc import Sequence
 
@@ -42,7 +42,7 @@ batches = st.lists(
 
 
 def built(description: Sequence[tuple[list[Record], int, int]]) -> list[memoryview]:
-    """Batches as they may stand in a log: offsets go up, with gaps between batches."""
+    """Batches of a log: ascending offsets, with gaps between batches."""
     found = []
     offset = 0
     for contents, compression, gap in description:
@@ -92,7 +92,7 @@ def rows_of(spans: Spans) -> list[tuple]:
 
 @settings(max_examples=150, deadline=None)
 @given(batches, st.integers(0, 20), st.integers(0, 40))
-def test_columns_are_what_records_one_by_one_are(description, start: int, end: int) -> None:
+def test_columns_equal_records(description, start: int, end: int) -> None:
     made = built(description)
     assert rows_at_once(made, start, end) == rows_one_by_one(made, start, end)
 
@@ -105,7 +105,7 @@ def test_records_of_many_sizes_in_many_batches() -> None:
     assert rows_at_once(made, 0, 1000) == rows_one_by_one(made, 0, 1000)
 
 
-def test_what_unfolds_far_comes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_highly_compressed_batches_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "SPANS_BYTES", 10_000)
     made = built([([Record(0, 1, None, bytes(4000))], Compression.ZSTD, 0)] * 8)
     pieces = list(read_spans([packed(batch, read_header(batch)) for batch in made], 0, 100))
@@ -126,13 +126,13 @@ def test_constant_columns_and_append_time() -> None:
     assert COLUMNS["partition"](PARTITION, spans).to_pylist() == [3, 3]
 
 
-def test_a_timestamp_beyond_all_calendars_does_not_wrap_around() -> None:
+def test_huge_timestamps_do_not_overflow() -> None:
     batch = memoryview(bytes(build_batch([Record(0, 2**62, None, b"a")])))
     (spans,) = read_spans([packed(batch, read_header(batch))], 0, 10)
     assert COLUMNS["timestamp"](PARTITION, spans).view(pa.int64())[0].as_py() > 2**62
 
 
-def test_a_header_name_that_is_not_text_is_marked() -> None:
+def test_a_header_name_that_is_not_utf8_has_replacement_characters() -> None:
     batch = bytes(build_batch([Record(0, 1, None, b"v", [("ab", b"1")])]))
     header = read_header(batch)
     broken = memoryview(bytes(seal(header, batch[HEADER_BYTES:].replace(b"ab", b"\xff\xfe"))))
@@ -142,7 +142,7 @@ def test_a_header_name_that_is_not_text_is_marked() -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.data())
-def test_mangled_records_are_refused_or_read_but_never_beyond_their_bytes(data) -> None:
+def test_corrupt_records_are_rejected_or_read_within_their_bounds(data) -> None:
     contents = data.draw(st.lists(records, min_size=1, max_size=4))
     batch = bytes(build_batch(contents))
     payload = bytearray(batch[HEADER_BYTES:])
@@ -167,7 +167,7 @@ def test_varints_of_many_records(numbers: list[int]) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 12])
-def test_varints_without_an_end(data: bytes) -> None:
+def test_unterminated_varints(data: bytes) -> None:
     with pytest.raises(CorruptBatch):
         read_varints(np.frombuffer(data, np.uint8), np.array([0]))
 

@@ -1,4 +1,4 @@
-"""Options as people write them, right and wrong."""
+"""Valid and invalid options."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def options(**given: str) -> SourceOptions:
     )
 
 
-def test_defaults_are_those_of_sparks_connector_where_it_has_them() -> None:
+def test_defaults_are_those_of_sparks_kafka_connector() -> None:
     found = options()
     assert found.subscription.topics == ("orders",)
     assert found.starting is None and found.ending is None
@@ -27,7 +27,7 @@ def test_defaults_are_those_of_sparks_connector_where_it_has_them() -> None:
     assert found.value_format == "bytes"
 
 
-def test_names_are_read_in_any_case_as_spark_hands_them_over() -> None:
+def test_names_are_case_insensitive() -> None:
     found = read_options({"bootstrap.servers": "a:1", "SUBSCRIBE": "b, a,b", "failondataloss": "False"})
     assert found.bootstrap_servers == "a:1"
     assert found.subscription.topics == ("b", "a")
@@ -35,7 +35,7 @@ def test_names_are_read_in_any_case_as_spark_hands_them_over() -> None:
     assert found.group_id == "spark-b,a"
 
 
-def test_where_to_begin() -> None:
+def test_starting_offsets() -> None:
     first, second = TopicPartition("orders", 0), TopicPartition("orders", 1)
     assert options(startingOffsets="earliest").starting == Bound(moment=EARLIEST)
     assert options(endingOffsets=" LATEST ").ending == Bound(moment=LATEST)
@@ -55,7 +55,7 @@ def test_single_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "says"),
+    ("name", "value", "message"),
     [
         ("startingOffset", "earliest", "did you mean 'startingOffsets'"),
         ("failOnDataloss_", "true", "did you mean 'failOnDataLoss'"),
@@ -68,14 +68,14 @@ def test_single_partitions() -> None:
         ("startingOffsets", '{"orders": {"0": -3}}', "must look like"),
         ("startingOffsets", '{"orders": {"x": 1}}', "must look like"),
         ("startingOffsets", '{"orders": 1}', "must look like"),
-        ("startingTimestamp", "yesterday", "startingTimestamp='yesterday' is not a whole number"),
+        ("startingTimestamp", "yesterday", "startingTimestamp='yesterday' is not an integer"),
         ("startingOffsetsByTimestamp", '{"orders": {"0": -1}}', "must look like"),
         ("startingOffsetsByTimestampStrategy", "earliest", "error, latest"),
-        ("minPartitions", "0", "above 0"),
-        ("maxOffsetsPerTrigger", "many", "above 0"),
-        ("maxBytesPerTrigger", "1GB", "above 0"),
-        ("minOffsetsPerTrigger", "0", "above 0"),
-        ("maxTriggerDelay", "5m", "no meaning without minOffsetsPerTrigger"),
+        ("minPartitions", "0", "of at least 1"),
+        ("maxOffsetsPerTrigger", "many", "of at least 1"),
+        ("maxBytesPerTrigger", "1GB", "of at least 1"),
+        ("minOffsetsPerTrigger", "0", "of at least 1"),
+        ("maxTriggerDelay", "5m", "requires minOffsetsPerTrigger"),
         ("failOnDataLoss", "yes", "neither true nor false"),
         ("kafka.isolation.level", "serializable", "read_committed, read_uncommitted"),
         ("valueFormat", "xml", "bytes, string, json, avro"),
@@ -84,24 +84,24 @@ def test_single_partitions() -> None:
         ("valueSchema", "nowhere.avsc", "cannot be read"),
     ],
 )
-def test_mistakes_are_reported(name: str, value: str, says: str) -> None:
-    with pytest.raises(BadOption, match=says):
+def test_mistakes_are_reported(name: str, value: str, message: str) -> None:
+    with pytest.raises(BadOption, match=message):
         read_options({**BASE, "subscribe": "orders", name: value})
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
-        ({"subscribe": "orders"}, "kafka.bootstrap.servers is missing"),
-        (BASE, "none of them"),
-        ({**BASE, "subscribe": " , "}, "names no topic"),
-        ({**BASE, "assign": "{}"}, "names no partition"),
+        ({"subscribe": "orders"}, "kafka.bootstrap.servers is required"),
+        (BASE, "is required, found none"),
+        ({**BASE, "subscribe": " , "}, "contains no topic"),
+        ({**BASE, "assign": "{}"}, "contains no partition"),
         ({**BASE, "assign": '{"orders": [-1]}'}, "must look like"),
         ({**BASE, "assign": "[]"}, "must look like"),
     ],
 )
-def test_what_is_missing_is_reported(given: dict[str, str], says: str) -> None:
-    with pytest.raises(BadOption, match=says):
+def test_what_is_missing_is_reported(given: dict[str, str], message: str) -> None:
+    with pytest.raises(BadOption, match=message):
         read_options(given)
 
 
@@ -111,7 +111,7 @@ def test_what_is_missing_is_reported(given: dict[str, str], says: str) -> None:
      "kafkaConsumer.pollTimeoutMs", "groupIdPrefix", "checkpointLocation", "kafka.group.instance.id",
      "kafka.ssl.truststore.location", "kafka.sasl.mechanism", "kafka.auto.offset.reset"],
 )  # fmt: skip
-def test_options_of_others_pass(name: str) -> None:
+def test_unrelated_options_are_ignored(name: str) -> None:
     read_options({**BASE, "subscribe": "orders", name: "x"})
 
 
@@ -127,7 +127,7 @@ def test_the_limits_of_a_batch() -> None:
     chosen = options(minOffsetsPerTrigger="5", maxOffsetsPerTrigger="9", maxTriggerDelay="2 minutes")
     assert chosen.admission == Admission(9, offsets_min=5, delay_max_ms=120_000)
     assert options(minOffsetsPerTrigger="5000000").admission.offsets_max == 5_000_000
-    with pytest.raises(BadOption, match="minOffsetsPerTrigger=10 is more than maxOffsetsPerTrigger=9"):
+    with pytest.raises(BadOption, match="minOffsetsPerTrigger=10 exceeds maxOffsetsPerTrigger=9"):
         options(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="9")
 
 
@@ -142,11 +142,11 @@ def test_the_limits_of_a_batch() -> None:
         ("2d", 172_800_000),
     ],
 )
-def test_a_delay_is_written_as_spark_writes_it(text: str, delay_ms: int) -> None:
+def test_delays_in_sparks_notation(text: str, delay_ms: int) -> None:
     assert options(minOffsetsPerTrigger="5", maxTriggerDelay=text).admission.delay_max_ms == delay_ms
 
 
 @pytest.mark.parametrize("text", ["", "0s", "5", "soon", "5 weeks", "-1s"])
-def test_a_delay_that_is_no_span_of_time_is_refused(text: str) -> None:
-    with pytest.raises(BadOption, match="is not a span of time, such as 30s"):
+def test_an_invalid_delay_is_rejected(text: str) -> None:
+    with pytest.raises(BadOption, match="is not a duration, such as 30s"):
         options(minOffsetsPerTrigger="5", maxTriggerDelay=text)

@@ -1,4 +1,4 @@
-"""The source outlasts a restart of the broker at any of its driver's requests."""
+"""The source survives a restart of the broker at any request of its driver."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.pipelines.source.tables import read_all, stream
 
 
 @pytest.mark.parametrize("is_answer_lost", [False, True])
-def test_a_restart_of_the_broker_at_any_request_of_a_stream_is_outlasted(
+def test_a_stream_survives_a_restart_of_the_broker_at_any_request(
     runnel: Broker, is_answer_lost: bool
 ) -> None:
     with runnel.client() as client:
@@ -22,7 +22,7 @@ def test_a_restart_of_the_broker_at_any_request_of_a_stream_is_outlasted(
 
 
 def read_stream(broker: Broker, at_request: int, *, is_answer_lost: bool) -> int:
-    """Plan a first batch through an outage, and read it; how many requests the plan took."""
+    """Plan and read a first batch during an outage; returns the number of requests of the plan."""
     outage = Outage(broker, at_request, is_answer_lost=is_answer_lost)
     reader = stream(broker, subscribe="orders", startingOffsets="earliest")
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Ranges and limits, on made-up partitions."""
+"""Splitting and limiting ranges."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ tables = st.dictionaries(partitions, st.integers(0, 10**12))
 
 
 @given(ranges, counts, st.one_of(st.none(), st.integers(200, 3000)))
-def test_pieces_are_the_whole(wholes, min_partitions, max_records) -> None:
+def test_pieces_cover_the_ranges(wholes, min_partitions, max_records) -> None:
     pieces = split_ranges(wholes, min_partitions, max_records)
     joined: dict[TopicPartition, list[int]] = {}
     for piece in pieces:
@@ -51,7 +51,7 @@ def test_limits_are_fair_and_never_stall(begins, rests, offsets_max: int) -> Non
     for partition, rest in rests.items():
         got = stops[partition] - starts[partition]
         assert 0 <= got <= rest
-        assert got > 0 or rest == 0, "whoever has something gets something"
+        assert got > 0 or rest == 0, "every partition with lag makes progress"
         if total > offsets_max and rest:
             ideal = offsets_max * rest / total
             assert ideal - 1 < got <= max(ideal, 1)

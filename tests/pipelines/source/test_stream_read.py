@@ -8,11 +8,11 @@ from runnel.pipelines.broker import BrokerView
 from runnel.testing import Broker
 
 pytestmark = pytest.mark.timeout(400)
-"""The first job of a session takes its time, the more so on a busy machine."""
+"""The first job of a session is slow, in particular on a busy machine."""
 
 
 def run_once(spark, broker: Broker, folder, **options: object) -> list[list[tuple[int, int]]]:
-    """What each batch of a query brought that reads what is there now."""
+    """The rows of each batch of a query that reads all available records."""
     batches: list[list[tuple[int, int]]] = []
     frame = (
         spark.readStream.format("runnel")

@@ -10,7 +10,7 @@ from runnel.model.ids import TopicPartition
 from runnel.pipelines.broker import BrokerView
 from runnel.pipelines.errors import BadOption, BrokerUnreachable, DataLost, UnknownTopic
 from runnel.pipelines.source import stream_reader
-from runnel.pipelines.source.reached import Reached
+from runnel.pipelines.source.stream_offsets import StreamOffsets
 from runnel.testing import Broker
 from tests.pipelines.source.tables import read_all, send_in_transaction, source, stream, without_ids
 
@@ -19,8 +19,8 @@ ALL = ReadAllAvailable()
 
 @pytest.fixture
 def hasty(monkeypatch) -> None:
-    """Nothing that this broker says changes by waiting for it."""
-    monkeypatch.setattr(stream_reader, "LOOK_AGAIN_S", 0.01)
+    """Retries do not change the responses of this broker."""
+    monkeypatch.setattr(stream_reader, "END_OFFSET_RETRY_S", 0.01)
     monkeypatch.setattr(stream_reader, "COMMIT_TIMEOUT_S", 0.5)
 
 
@@ -160,11 +160,11 @@ def test_a_topic_recreated_is_data_loss(runnel: Broker, hasty) -> None:
     assert without_ids(end) == {"orders": {"0": 5}}
     with runnel.client() as client:
         client.delete_topic("orders")
-    with pytest.raises(DataLost, match="orders-0 of this stream do not exist any more"):
+    with pytest.raises(DataLost, match="orders-0 of this stream no longer exist"):
         strict.latestOffset(end, ALL)
     assert lenient.latestOffset(end, ALL) == {}
     create(runnel)
-    # As long as the old one, and longer: its offsets alone do not tell that it is another.
+    # At least as long as the old one, so offsets do not reveal that it was recreated.
     send(runnel, "orders", 6)
     now = stream(runnel, subscribe="orders")
     now.prepareForTriggerAvailableNow()
@@ -193,7 +193,7 @@ def test_a_truncated_log_resumes_at_its_end(runnel: Broker, hasty) -> None:
     send(runnel, "orders", 3)
     orders = TopicPartition("orders", 0)
     reader = stream(runnel, subscribe="orders")
-    beyond = Reached({orders: 7}, Reached.from_json(reader.initialOffset()).topic_ids).to_json()
+    beyond = StreamOffsets({orders: 7}, StreamOffsets.from_json(reader.initialOffset()).topic_ids).to_json()
     with pytest.raises(DataLost, match="orders-0 end before the offset"):
         reader.latestOffset(beyond, ALL)
     reader.stop()
@@ -234,7 +234,9 @@ def test_a_new_partition_whose_first_records_are_deleted(runnel: Broker) -> None
         before = {TopicPartition("orders", 0): 2}
         client.run(lambda cluster: Admin(cluster).delete_records(before))
     reader = stream(runnel, subscribe="orders")
-    with pytest.raises(DataLost, match="the first records of orders-0, which are new, are already deleted"):
+    with pytest.raises(
+        DataLost, match="the first records of the new partitions orders-0 are already deleted"
+    ):
         reader.partitions({}, {"orders": {"0": 3}})
     lenient = stream(runnel, subscribe="orders", failOnDataLoss="false")
     assert places(lenient, {}, {"orders": {"0": 3}}) == [("orders", 0, 2)]
@@ -254,7 +256,7 @@ def test_a_broker_that_restarts_between_batches(runnel: Broker) -> None:
     reader.stop()
 
 
-def test_a_batch_of_nothing_but_aborted_records(runnel: Broker) -> None:
+def test_a_batch_of_aborted_records_only(runnel: Broker) -> None:
     create(runnel)
     send_in_transaction(runnel, "orders", [b"a", b"b"], commit=False, name="one")
     reader = stream(runnel, subscribe="orders", startingOffsets="earliest")
@@ -265,7 +267,7 @@ def test_a_batch_of_nothing_but_aborted_records(runnel: Broker) -> None:
     reader.stop()
 
 
-def test_where_to_begin_by_time(runnel: Broker) -> None:
+def test_starting_offsets_by_timestamp(runnel: Broker) -> None:
     with runnel.client() as client:
         client.create_topic("orders", partitions=2, settings={"retention.ms": "-1"})
         for partition in (0, 1):
@@ -294,14 +296,14 @@ def test_where_to_begin_by_time(runnel: Broker) -> None:
 
 
 def test_mistakes(runnel: Broker) -> None:
-    with pytest.raises(BadOption, match="a stream has no end"):
+    with pytest.raises(BadOption, match="options that begin with ending do not apply to streams"):
         stream(runnel, subscribe="orders", endingOffsets="latest")
     with pytest.raises(UnknownTopic, match="topic 'orders' does not exist"):
         stream(runnel, subscribe="orders").initialOffset()
     with pytest.raises(BadOption, match="not a regular expression"):
         stream(runnel, subscribePattern="(").initialOffset()
     create(runnel)
-    with pytest.raises(UnknownTopic, match="there is no partition orders-4"):
+    with pytest.raises(UnknownTopic, match="unknown partition orders-4"):
         stream(runnel, assign='{"orders": [0, 4]}').initialOffset()
     table = source(runnel, subscribe="orders", fetchTimeoutMs=300)
     table.options["kafka.bootstrap.servers"] = "127.0.0.1:1"

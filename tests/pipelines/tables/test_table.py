@@ -1,4 +1,4 @@
-"""Tables: each batch once, whatever fails and whoever else writes."""
+"""Tables: each batch exactly once, with failures and concurrent writers."""
 
 import threading
 from pathlib import Path

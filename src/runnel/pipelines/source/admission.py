@@ -1,8 +1,8 @@
-"""How much of what is available a micro-batch takes. No I/O, no clock.
+"""The limits of a micro-batch. No I/O, no clock.
 
-Spark's Python API passes one limit of one kind, so all but the number of records is decided here. After a
-backlog, a batch without a limit could take longer than its transaction may stay open: it would be aborted,
-and repeated with the same offsets for ever.
+Spark's Python API supports a limit on records only, so the other limits are applied here. An unlimited batch
+after a backlog could exceed its transaction timeout: it would be aborted and retried with the same offsets
+forever.
 """
 
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ from runnel.pipelines.source.planning import Offsets, limited
 
 OFFSETS_PER_TRIGGER = 1_000_000
 BYTES_PER_TRIGGER = 512 * 1024 * 1024
-"""As stored by the broker: seconds of work for a slow machine, and a small part of a transaction timeout."""
+"""Bytes as stored by the broker: seconds of work, and a small part of a transaction timeout."""
 TRIGGER_DELAY_MS = 15 * 60 * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The limits of a micro-batch, by the names that Spark's Kafka connector has for them."""
+    """The limits of a micro-batch, as in Spark's Kafka connector."""
 
     offsets_max: int = OFFSETS_PER_TRIGGER
     bytes_max: int = BYTES_PER_TRIGGER
     offsets_min: int | None = None
     delay_max_ms: int = TRIGGER_DELAY_MS
-    """After this time without a batch, one is taken that is smaller than `offsets_min`."""
+    """After this time without a batch, one that is smaller than `offsets_min` is started."""
 
     def is_delayed(self, starts: Offsets, ends: Offsets, idle_ms: float | None) -> bool:
         """Should records wait for more? `idle_ms` is the time since the last batch, None before the first."""
@@ -36,7 +36,7 @@ class Admission:
     def ends(
         self, starts: Offsets, ends: Offsets, offsets_max: int, offset_bytes: Mapping[TopicPartition, float]
     ) -> dict[TopicPartition, int]:
-        """Where the batch ends in each partition. `offset_bytes` are the mean sizes, where they are known."""
+        """The end offsets of the batch. `offset_bytes` are the mean sizes, as far as known."""
         offsets = available(starts, ends)
         size_bytes = sum(
             max(end - starts.get(partition, 0), 0) * offset_bytes.get(partition, 0.0)
@@ -48,7 +48,7 @@ class Admission:
 
 
 def available(starts: Offsets, ends: Offsets) -> int:
-    """How many offsets there are to read."""
+    """The number of offsets to read."""
     return sum(max(end - starts.get(partition, 0), 0) for partition, end in ends.items())
 
 

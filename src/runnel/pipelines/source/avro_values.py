@@ -1,4 +1,4 @@
-"""Avro values by their writer's schema, without the header that Avro files have."""
+"""Decodes Avro values by their writer's schema, without a file header."""
 
 import io
 import json
@@ -60,7 +60,7 @@ class AvroDecoder:
         self._kind = kind
 
     def decode(self, column: pa.BinaryArray) -> Decoded:
-        """The values, and what is wrong with those that are malformed."""
+        """Decode a column of values."""
         return decode_each(column, self._kind, self._decode_one)
 
     def _decode_one(self, text: bytes) -> Any:
@@ -69,16 +69,16 @@ class AvroDecoder:
             value = fastavro.schemaless_reader(stream, self._schema, None)
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever the bytes make the reader do, they are malformed
-            raise Malformed(f"not Avro of this schema: {error or type(error).__name__}") from None
+        except Exception as error:  # noqa: BLE001 - any error of the reader means malformed bytes
+            raise Malformed(f"does not match the Avro schema: {error or type(error).__name__}") from None
         rest = len(text) - stream.tell()
         if rest:
-            raise Malformed(f"not Avro of this schema: {rest} bytes are left over")
+            raise Malformed(f"does not match the Avro schema: {rest} trailing bytes")
         return value
 
 
 def parsed_schema(text: str) -> Schema:
-    """An Avro schema, names resolved; BadOption if the text is none."""
+    """Parse an Avro schema; BadOption if it is invalid."""
     try:
         parsed: Schema = fastavro.parse_schema(_plain(json.loads(text)))
     except (ValueError, SchemaParseException) as error:
@@ -87,12 +87,12 @@ def parsed_schema(text: str) -> Schema:
 
 
 def spark_type(schema_text: str) -> DataType:
-    """The type that a column has whose values are written by this schema."""
+    """The column type of a schema."""
     return _type_of(parsed_schema(schema_text), {})
 
 
 def _plain(schema: Any) -> Any:
-    """The schema without logical types that no column can have: they are read as what they are made of."""
+    """The schema without unsupported logical types, which are read as their underlying types."""
     if isinstance(schema, list):
         return [_plain(branch) for branch in schema]
     if not isinstance(schema, dict):
@@ -119,17 +119,17 @@ def _type_of(schema: Any, named: dict[str, Any]) -> DataType:
 
 def _named(name: str, named: dict[str, Any]) -> DataType:
     if name == "null":
-        raise BadOption("valueSchema: what is always null makes no column")
+        raise BadOption("valueSchema: the type null is not supported as a column")
     known: DataType | None = named[name]
     if known is None:
-        raise BadOption(f"valueSchema: {name} contains itself, and a column has no such type")
+        raise BadOption(f"valueSchema: the recursive type {name} is not supported")
     return known
 
 
 def _complex(schema: dict[str, Any], named: dict[str, Any]) -> DataType:
     match schema["type"]:
         case "record":
-            # None while its fields are looked at.
+            # None while its fields are resolved.
             named[schema["name"]] = None
             kind: DataType = StructType(
                 [StructField(field["name"], _type_of(field["type"], named)) for field in schema["fields"]]
@@ -138,8 +138,8 @@ def _complex(schema: dict[str, Any], named: dict[str, Any]) -> DataType:
             items = _type_of(schema["items"], named)
             if _is_empty(items):
                 raise BadOption(
-                    "valueSchema has an array of items without any bytes: a few bytes of a value could "
-                    "stand for more of them than any memory holds"
+                    "valueSchema has an array of items without any bytes, which a few bytes could "
+                    "expand to any number of"
                 )
             return ArrayType(items)
         case "map":
@@ -159,6 +159,6 @@ def _union(branches: list[Any], named: dict[str, Any]) -> DataType:
     others = [branch for branch in branches if branch != "null"]
     if len(others) != 1:
         raise BadOption(
-            f"valueSchema has a union of {len(others)} types; a column has one type, or that and null"
+            f"valueSchema has a union of {len(others)} types; only unions of one type and null are supported"
         )
     return _type_of(others[0], named)

@@ -1,4 +1,4 @@
-"""A topic as a table that is read once."""
+"""The batch reader."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ from runnel.pipelines.source.resolving import batch_ranges, connected
 
 
 class BatchReader(DataSourceReader):
-    """Reads the offsets that there are when the query is planned. Commits nothing to any group."""
+    """Reads the offsets available when the query is planned, and commits no offsets."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         # A schema that no task can fill is reported here, not by every task.
@@ -30,7 +30,7 @@ class BatchReader(DataSourceReader):
         return [RangePartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark makes up a partition without a value where there is nothing to read.
+        # Spark passes an empty partition if there is nothing to read.
         if not isinstance(partition, RangePartition):
             return iter(())
         return read_range(self._options, self._schema, partition.range)

@@ -1,4 +1,4 @@
-"""The columns that a topic has as a table: names, types, and how a fetch becomes a batch of them."""
+"""The columns of the source: names, types, and their construction from a fetch."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -40,16 +40,16 @@ TYPES: Mapping[str, DataType] = {
     "timestampType": IntegerType(),
     "headers": HEADERS_TYPE,
 }
-"""Names and types as Spark's Kafka connector has them, in its order."""
+"""Names, types and order of Spark's Kafka connector."""
 MALFORMED_TYPES: Mapping[str, DataType] = {"valueError": StringType(), "rawValue": BinaryType()}
-"""What is added where values are decoded."""
+"""Additional columns if values are decoded."""
 
 
-# What there is.
+# Schema.
 
 
 def table_schema(options: SourceOptions) -> StructType:
-    """All columns that these options give."""
+    """All columns with these options."""
     types = {**TYPES, "value": value_type(options)}
     if not options.include_headers:
         del types["headers"]
@@ -74,7 +74,7 @@ def value_type(options: SourceOptions) -> DataType:
 
 def _needed(text: str | None, value_format: str) -> str:
     if not text:
-        raise BadOption(f"valueFormat={value_format} needs the option valueSchema")
+        raise BadOption(f"valueFormat={value_format} requires the option valueSchema")
     return text
 
 
@@ -91,21 +91,21 @@ def _json_type(text: str) -> DataType:
 
 
 def check_schema(chosen: StructType, options: SourceOptions) -> None:
-    """BadOption unless the columns chosen are among those there are: naming fewer saves work."""
+    """BadOption unless the columns are a subset of those available."""
     full = table_schema(options)
     types = {column.name: column.dataType for column in full}
     for column in chosen:
         if types.get(column.name) != column.dataType:
             raise BadOption(
-                f"there is no column {column.name} {column.dataType.simpleString()}; "
-                f"the columns are {full.simpleString()}"
+                f"unknown column {column.name} {column.dataType.simpleString()}; "
+                f"available: {full.simpleString()}"
             )
     names = set(chosen.fieldNames())
     if names & MALFORMED_TYPES.keys() and "value" not in names:
-        raise BadOption("the columns valueError and rawValue come with the column value")
+        raise BadOption("the columns valueError and rawValue require the column value")
 
 
-# Making it.
+# Construction.
 
 
 Column = Callable[[TopicPartition, Spans], pa.Array]
@@ -129,7 +129,7 @@ COLUMNS: Mapping[str, Column] = {
 
 
 class RowBuilder:
-    """Makes Arrow batches with the columns of a schema."""
+    """Builds Arrow batches with the columns of a schema."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         check_schema(schema, options)
@@ -138,7 +138,7 @@ class RowBuilder:
         self._decode = self._decoder(options) if "value" in self._names else None
 
     def batch(self, partition: TopicPartition, spans: Spans) -> pa.RecordBatch:
-        """All records of a fetch."""
+        """A batch of the records of a fetch."""
         if self._decode is None:
             columns = [COLUMNS[name](partition, spans) for name in self._names]
         else:

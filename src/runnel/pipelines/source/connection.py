@@ -1,4 +1,4 @@
-"""One blocking connection to a broker: what a Spark task fetches through."""
+"""A blocking connection to a broker, for the tasks of Spark."""
 
 import socket
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from runnel.model.errors import ErrorCode
 from runnel.wire import Request, Response
 
 CONNECT_TIMEOUT_S = 5.0
-AGREE_TIMEOUT_S = 10.0
-"""Brokers answer ApiVersions at once; one that does not is given up for another."""
+NEGOTIATION_TIMEOUT_S = 10.0
+"""Brokers respond to ApiVersions at once; after this time another broker is tried."""
 RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
-"""Room for the next answer to arrive in while the one before is being decoded."""
+"""Room for the next response while the previous one is decoded."""
 FETCH_VERSION_MAX = 17
 """Version 18 is for followers."""
 
@@ -25,23 +25,23 @@ A = TypeVar("A", bound=Response)
 
 
 class BlockingConnection:
-    """An open connection whose versions are agreed; use as `with`. Answers come in the order of questions."""
+    """An open connection with negotiated versions; a context manager. Responses are in request order."""
 
     def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
         self.address = f"{host}:{port}"
-        self._timeout_s = min(AGREE_TIMEOUT_S, timeout_s)
+        self._timeout_s = min(NEGOTIATION_TIMEOUT_S, timeout_s)
         self._conversation = ConnectionState(client_id)
         try:
             self._socket = socket.create_connection((host, port), timeout=min(CONNECT_TIMEOUT_S, timeout_s))
         except TimeoutError:
-            raise NoBrokerAvailable(self.address, "it does not accept connections in time") from None
+            raise NoBrokerAvailable(self.address, "connection timed out") from None
         except OSError as error:
             raise NoBrokerAvailable(self.address, (error.strerror or str(error)).lower()) from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             self._socket.settimeout(self._timeout_s)
-            self._agree()
+            self._negotiate_versions()
             self._timeout_s = timeout_s
             self._socket.settimeout(timeout_s)
         except BaseException:
@@ -57,32 +57,32 @@ class BlockingConnection:
         self.close()
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._socket.close()
 
     def use_topic_ids(self) -> None:
-        """Fetch by topics' ids, where the broker can: a topic of the same name, made later, has another."""
+        """Fetch by topic ids if the broker supports it, so that a recreated topic is detected."""
         self._conversation.version_limits[FetchRequest.api_key] = FETCH_VERSION_MAX + 1
 
     def ask(self, request: Request, answer: type[A]) -> A:
-        """Ask and wait for the answer."""
+        """Send a request and wait for the response."""
         self.send(request, answer)
         return cast(A, self.receive())
 
     def send(self, request: Request, answer: type[A]) -> None:
-        """Ask now; `receive` gives the answer later."""
+        """Send a request; `receive` returns the response."""
         _, buffers = self._conversation.send(request, answer)
         with self._guarded():
             self._socket.sendall(b"".join(buffers))
 
     def receive(self) -> Response:
-        """The answer to the oldest question."""
+        """The response to the oldest request."""
         prefix = bytearray(4)
         self._fill(memoryview(prefix))
         length = int.from_bytes(prefix, "big", signed=True)
         if not 4 <= length <= RESPONSE_BYTES_MAX:
             raise InvalidResponse(
-                f"an answer of {length} bytes is impossible: is {self.address} really a Kafka port?"
+                f"invalid response of {length} bytes: {self.address} may not be a Kafka listener"
             )
         frame = bytearray(4 + length)
         frame[:4] = prefix
@@ -103,15 +103,15 @@ class BlockingConnection:
         try:
             yield
         except TimeoutError:
-            raise TimedOut(f"{self.address} did not answer in {self._timeout_s:g} s") from None
+            raise TimedOut(f"{self.address} did not respond within {self._timeout_s:g} s") from None
         except OSError as error:
-            raise ConnectionLost(f"the connection to {self.address} broke: {error}") from error
+            raise ConnectionLost(f"the connection to {self.address} was lost: {error}") from error
 
-    def _agree(self) -> None:
+    def _negotiate_versions(self) -> None:
         ours = ApiVersionsRequest(client_software_name="runnel", client_software_version="1")
         answer = self.ask(ours, ApiVersionsResponse)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION.code:
             self._conversation.set_api_versions(answer)
             answer = self.ask(ours, ApiVersionsResponse)
-        check(answer.error_code, f"agreeing on versions with {self.address}")
+        check(answer.error_code, f"negotiating versions with {self.address}")
         self._conversation.set_api_versions(answer)

@@ -1,10 +1,10 @@
-"""How far a range of one partition is read, and what each answer of the broker means for it. No I/O.
+"""The position in a range of one partition, and the effect of each fetch response on it. No I/O.
 
-    answered(view) -> Chunk · Wait · Finished · Gone · LargerFetch
+    answered(view) -> Chunk · Wait · Finished · OutOfRange · LargerFetch
 
-A range ends when the offset behind the last batch reaches its end, whatever that batch contains: a record,
-a transaction's marker, something aborted. Where compaction has removed everything, an empty
-answer says so.
+A range ends when the offset after the last batch reaches its end, whether that batch contains visible
+records, a transaction marker or aborted records. If compaction has removed the rest of a range, responses
+are empty.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.pipelines.source.decode import Packed, packed
 
-EMPTY_ANSWERS_TO_BELIEVE = 2
-"""A broker may answer with nothing once though there is something, as when it throttles or has just begun."""
+EMPTY_RESPONSES_AT_END = 2
+"""A single response may be empty though there are records, as from a broker that has just started."""
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Batches to decode, of which offsets in [from, to) were asked for."""
+    """Batches to decode, of which offsets in [from, to) were requested."""
 
     batches: list[Packed]
     from_offset: int
@@ -35,7 +35,7 @@ class Chunk:
 
 @dataclass(slots=True)
 class Wait:
-    """Nothing yet; ask again."""
+    """No records yet; fetch again."""
 
     reason: str
 
@@ -46,21 +46,21 @@ class Finished:
 
 
 @dataclass(slots=True)
-class Gone:
-    """The log does not have the offset asked for: it begins later, or ends before."""
+class OutOfRange:
+    """The position is before the log start offset or after the log end offset."""
 
 
 @dataclass(slots=True)
 class LargerFetch:
-    """Not even one batch fits into what was asked for."""
+    """The first batch is larger than the fetch size."""
 
 
-Meaning = Chunk | Wait | Finished | Gone | LargerFetch
+FetchOutcome = Chunk | Wait | Finished | OutOfRange | LargerFetch
 
 
 @dataclass(slots=True)
 class Cursor:
-    """One range while it is read: [position, end)."""
+    """The rest of a range: [position, end)."""
 
     partition: TopicPartition
     position: int
@@ -72,14 +72,14 @@ class Cursor:
     def is_done(self) -> bool:
         return self.position >= self.end
 
-    def answered(self, view: PartitionData, throttled: bool) -> Meaning:
-        """The broker answered a fetch at `position`."""
+    def answered(self, view: PartitionData, throttled: bool) -> FetchOutcome:
+        """Process the response to a fetch at `position`."""
         if view.error_code == ErrorCode.OFFSET_OUT_OF_RANGE.code:
-            return Gone()
+            return OutOfRange()
         check(view.error_code, f"reading {self.partition} from offset {self.position}")
         records = view.records if isinstance(view.records, memoryview) else memoryview(view.records or b"")
         if not len(records):
-            return self._answered_nothing(view, throttled)
+            return self._answered_empty(view, throttled)
         batches, next_offset = visible_batches(
             records, view.aborted_transactions or (), self.position, self.end, self.isolation
         )
@@ -91,20 +91,20 @@ class Cursor:
         return chunk
 
     def resumed(self, position: int) -> None:
-        """What stood before `position` is given up."""
+        """Skip to `position`."""
         self.position = max(self.position, position)
         self.empty_answers = 0
 
-    def _answered_nothing(self, view: PartitionData, throttled: bool) -> Meaning:
+    def _answered_empty(self, view: PartitionData, throttled: bool) -> FetchOutcome:
         readable = view.last_stable_offset if self.isolation == READ_COMMITTED else view.high_watermark
         if readable < self.end:
-            # A leader that has just been elected may not know yet how far its followers are.
-            return Wait(f"it ends at offset {readable} for readers, before {self.end}")
+            # A new leader may not know the high watermark yet.
+            return Wait(f"records are readable up to offset {readable} only, not {self.end}")
         if throttled:
             return Wait("the broker throttles this client")
         self.empty_answers += 1
-        if self.empty_answers < EMPTY_ANSWERS_TO_BELIEVE:
-            return Wait("the broker sends nothing")
+        if self.empty_answers < EMPTY_RESPONSES_AT_END:
+            return Wait("the response is empty")
         self.position = self.end
         return Finished()
 
@@ -116,7 +116,7 @@ def visible_batches(
     to_offset: int,
     isolation: int,
 ) -> tuple[list[Packed], int]:
-    """The batches with records for the reader, each checked against its sum; and one past the last offset."""
+    """The batches with visible records, whose checksums are verified, and the next offset."""
     ahead = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
     aborted_producers: set[int] = set()
     visible: list[Packed] = []

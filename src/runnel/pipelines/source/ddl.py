@@ -1,4 +1,4 @@
-"""Types written as in SQL, read without a Spark session: `id BIGINT, lines ARRAY<STRUCT<name: STRING>>`."""
+"""Parses types in SQL syntax without a Spark session: `id BIGINT, lines ARRAY<STRUCT<name: STRING>>`."""
 
 import re
 from collections.abc import Mapping
@@ -52,7 +52,7 @@ _TOKEN = re.compile(r"`(?:[^`]|``)+`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|
 
 
 class BadType(ValueError):
-    """A text that is no type."""
+    """The text is not a type."""
 
 
 def parse_type(text: str) -> DataType:
@@ -67,14 +67,14 @@ def parse_type(text: str) -> DataType:
 
 
 class _Reader:
-    """Reads a text of types, token by token."""
+    """A recursive-descent parser of types."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [(match.group(), match.start()) for match in _TOKEN.finditer(text)]
         self._next = 0
 
     def peek(self, ahead: int = 0) -> str:
-        """A token that is still to come; nothing at the end."""
+        """A token ahead; empty at the end."""
         index = self._next + ahead
         return self._tokens[index][0] if index < len(self._tokens) else ""
 
@@ -98,7 +98,7 @@ class _Reader:
     def type(self) -> DataType:
         name = self.peek().upper()
         if name not in _SIMPLE and name not in _NESTED and name not in _DECIMAL:
-            raise self.unexpected("a type, like BIGINT or STRING,")
+            raise self.unexpected("a type, such as BIGINT or STRING,")
         self._next += 1
         if name in _SIMPLE:
             return _SIMPLE[name]
@@ -133,7 +133,7 @@ class _Reader:
         self._next += 1
         self.took(":")
         kind = self.type()
-        # A value may come without the field all the same: the column stays nullable.
+        # A value may lack the field, so the column stays nullable.
         if self.took("NOT"):
             self.take("NULL")
         if self.took("COMMENT"):
@@ -150,7 +150,7 @@ class _Reader:
         self.take(")")
         if not 0 <= scale <= precision <= 38:
             raise BadType(
-                f"DECIMAL({precision}, {scale}) is impossible: at most 38 digits, some behind the point"
+                f"DECIMAL({precision}, {scale}) is invalid: at most 38 digits, of which some are fractional"
             )
         return DecimalType(precision, scale)
 

@@ -1,7 +1,7 @@
-"""Fetched batches as Arrow columns, a whole fetch at a time.
+"""Decodes fetched batches into Arrow columns.
 
-All is done for all records of a fetch at once: numpy finds where they begin and reads their numbers, and
-Arrow gathers keys, values and headers out of the one buffer that holds them.
+All records of a fetch are decoded at once: numpy finds their starts and decodes their integers, and Arrow
+gathers keys, values and headers from one buffer.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,23 +15,23 @@ from runnel.batch.compression import decompress
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import HEADER_BYTES, BatchHeader, Buffer
 from runnel.batch.records import RECORD_BYTES_MIN
+from runnel.pipelines.source.record_scan import record_starts
 from runnel.pipelines.source.varints import Bytes, Positions, read_varints
-from runnel.pipelines.source.walking import record_starts
 
 MICROSECONDS_MAX = (2**63 - 1) // 1000
 """Timestamps are milliseconds on the wire; beyond this one, they cannot be represented in microseconds."""
 
 SPANS_BYTES = 64 * 1024 * 1024
-"""So many unpacked bytes are decoded at once; Arrow's columns end at 2 GiB."""
+"""Decompressed bytes that are decoded at once; an Arrow column is limited to 2 GiB."""
 
 
 @dataclass(slots=True)
 class Packed:
-    """One batch whose records a reader may see."""
+    """A batch with visible records, still compressed."""
 
     header: BatchHeader
     payload: memoryview
-    """The records as they came, compressed or not."""
+    """The records section of the batch."""
 
 
 @dataclass(slots=True)
@@ -47,14 +47,14 @@ class Spans:
     value_starts: Positions
     value_lengths: Positions
     header_starts: Positions
-    """The position of the number of headers, right behind the value."""
+    """The position of the header count, after the value."""
     ends: Positions
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def select(self, chosen: NDArray[np.bool_]) -> "Spans":
-        """Only some of the records."""
+        """The selected records."""
         return Spans(
             self.data,
             self.offsets[chosen],
@@ -70,14 +70,14 @@ class Spans:
 
 
 def packed(batch: memoryview, header: BatchHeader) -> Packed:
-    """A batch in a buffer."""
+    """The batch in a buffer."""
     return Packed(header, batch[HEADER_BYTES : header.size_bytes])
 
 
 def read_spans(batches: Sequence[Packed], from_offset: int, to_offset: int) -> Iterator[Spans]:
     """The records of these batches with offsets in [from, to); CorruptBatch if they are malformed.
 
-    Mostly all at once. What unfolds far beyond its size comes in several pieces, so that it fits into memory.
+    Usually one result; highly compressed batches are split to bound memory.
     """
     payloads: list[Buffer] = []
     headers: list[BatchHeader] = []
@@ -112,15 +112,15 @@ def _spans(data: bytes, starts: Positions, headers: Sequence[BatchHeader]) -> Sp
     ends = bodies + lengths
     if starts.size and lengths.min() < RECORD_BYTES_MIN - 1:
         raise CorruptBatch(f"a record of {lengths.min()} bytes is impossible")
-    timestamp_deltas, behind = read_varints(view, bodies + 1)
-    offset_deltas, behind = read_varints(view, behind)
-    key_lengths, key_starts = read_varints(view, behind)
+    timestamp_deltas, after = read_varints(view, bodies + 1)
+    offset_deltas, after = read_varints(view, after)
+    key_lengths, key_starts = read_varints(view, after)
     key_ends = _ends_of_field(key_starts, key_lengths, ends)
     value_lengths, value_starts = read_varints(view, key_ends)
     value_ends = _ends_of_field(value_starts, value_lengths, ends)
     if (value_ends >= ends).any():
-        raise CorruptBatch("a record ends before its number of headers")
-    offsets, timestamps_ms, timestamp_types = _placed(headers, offset_deltas, timestamp_deltas)
+        raise CorruptBatch("a record ends before its header count")
+    offsets, timestamps_ms, timestamp_types = _absolute(headers, offset_deltas, timestamp_deltas)
     return Spans(
         data,
         offsets,
@@ -136,16 +136,16 @@ def _spans(data: bytes, starts: Positions, headers: Sequence[BatchHeader]) -> Sp
 
 
 def _ends_of_field(starts: Positions, lengths: Positions, ends: Positions) -> Positions:
-    """Where keys or values end. Checked here: Arrow does not check what it gathers."""
+    """The ends of keys or values, checked because Arrow does not check bounds."""
     if ((lengths < -1) | (lengths > ends - starts)).any():
         raise CorruptBatch("a key or a value is longer than its record")
     return starts + np.maximum(lengths, 0)
 
 
-def _placed(
+def _absolute(
     headers: Sequence[BatchHeader], offset_deltas: Positions, timestamp_deltas: Positions
 ) -> tuple[Positions, Positions, NDArray[np.int32]]:
-    """Offsets, timestamps and their types, from what the batches say and what the records add."""
+    """Offsets, timestamps and timestamp types, from batch headers and deltas."""
     counts = [header.record_count for header in headers]
     table = np.array(
         [
@@ -164,18 +164,18 @@ def _placed(
 
 
 def binary_column(data: bytes, starts: Positions, lengths: Positions) -> pa.BinaryArray:
-    """The fields at these positions, in this order, as one Arrow column; a length of -1 is null."""
+    """The fields at these positions as an Arrow column; a length of -1 is null."""
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())
-    # Arrow sees all bytes as one column in which fields and the gaps between them alternate …
+    # A column in which fields and the gaps between them alternate …
     bounds = np.empty((count, 2), dtype=np.int32)
     bounds[:, 0] = starts
     np.add(starts, np.maximum(lengths, 0), out=bounds[:, 1], casting="same_kind")
     everything = pa.Array.from_buffers(
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     )
-    # … and takes every other one.
+    # … of which every other element is selected.
     null = lengths < 0
     indices = pa.array(np.arange(0, 2 * count, 2, dtype=np.int32), mask=null if null.any() else None)
     return everything.take(indices)

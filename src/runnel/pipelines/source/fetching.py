@@ -1,4 +1,4 @@
-"""Fetching a range of one partition from its leader, with retries while brokers are unavailable."""
+"""Fetches a range of one partition from its leader, with retries while brokers are unavailable."""
 
 import logging
 import time
@@ -27,7 +27,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import NO_ID, TopicPartition
 from runnel.pipelines.errors import BrokerUnreachable, DamagedRecords, DataLost, PipelineError
 from runnel.pipelines.source.connection import BlockingConnection
-from runnel.pipelines.source.cursor import Chunk, Cursor, Finished, Gone, LargerFetch, Wait
+from runnel.pipelines.source.cursor import Chunk, Cursor, Finished, LargerFetch, OutOfRange, Wait
 from runnel.pipelines.source.options import FETCH_BYTES_MAX
 
 REQUEST_TIMEOUT_S = 30.0
@@ -40,24 +40,24 @@ logger = logging.getLogger(__name__)
 
 
 class _TopicRecreated(ClientError):
-    """The topic of this name is not the one that was to be read."""
+    """The topic was recreated since the range was planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How a task reaches the brokers and asks them."""
+    """The settings of a task's fetches."""
 
     bootstrap_servers: str
     client_id: str
     isolation: int
     timeout_s: float
-    """How long brokers may be away, or behind, until the task fails."""
+    """How long brokers may be unavailable, or behind, until the task fails."""
     max_bytes: int
     fail_on_data_loss: bool
 
 
 class RangeFetcher:
-    """Reads one range once. The next fetch is under way while the caller works on the one before."""
+    """Reads one range once. The next fetch is in flight while the caller processes the previous one."""
 
     def __init__(
         self,
@@ -74,25 +74,25 @@ class RangeFetcher:
         self._cursor = Cursor(partition, start, end, settings.isolation)
         self._max_bytes = settings.max_bytes
         self._connection: BlockingConnection | None = None
-        self._asked = False
+        self._in_flight = False
         self._deadline = 0.0
 
     def chunks(self) -> Iterator[Chunk]:
         """The batches of the range, in order."""
-        self._be_patient()
+        self._reset_deadline()
         try:
             while not self._cursor.is_done:
                 try:
                     chunk = self._next_chunk()
                 except ClientError as error:
-                    self._failed(error)
+                    self._handle_error(error)
                     continue
                 except CorruptBatch as error:
                     raise DamagedRecords(f"{self._partition}: {error}") from error
                 if chunk is not None:
                     yield chunk
-                    # Patience is for brokers: what the caller took is none of their time.
-                    self._be_patient()
+                    # The timeout does not include the time that the caller takes.
+                    self._reset_deadline()
         finally:
             self._disconnect()
 
@@ -101,29 +101,29 @@ class RangeFetcher:
         match self._cursor.answered(view, throttled):
             case Chunk() as chunk:
                 if not self._cursor.is_done:
-                    self._ask_ahead()
+                    self._prefetch()
                 return chunk
             case Wait(reason):
-                self._waited(reason)
-            case Gone():
-                self._lost()
+                self._wait(reason)
+            case OutOfRange():
+                self._handle_out_of_range()
             case LargerFetch():
-                self._ask_for_more()
+                self._enlarge_fetch()
             case Finished():
                 pass
         return None
 
     def _fetch(self) -> tuple[PartitionData, bool]:
-        if not self._asked:
-            self._ask()
-        self._asked = False
+        if not self._in_flight:
+            self._send_fetch()
+        self._in_flight = False
         answer = cast(FetchResponse, self._connected().receive())
         check(answer.error_code, f"fetching {self._partition}")
         if not answer.responses or not answer.responses[0].partitions:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
         return answer.responses[0].partitions[0], answer.throttle_time_ms > 0
 
-    def _ask(self) -> None:
+    def _send_fetch(self) -> None:
         topic, number = self._partition
         wanted = FetchPartition(
             partition=number, fetch_offset=self._cursor.position, partition_max_bytes=self._max_bytes
@@ -138,16 +138,16 @@ class RangeFetcher:
             ),
             FetchResponse,
         )
-        self._asked = True
+        self._in_flight = True
 
-    def _ask_ahead(self) -> None:
+    def _prefetch(self) -> None:
         """Request the next batches. A failure is retried later: what was received is not lost by it."""
         try:
-            self._ask()
+            self._send_fetch()
         except ClientError:
             self._disconnect()
 
-    def _ask_for_more(self) -> None:
+    def _enlarge_fetch(self) -> None:
         if self._max_bytes >= FETCH_BYTES_MAX:
             raise PipelineError(
                 f"{self._partition}: the batch at offset {self._cursor.position} is larger than "
@@ -155,25 +155,25 @@ class RangeFetcher:
             )
         self._max_bytes = min(4 * self._max_bytes, FETCH_BYTES_MAX)
 
-    # When something is not as planned.
+    # Errors.
 
-    def _lost(self) -> None:
-        """The offset asked for is not in the log."""
+    def _handle_out_of_range(self) -> None:
+        """The position is out of range."""
         cursor = self._cursor
         first, end = self._bounds()
         missing = f"{self._partition}: offsets {cursor.position} to {cursor.end - 1}"
         if first <= cursor.position <= end:
-            # Both are true a moment later: the log grew, or its leader changed.
-            self._waited(f"offset {cursor.position} is out of range")
+            # The log has grown since, or its leader has changed.
+            self._wait(f"offset {cursor.position} is out of range")
             return
         found = f"the log now holds offsets {first} to {end - 1}" if end > first else "the log is empty"
         if self._settings.fail_on_data_loss:
-            raise DataLost(f"{missing} were to be read, but {found}. {WHAT_TO_DO}")
-        logger.warning("%s are missing, at least in part, and skipped: %s", missing, found)
+            raise DataLost(f"{missing} were requested, but {found}. {SKIP_ADVICE}")
+        logger.warning("%s are missing, at least in part, and are skipped: %s", missing, found)
         cursor.resumed(first if first > cursor.position else cursor.end)
 
     def _bounds(self) -> tuple[int, int]:
-        """The first offset that the leader has, and one past its last."""
+        """The log start offset and the log end offset at the leader."""
         found: list[int] = []
         for moment in (EARLIEST, LATEST):
             wanted = ListOffsetsPartition(partition_index=self._partition.partition, timestamp=moment)
@@ -182,18 +182,18 @@ class RangeFetcher:
                 ListOffsetsRequest(replica_id=-1, topics=[topic]), ListOffsetsResponse
             )
             view = answer.topics[0].partitions[0]
-            check(view.error_code, f"asking for the offsets of {self._partition}")
+            check(view.error_code, f"listing the offsets of {self._partition}")
             found.append(view.offset)
         return found[0], found[1]
 
-    def _waited(self, reason: str) -> None:
+    def _wait(self, reason: str) -> None:
         if time.monotonic() < self._deadline:
             time.sleep(PAUSE_S if self._cursor.empty_answers == 0 else 0)
             return
-        self._give_up(f"did not come in {self._settings.timeout_s:g} s: {reason}")
+        self._give_up(f"did not arrive within {self._settings.timeout_s:g} s: {reason}")
 
-    def _failed(self, error: ClientError) -> None:
-        """A broker went away, or does not lead any more: another try, until patience ends."""
+    def _handle_error(self, error: ClientError) -> None:
+        """Handle a failed request: retriable errors are retried until the timeout."""
         self._disconnect()
         if isinstance(error, _TopicRecreated):
             self._give_up(str(error))
@@ -202,10 +202,10 @@ class RangeFetcher:
             raise PipelineError(f"{self._partition}: {error}") from error
         now = time.monotonic()
         if isinstance(error, BrokerError) and error.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            # The brokers are there and do not know it: they need a moment at most, not all our patience.
+            # Metadata propagates in a moment, so a missing topic has a shorter timeout.
             self._deadline = min(self._deadline, now + MISSING_TOPIC_TIMEOUT_S)
             if now >= self._deadline:
-                self._give_up("cannot be read: there is no such topic or partition any more")
+                self._give_up("cannot be read: the topic or partition no longer exists")
                 return
         if now >= self._deadline:
             kind = BrokerUnreachable if isinstance(error, NoBrokerAvailable) else PipelineError
@@ -213,18 +213,18 @@ class RangeFetcher:
         time.sleep(PAUSE_S)
 
     def _give_up(self, reason: str) -> None:
-        """The rest of the range will not come."""
+        """The rest of the range cannot be read."""
         cursor = self._cursor
         rest = f"{self._partition}: offsets {cursor.position} to {cursor.end - 1} {reason}"
         if self._settings.fail_on_data_loss:
-            raise DataLost(f"{rest}. {WHAT_TO_DO}")
+            raise DataLost(f"{rest}. {SKIP_ADVICE}")
         logger.warning("%s; they are skipped", rest)
         cursor.resumed(cursor.end)
 
-    def _be_patient(self) -> None:
+    def _reset_deadline(self) -> None:
         self._deadline = time.monotonic() + self._settings.timeout_s
 
-    # Finding the leader.
+    # Connections.
 
     def _connected(self) -> BlockingConnection:
         if self._connection is None:
@@ -235,12 +235,12 @@ class RangeFetcher:
         if self._connection is not None:
             self._connection.close()
         self._connection = None
-        self._asked = False
+        self._in_flight = False
 
     def _connect_to_leader(self) -> BlockingConnection:
-        anyone = self._connect_to_anyone()
+        bootstrap = self._connect_to_any()
         try:
-            answer = anyone.ask(
+            answer = bootstrap.ask(
                 MetadataRequest(
                     topics=[MetadataRequestTopic(name=self._partition.topic)], allow_auto_topic_creation=False
                 ),
@@ -251,20 +251,20 @@ class RangeFetcher:
             if leader not in addresses:
                 raise BrokerError(ErrorCode.LEADER_NOT_AVAILABLE, str(self._partition))
         except BaseException:
-            anyone.close()
+            bootstrap.close()
             raise
         host, port = addresses[leader]
-        if anyone.address == f"{host}:{port}":
-            connection = anyone
+        if bootstrap.address == f"{host}:{port}":
+            connection = bootstrap
         else:
-            anyone.close()
+            bootstrap.close()
             connection = self._connect(host, port)
         if self._topic_id != NO_ID:
             connection.use_topic_ids()
         return connection
 
     def _view_of(self, answer: MetadataResponse) -> MetadataResponsePartition:
-        check(answer.error_code, "asking for metadata")
+        check(answer.error_code, "requesting metadata")
         topic = answer.topics[0]
         check(topic.error_code, f"topic {self._partition.topic}")
         if NO_ID not in (self._topic_id, topic.topic_id) and topic.topic_id != self._topic_id:
@@ -275,13 +275,13 @@ class RangeFetcher:
                 return view
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, str(self._partition))
 
-    def _connect_to_anyone(self) -> BlockingConnection:
+    def _connect_to_any(self) -> BlockingConnection:
         addresses = parse_addresses(self._settings.bootstrap_servers)
         for host, port in addresses[:-1]:
             try:
                 return self._connect(host, port)
             except ClientError:
-                # No broker there, or one that accepts connections and does not answer.
+                # No broker, or one that accepts connections and does not respond.
                 continue
         return self._connect(*addresses[-1])
 
@@ -290,9 +290,9 @@ class RangeFetcher:
             host,
             port,
             client_id=self._settings.client_id,
-            # A fetch is answered late on purpose.
+            # A fetch may wait for records at the broker.
             timeout_s=min(REQUEST_TIMEOUT_S, self._settings.timeout_s) + FETCH_WAIT_MS / 1000,
         )
 
 
-WHAT_TO_DO = "To skip the missing records, set the option failOnDataLoss to false."
+SKIP_ADVICE = "To skip the missing records, set the option failOnDataLoss to false."

@@ -1,4 +1,4 @@
-"""Headers of many records at once, as one Arrow column of lists."""
+"""Decodes the headers of many records into an Arrow column of lists."""
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,11 @@ HEADERS = pa.list_(pa.field("element", HEADER))
 
 
 def header_column(spans: Spans) -> pa.ListArray:
-    """The headers of each record; null where there are none, as Spark's own connector has it."""
+    """The headers of each record; null without headers, as in Spark's Kafka connector."""
     view: Bytes = np.frombuffer(spans.data, dtype=np.uint8)
     counts, positions = read_varints(view, spans.header_starts)
     if ((counts < 0) | (counts * 2 > spans.ends - positions)).any():
-        raise CorruptBatch("a record cannot hold so many headers")
+        raise CorruptBatch("the header count exceeds the size of the record")
     if not counts.any():
         _check_end(positions, spans.ends)
         return pa.nulls(len(spans), HEADERS)
@@ -31,14 +31,14 @@ def header_column(spans: Spans) -> pa.ListArray:
 def _fields(
     view: Bytes, counts: Positions, positions: Positions, ends: Positions
 ) -> tuple[tuple[Positions, Positions], tuple[Positions, Positions]]:
-    """(starts, lengths) of all names and of all values, in their order."""
+    """(starts, lengths) of all names and of all values, in order."""
     first = np.cumsum(counts) - counts
     total = int(counts.sum())
     name_starts, name_lengths, value_starts, value_lengths = (
         np.empty(total, dtype=np.int64) for _ in range(4)
     )
     positions = positions.copy()
-    # Round by round: the first header of every record, then the second of those that have one, …
+    # The first header of every record, then the second of those that have one, …
     for turn in range(int(counts.max())):
         active = np.flatnonzero(counts > turn)
         slots = first[active] + turn
@@ -58,7 +58,7 @@ def _fields(
 
 def _check_end(positions: Positions, ends: Positions) -> None:
     if (positions != ends).any():
-        raise CorruptBatch("a record does not end where its length says")
+        raise CorruptBatch("the headers do not end at the end of the record")
 
 
 def _text_column(data: bytes, starts: Positions, lengths: Positions) -> pa.StringArray:
@@ -66,5 +66,5 @@ def _text_column(data: bytes, starts: Positions, lengths: Positions) -> pa.Strin
     try:
         return column.cast(pa.string())
     except pa.ArrowInvalid:
-        # Not UTF-8, which the protocol asks for: better a mark in a name than no records at all.
+        # Not UTF-8, which the protocol requires: replace the invalid bytes rather than fail.
         return pa.array([name.decode("utf-8", "replace") for name in column.to_pylist()], pa.string())

@@ -1,7 +1,7 @@
-"""JSON values by a schema: whole columns through Arrow's reader, single values where that finds a fault.
+"""Decodes JSON values: whole columns with Arrow's reader, or value by value if that fails.
 
-Both read alike: fields that the schema does not name are passed over, missing ones are null, and a value of
-another type than the schema's is malformed.
+Both decode alike: fields that are not in the schema are ignored, missing fields are null, and a value of
+another type is malformed.
 """
 
 import json
@@ -16,12 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from runnel.pipelines.source.values import Decoded, Malformed, all_fine, decode_each
+from runnel.pipelines.source.values import Decoded, Malformed, all_valid, decode_each
 
 CHUNK_VALUES = 1024
-"""Where one value is malformed, so many are read one by one; the others keep the fast way."""
+"""If a value is malformed, its chunk of this size is decoded value by value."""
 INTEGER_DIGITS_MAX = 4000
-"""Python reads a few more, but not any number: that would take it too long."""
+"""Below the limit of Python's int(), whose cost is quadratic."""
 
 Convert = Callable[[Any], Any]
 
@@ -32,7 +32,7 @@ class JsonDecoder:
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._convert = _converter(kind, "value")
-        # A decimal that was a float for a moment has lost digits.
+        # Conversion through float would lose digits.
         self._parse_float = Decimal if _has_decimals(kind) else float
         self._parse_options = (
             pj.ParseOptions(explicit_schema=pa.schema(list(kind)), unexpected_field_behavior="ignore")
@@ -41,9 +41,9 @@ class JsonDecoder:
         )
 
     def decode(self, column: pa.BinaryArray) -> Decoded:
-        """The values, and what is wrong with those that are malformed."""
+        """Decode a column of values."""
         if not len(column):
-            return all_fine(pa.array([], self._kind))
+            return all_valid(pa.array([], self._kind))
         decoded = self._decode_whole(column)
         if decoded is not None:
             return decoded
@@ -60,7 +60,7 @@ class JsonDecoder:
         )
 
     def _decode_whole(self, column: pa.BinaryArray) -> Decoded | None:
-        """The values, if all of them are as the schema says."""
+        """The values, or None if any of them does not match the schema."""
         if self._parse_options is None:
             return None
         try:
@@ -68,8 +68,8 @@ class JsonDecoder:
         except pa.ArrowInvalid:
             return None
         filled = pc.fill_null(text, "{}") if text.null_count else text
-        # Each begins with { and ends with }: then a value that is not whole makes the one behind it a mistake
-        # of syntax, and as many rows as values means one row for each of them.
+        # Every value starts with { and ends with }: an incomplete value then makes the next one a syntax
+        # error, and an equal number of rows means one row per value.
         if not (pc.all(pc.starts_with(filled, "{")).as_py() and pc.all(pc.ends_with(filled, "}")).as_py()):
             return None
         lines = pc.binary_join(_one_list(filled), "\n")[0].as_buffer()
@@ -86,7 +86,7 @@ class JsonDecoder:
         values = rows.to_struct_array().combine_chunks().cast(self._kind)
         if text.null_count:
             values = pc.if_else(pc.is_null(text), pa.scalar(None, self._kind), values)
-        return all_fine(values)
+        return all_valid(values)
 
     def _decode_one(self, text: bytes) -> Any:
         try:
@@ -96,7 +96,7 @@ class JsonDecoder:
         except json.JSONDecodeError as error:
             raise Malformed(f"not JSON: {error}") from None
         except RecursionError:
-            raise Malformed("not JSON that can be read: nested too deeply") from None
+            raise Malformed("not valid JSON: nested too deeply") from None
 
     def _parse(self, text: str) -> Any:
         try:
@@ -104,7 +104,7 @@ class JsonDecoder:
         except json.JSONDecodeError:
             raise
         except (ValueError, InvalidOperation):
-            # A number in it is beyond all measure. It does no harm in a field that is passed over.
+            # It contains a huge number, which is harmless in a field that is not in the schema.
             return json.loads(text, parse_int=_any_integer, parse_float=_any_float)
 
 
@@ -124,7 +124,7 @@ def _one_list(column: pa.StringArray) -> pa.ListArray:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Does Arrow's reader take this type from JSON as we do?"""
+    """Does Arrow's reader decode this type as the converters do?"""
     if pa.types.is_struct(kind):
         return kind.num_fields > 0 and all(_is_plain(field.type) for field in kind)
     if pa.types.is_list(kind):
@@ -144,11 +144,11 @@ def _has_decimals(kind: pa.DataType) -> bool:
     return any(_has_decimals(kind.field(index).type) for index in range(kind.num_fields))
 
 
-# One value at a time.
+# Value by value.
 
 
 def _converter(kind: pa.DataType, path: str) -> Convert:
-    """What turns a parsed JSON value into one of this type, or raises Malformed; null stays null."""
+    """A function that converts a parsed JSON value to this type or raises Malformed; null stays null."""
     convert = _converter_of_type(kind, path)
 
     def of_nullable(value: Any) -> Any:
@@ -193,21 +193,21 @@ def _map(kind: pa.MapType, path: str) -> Convert:
 
 def _of_python_type(expected: type, what: str, path: str) -> Convert:
     def convert(value: Any) -> Any:
-        # Exactly this type: true is no number, though Python counts it as one.
+        # Exactly this type: bool is a subclass of int.
         if type(value) is not expected:
-            raise Malformed(f"{path} is {_told(value)}, not {what}")
+            raise Malformed(f"{path} is {_shortened(value)}, not {what}")
         return value
 
     return convert
 
 
 def _integer(kind: pa.DataType, path: str) -> Convert:
-    number = _of_python_type(int, "a whole number", path)
+    number = _of_python_type(int, "an integer", path)
     limit = 1 << (kind.bit_width - 1)
 
     def convert(value: Any) -> int:
         if type(value) is Decimal and not -limit <= value < limit:
-            raise Malformed(f"{path} is {_told(value)}, too large for {kind.bit_width} bits")
+            raise Malformed(f"{path} is {_shortened(value)}, too large for {kind.bit_width} bits")
         checked: int = number(value)
         if not -limit <= checked < limit:
             raise Malformed(f"{path} is {checked}, too large for {kind.bit_width} bits")
@@ -219,11 +219,11 @@ def _integer(kind: pa.DataType, path: str) -> Convert:
 def _floating(kind: pa.DataType, path: str) -> Convert:
     def convert(value: Any) -> float:
         if type(value) not in (float, int, Decimal):
-            raise Malformed(f"{path} is {_told(value)}, not a number")
+            raise Malformed(f"{path} is {_shortened(value)}, not a number")
         try:
             return float(value)
         except OverflowError:
-            # As 1e400 is, and as Arrow reads both.
+            # Like 1e400, and like Arrow's reader.
             return math.inf if value > 0 else -math.inf
 
     return convert
@@ -231,18 +231,18 @@ def _floating(kind: pa.DataType, path: str) -> Convert:
 
 def _decimal(kind: pa.Decimal128Type, path: str) -> Convert:
     digits = Context(prec=kind.precision)
-    last_place = Decimal(1).scaleb(-kind.scale)
+    quantum = Decimal(1).scaleb(-kind.scale)
 
     def convert(value: Any) -> Decimal:
         if type(value) not in (int, float, str, Decimal):
-            raise Malformed(f"{path} is {_told(value)}, not a decimal number")
+            raise Malformed(f"{path} is {_shortened(value)}, not a decimal number")
         try:
             number = Decimal(value)
             if number.is_finite():
-                return number.quantize(last_place, context=digits)
+                return number.quantize(quantum, context=digits)
         except InvalidOperation:
             pass
-        raise Malformed(f"{path} is {_told(value)}, not a decimal number that fits")
+        raise Malformed(f"{path} is {_shortened(value)}, not a decimal number that fits")
 
     return convert
 
@@ -254,7 +254,7 @@ def _timestamp(kind: pa.TimestampType, path: str) -> Convert:
         try:
             moment = datetime.fromisoformat(text(value))
         except ValueError:
-            raise Malformed(f"{path} is {_told(value)}, not a timestamp in ISO 8601") from None
+            raise Malformed(f"{path} is {_shortened(value)}, not a timestamp in ISO 8601") from None
         if kind.tz is None:
             return moment.replace(tzinfo=None)
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
@@ -269,12 +269,12 @@ def _date(kind: pa.DataType, path: str) -> Convert:
         try:
             return date.fromisoformat(text(value))
         except ValueError:
-            raise Malformed(f"{path} is {_told(value)}, not a date in ISO 8601") from None
+            raise Malformed(f"{path} is {_shortened(value)}, not a date in ISO 8601") from None
 
     return convert
 
 
-def _told(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = str(value) if type(value) is Decimal else json.dumps(value, default=float)
     return text if len(text) <= 60 else text[:57] + "…"
 

@@ -69,9 +69,9 @@ FOREIGN_OPTIONS = frozenset(
         "topic",
     )
 )
-"""Of Kafka's consumer, its connector, or Spark itself: near to a name of ours, but not meant to be it."""
+"""Options of Kafka's consumer, of its connector and of Spark that resemble options of this source."""
 CLOSE = 0.84
-"""How much alike two names must be for one to be a misspelling of the other."""
+"""Similarity from which an unknown name is considered a misspelling."""
 VALUE_FORMATS = ("bytes", "string", "json", "avro")
 FETCH_BYTES = 8 * 1024 * 1024
 FETCH_BYTES_MAX = 256 * 1024 * 1024
@@ -80,9 +80,9 @@ FETCH_TIMEOUT_MS = 120_000
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where to begin or to end: a moment for every partition, or moments and offsets of single ones.
+    """A start or end: a timestamp for all partitions, or timestamps and offsets by partition.
 
-    Moments are timestamps in ms, or EARLIEST and LATEST.
+    Timestamps are in ms, or EARLIEST or LATEST.
     """
 
     moment: int | None = None
@@ -100,7 +100,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions to read: those of named topics, of topics whose name matches, or single ones."""
+    """The partitions to read: of named topics, of topics that match a pattern, or assigned ones."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -115,14 +115,14 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What was asked of the source, read and checked."""
+    """The validated options of the source."""
 
     bootstrap_servers: str
     subscription: Subscription
     starting: Bound | None
     ending: Bound | None
     without_match: str
-    """Where to begin if no record is as late as the starting timestamp: `error` or `latest`."""
+    """What to do if no record is as late as the starting timestamp: `error` or `latest`."""
     fail_on_data_loss: bool
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -138,7 +138,7 @@ class SourceOptions:
 
 
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options as one value; BadOption, with what would be right, if one cannot be used."""
+    """Parse the options; BadOption if one is invalid."""
     options = {name.lower(): value for name, value in given.items()}
     check_names(options, READ_OPTIONS)
     _check_security(options)
@@ -167,7 +167,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def check_names(given: Iterable[str], known: Iterable[str]) -> None:
-    """BadOption for a name that looks like a misspelling of a known one; other unknown names pass."""
+    """BadOption for a name that resembles a known one; other unknown names are ignored."""
     names = {name.lower(): name for name in known}
     for name in given:
         lowered = name.lower()
@@ -175,36 +175,38 @@ def check_names(given: Iterable[str], known: Iterable[str]) -> None:
             continue
         close = difflib.get_close_matches(lowered, names, n=1, cutoff=CLOSE)
         if close:
-            raise BadOption(f"there is no option {name!r}; did you mean {names[close[0]]!r}?")
+            raise BadOption(f"unknown option {name!r}; did you mean {names[close[0]]!r}?")
 
 
 def _check_security(options: Mapping[str, str]) -> None:
     protocol = options.get("kafka.security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
         raise BadOption(
-            f"kafka.security.protocol={protocol} is not supported yet: this source speaks PLAINTEXT only. "
-            "Spark's own connector, format kafka, can do TLS and SASL"
+            f"kafka.security.protocol={protocol} is not supported: this source supports PLAINTEXT only. "
+            "Spark's Kafka connector, format kafka, supports TLS and SASL"
         )
 
 
 def _bootstrap_servers(options: Mapping[str, str]) -> str:
     servers = options.get("kafka.bootstrap.servers") or options.get("bootstrap.servers")
     if not servers:
-        raise BadOption("the option kafka.bootstrap.servers is missing; it looks like 127.0.0.1:9092")
+        raise BadOption("the option kafka.bootstrap.servers is required, such as 127.0.0.1:9092")
     return servers
 
 
 def _subscription(options: Mapping[str, str]) -> Subscription:
     chosen = [name for name in ("subscribe", "subscribePattern", "assign") if options.get(name.lower())]
     if len(chosen) != 1:
-        given = " and ".join(chosen) if chosen else "none of them"
-        raise BadOption(f"give one of the options subscribe, subscribePattern and assign, not {given}")
+        given = " and ".join(chosen) if chosen else "none"
+        raise BadOption(
+            f"exactly one of the options subscribe, subscribePattern and assign is required, found {given}"
+        )
     text = options[chosen[0].lower()]
     match chosen[0]:
         case "subscribe":
             topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
             if not topics:
-                raise BadOption(f"subscribe={text!r} names no topic")
+                raise BadOption(f"subscribe={text!r} contains no topic")
             return Subscription(topics=topics)
         case "subscribePattern":
             return Subscription(pattern=text.strip())
@@ -221,15 +223,15 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
             raise BadOption(f"assign must look like {example}: {topic!r} has {numbers!r}")
         partitions += [TopicPartition(topic, number) for number in numbers]
     if not partitions:
-        raise BadOption(f"assign names no partition; it looks like {example}")
+        raise BadOption(f"assign contains no partition; example: {example}")
     return tuple(dict.fromkeys(partitions))
 
 
-# Where to begin and to end.
+# Starting and ending offsets.
 
 
 def _bound(options: Mapping[str, str], side: str) -> Bound | None:
-    """The strongest of three options wins, in the order of Spark's connector."""
+    """The first of three options that is set, in the precedence of Spark's Kafka connector."""
     timestamp = options.get(f"{side}timestamp")
     if timestamp is not None:
         return Bound(moment=_number(timestamp, f"{side}Timestamp"))
@@ -266,18 +268,16 @@ def _by_partition(text: str, name: str, example: str, least: int) -> dict[TopicP
     return found
 
 
-# One option at a time.
+# Single options.
 
 
 def _admission(options: Mapping[str, str]) -> Admission:
     offsets_min = _positive(options, "minOffsetsPerTrigger")
     offsets_max = _positive(options, "maxOffsetsPerTrigger") or max(OFFSETS_PER_TRIGGER, offsets_min or 0)
     if offsets_min is not None and offsets_min > offsets_max:
-        raise BadOption(
-            f"minOffsetsPerTrigger={offsets_min} is more than maxOffsetsPerTrigger={offsets_max} allows"
-        )
+        raise BadOption(f"minOffsetsPerTrigger={offsets_min} exceeds maxOffsetsPerTrigger={offsets_max}")
     if offsets_min is None and "maxtriggerdelay" in options:
-        raise BadOption("maxTriggerDelay has no meaning without minOffsetsPerTrigger")
+        raise BadOption("maxTriggerDelay requires minOffsetsPerTrigger")
     return Admission(
         offsets_max,
         _positive(options, "maxBytesPerTrigger") or BYTES_PER_TRIGGER,
@@ -287,12 +287,12 @@ def _admission(options: Mapping[str, str]) -> Admission:
 
 
 def _delay_ms(text: str | None) -> int:
-    """A span of time as Spark writes it: 30s, 15m, 1 hour."""
+    """A duration in Spark's notation: 30s, 15m, 1 hour."""
     if text is None:
         return TRIGGER_DELAY_MS
     found = _SPAN.fullmatch(text.strip().lower())
     if found is None or not int(found["count"]):
-        raise BadOption(f"maxTriggerDelay={text!r} is not a span of time, such as 30s, 15m or 1h")
+        raise BadOption(f"maxTriggerDelay={text!r} is not a duration, such as 30s, 15m or 1h")
     return int(found["count"]) * _UNITS_MS[found["unit"][:2] if found["unit"] == "ms" else found["unit"][0]]
 
 
@@ -304,7 +304,7 @@ def _json(text: str, name: str, example: str) -> dict[str, object]:
     try:
         table = json.loads(text)
     except ValueError as error:
-        raise BadOption(f"{name} is not JSON ({error}); it looks like {example}") from None
+        raise BadOption(f"{name} is not JSON ({error}); example: {example}") from None
     if not isinstance(table, dict):
         raise BadOption(f"{name} must look like {example}, not {text!r}")
     return table
@@ -315,14 +315,14 @@ def _is_count(value: object) -> bool:
 
 
 def _number(text: str, name: str) -> int:
-    return _parsed(text, name, int, lambda number: number >= 0, "a whole number, 0 or more")
+    return _parsed(text, name, int, lambda number: number >= 0, "an integer of at least 0")
 
 
 def _positive(options: Mapping[str, str], name: str) -> int | None:
     text = options.get(name.lower())
     if text is None:
         return None
-    return _parsed(text, name, int, lambda number: number > 0, "a whole number above 0")
+    return _parsed(text, name, int, lambda number: number > 0, "an integer of at least 1")
 
 
 def _parsed(text: str, name: str, parse: Callable[[str], T], is_right: Callable[[T], bool], what: str) -> T:
@@ -345,7 +345,7 @@ def _boolean(options: Mapping[str, str], name: str, default: bool) -> bool:
 
 
 def _one_of(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
-    """One of these words; the first if none is given."""
+    """One of these values; the first is the default."""
     text = options.get(name.lower(), words[0]).strip().lower()
     if text not in words:
         raise BadOption(f"{name}={text!r} is not one of {', '.join(words)}")
@@ -353,7 +353,7 @@ def _one_of(options: Mapping[str, str], name: str, words: tuple[str, ...]) -> st
 
 
 def _value_schema(options: Mapping[str, str]) -> str | None:
-    """The text of the schema: tasks elsewhere do not have the file that may be named instead."""
+    """The text of the schema; a file is read here because tasks may run on other machines."""
     text = options.get("valueschema")
     if text is None or not _FILE_NAME.fullmatch(text.strip()):
         return text

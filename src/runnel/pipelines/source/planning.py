@@ -1,4 +1,4 @@
-"""Which offsets a batch reads, and how tasks share them. No I/O."""
+"""Splits the offsets of a batch into tasks, and limits them. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Range:
 
 
 def split_ranges(ranges: Sequence[Range], min_partitions: int | None, max_records: int | None) -> list[Range]:
-    """The same offsets in the same order, in as many pieces as asked for; empty ranges go."""
+    """The same offsets in the same order, split as requested; empty ranges are dropped."""
     pieces: list[Range] = []
     filled = [whole for whole in ranges if len(whole)]
     for whole, count in zip(filled, _shares(filled, min_partitions), strict=True):
@@ -34,14 +34,14 @@ def split_ranges(ranges: Sequence[Range], min_partitions: int | None, max_record
 
 
 def _shares(ranges: Sequence[Range], total: int | None) -> list[int]:
-    """Into how many pieces each range falls, so that there are `total` of about the same length."""
+    """The number of pieces of each range, for `total` pieces of about equal length."""
     counts = [1] * len(ranges)
     if total is None or not ranges:
         return counts
     size = sum(len(whole) for whole in ranges)
     counts = [max(1, total * len(whole) // size) for whole in ranges]
     while sum(counts) < total:
-        # Whichever has the longest pieces gets one more; ranges of single offsets cannot be split.
+        # The range with the longest pieces gets one more; single offsets cannot be split.
         index = max(range(len(ranges)), key=lambda index: len(ranges[index]) / counts[index])
         if counts[index] >= len(ranges[index]):
             break
@@ -56,9 +56,9 @@ def _pieces(whole: Range, count: int) -> list[Range]:
 
 
 def limited(starts: Offsets, ends: Offsets, offsets_max: int) -> dict[TopicPartition, int]:
-    """Where to stop so that about `offsets_max` offsets are read, of each partition by what it has left.
+    """End offsets such that about `offsets_max` offsets are read, in proportion to the lag of each partition.
 
-    Every partition with something to read gets at least one: none waits for ever behind a busier one.
+    Every partition with lag gets at least one offset, so that none starves.
     """
     rests = {partition: max(end - starts.get(partition, 0), 0) for partition, end in ends.items()}
     total = sum(rests.values())
@@ -71,7 +71,7 @@ def limited(starts: Offsets, ends: Offsets, offsets_max: int) -> dict[TopicParti
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """Offsets as Spark keeps them in a checkpoint, in the form of its Kafka connector."""
+    """Offsets in the JSON format of Spark's Kafka connector."""
     table: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
         table.setdefault(topic, {})[str(number)] = offset
@@ -79,7 +79,7 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(table: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """What `to_json` made."""
+    """The inverse of `to_json`."""
     return {
         TopicPartition(topic, int(number)): int(offset)
         for topic, numbers in table.items()

@@ -1,4 +1,4 @@
-"""What runs in a task: a range of a partition in, Arrow batches out."""
+"""Reads a range of a partition in a task, as Arrow batches."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from runnel.pipelines.source.planning import Range
 
 
 class RangePartition(InputPartition):
-    """A range for one task to read."""
+    """The range of one task."""
 
     def __init__(self, range_: Range) -> None:
         super().__init__(range_)
@@ -24,7 +24,7 @@ class RangePartition(InputPartition):
 
 
 def read_range(options: SourceOptions, schema: StructType, whole: Range) -> Iterator[pa.RecordBatch]:
-    """The records of a range as Arrow batches, mostly one per fetch."""
+    """The records of a range as Arrow batches, usually one per fetch."""
     settings = FetchSettings(
         options.bootstrap_servers,
         options.client_id,

@@ -1,4 +1,4 @@
-"""From what was asked to offsets: which partitions there are, and where to begin and to end in each."""
+"""Resolves subscriptions to partitions, and bounds to offsets."""
 
 import logging
 import re
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def connected(options: SourceOptions) -> BrokerView:
-    """The brokers as the driver needs them: an outage of at most `fetchTimeoutMs` only delays a query."""
+    """The driver's view of the brokers; outages of up to `fetchTimeoutMs` are retried."""
     outage_max_s = options.fetch_timeout_ms / 1000
     return BrokerView(
         options.bootstrap_servers,
@@ -34,9 +34,9 @@ def connected(options: SourceOptions) -> BrokerView:
 
 
 def subscribed(broker: BrokerView, subscription: Subscription, seen_before: Container[str] = ()) -> Topics:
-    """The partitions that are there now.
+    """The current partitions.
 
-    UnknownTopic for one that was named and is not, unless its topic was `seen_before`: then it was deleted.
+    UnknownTopic for a missing one, unless its topic was `seen_before` and is therefore deleted.
     """
     if subscription.pattern is not None:
         matches = _pattern(subscription.pattern)
@@ -51,19 +51,19 @@ def subscribed(broker: BrokerView, subscription: Subscription, seen_before: Cont
         if partition not in known and partition.topic not in seen_before
     ]
     if missing:
-        raise UnknownTopic(f"there is no partition {partition_names(missing)}")
+        raise UnknownTopic(f"unknown partition {partition_names(missing)}")
     return {partition: known[partition] for partition in subscription.assigned if partition in known}
 
 
 def batch_ranges(broker: BrokerView, options: SourceOptions) -> list[Range]:
-    """What a batch query reads, fixed at the moment of planning."""
+    """The ranges of a batch query, determined when it is planned."""
     topics = subscribed(broker, options.subscription)
     starting = options.starting or Bound(moment=EARLIEST)
     ending = options.ending or Bound(moment=LATEST)
     if starting.moment == LATEST or LATEST in starting.moments.values():
-        raise BadOption("a batch query cannot start at latest: there would be nothing to read")
+        raise BadOption("a batch query cannot start at latest")
     if ending.moment == EARLIEST or EARLIEST in ending.moments.values():
-        raise BadOption("a query cannot end at earliest: there would be nothing to read")
+        raise BadOption("a query cannot end at earliest")
     first = broker.earliest_offsets(topics)
     last = broker.latest_offsets(topics, isolation=options.isolation)
     starts = starting_offsets(broker, options, starting, first, last)
@@ -77,19 +77,19 @@ def batch_ranges(broker: BrokerView, options: SourceOptions) -> list[Range]:
 def starting_offsets(
     broker: BrokerView, options: SourceOptions, bound: Bound, first: Offsets, last: Offsets
 ) -> Offsets:
-    """Where to begin in each partition. `first` and `last` are the bounds of the logs."""
+    """The starting offset of each partition. `first` and `last` are the bounds of the logs."""
     found = _offsets(broker, options, bound, "starting", first, last)
     missing = [partition for partition, offset in found.items() if offset is None]
     if missing and options.without_match == "error":
         raise BadOption(
             f"no record of {partition_names(missing)} is as late as the starting timestamp; "
-            "to begin at the end there, set startingOffsetsByTimestampStrategy to latest"
+            "to start at the end, set startingOffsetsByTimestampStrategy to latest"
         )
     return {partition: last[partition] if offset is None else offset for partition, offset in found.items()}
 
 
 def ending_offsets(broker: BrokerView, options: SourceOptions, bound: Bound, last: Offsets) -> Offsets:
-    """Where to end in each partition: at its end if no record is as late as the timestamp."""
+    """The ending offset of each partition: its end if no record is as late as the timestamp."""
     found = _offsets(broker, options, bound, "ending", last, last)
     return {partition: last[partition] if offset is None else offset for partition, offset in found.items()}
 
@@ -122,22 +122,22 @@ def _check_named(bound: Bound, partitions: set[TopicPartition], side: str) -> No
     missing, unknown = partitions - bound.partitions, bound.partitions - partitions
     if missing:
         raise BadOption(
-            f"the {side} offsets name no offset for {partition_names(missing)}; every partition is needed"
+            f"the {side} offsets contain no offset for {partition_names(missing)}; each partition needs one"
         )
     if unknown:
-        raise BadOption(f"the {side} offsets name {partition_names(unknown)}, which is not read")
+        raise BadOption(f"the {side} offsets contain {partition_names(unknown)}, which is not read")
 
 
 def _within(whole: Range, first: Offsets, last: Offsets, options: SourceOptions) -> Range:
-    """The range, as far as the log has it; DataLost if it does not and that matters."""
+    """The part of the range that is in the log; DataLost if it is not all and `failOnDataLoss` is set."""
     low, high = first[whole.partition], last[whole.partition]
     start, end = max(whole.start, low), min(whole.end, high)
     if whole.start >= whole.end or (start, end) == (whole.start, whole.end):
         return whole
-    there = f"there are {low} to {high - 1}" if high > low else "there are none"
-    lost = f"{whole.partition}: offsets {whole.start} to {whole.end - 1} were asked for, and {there}"
+    available = f"offsets {low} to {high - 1} are available" if high > low else "the log is empty"
+    lost = f"{whole.partition}: offsets {whole.start} to {whole.end - 1} were requested, but {available}"
     if options.fail_on_data_loss:
-        raise DataLost(f"{lost}. To read what is there, set the option failOnDataLoss to false.")
+        raise DataLost(f"{lost}. To skip the missing records, set the option failOnDataLoss to false.")
     logger.warning("%s", lost)
     return Range(whole.partition, start, max(start, end), whole.topic_id)
 

@@ -1,8 +1,8 @@
-"""A topic as a table that grows: what Spark asks of a streaming source.
+"""The streaming reader.
 
-Spark keeps the offsets of each batch in its checkpoint, and asks for the same ranges again after a failure.
-All that is decided here is how far the next batch goes. Progress is committed as a consumer group, for tools
-that watch lag; nothing is ever read back from there.
+Spark stores the offsets of each batch in its checkpoint, and requests the same ranges again after a failure.
+This reader determines only the end offsets of the next batch. Progress is committed to a consumer group for
+tools that monitor lag, and is never read back.
 """
 
 import logging
@@ -23,17 +23,17 @@ from runnel.pipelines.source.admission import available, mean_bytes
 from runnel.pipelines.source.columns import RowBuilder
 from runnel.pipelines.source.options import Bound, SourceOptions
 from runnel.pipelines.source.planning import Range, partition_names, split_ranges
-from runnel.pipelines.source.reached import Changes, Reached, Table, stream_changes
 from runnel.pipelines.source.reading import RangePartition, read_range
 from runnel.pipelines.source.resolving import Topics, connected, starting_offsets, subscribed
+from runnel.pipelines.source.stream_offsets import Changes, StreamOffsets, Table, stream_changes
 
 Offsets = dict[TopicPartition, int]
 
-LOOKS_AGAIN = 5
-LOOK_AGAIN_S = 0.2
+END_OFFSET_RETRIES = 5
+END_OFFSET_RETRY_S = 0.2
 """A newly elected leader may report an end offset below what was already read."""
 SIZES_S = 60.0
-"""How long the mean sizes of records count as known."""
+"""Age up to which the mean sizes of records are used."""
 SIZES_TIMEOUT_S = 10.0
 COMMIT_TIMEOUT_S = 5.0
 REPORT_RETRY_S = 30.0
@@ -43,19 +43,19 @@ logger = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what is new, batch by batch."""
+    """Reads new records in micro-batches."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         # A schema that no task can fill is reported here, not by every task.
         RowBuilder(options, schema)
         if options.ending is not None:
-            raise BadOption("a stream has no end: leave out the options that begin with ending")
+            raise BadOption("options that begin with ending do not apply to streams")
         self._options = options
         self._schema = schema
         self._broker: BrokerView | None = None
         self._topic_ids: dict[str, bytes] = {}
-        self._target: Reached | None = None
-        self._seen: Reached | None = None
+        self._target: StreamOffsets | None = None
+        self._seen: StreamOffsets | None = None
         self._reported: Offsets = {}
         self._unreported: Offsets = {}
         self._retry_report_s = 0.0
@@ -64,10 +64,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._sized_s = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get a copy; connections stay here.
+        # Tasks get a copy without the connection.
         return {**self.__dict__, "_broker": None}
 
-    # How far to read.
+    # The offsets of batches.
 
     def initialOffset(self) -> Table:
         broker = self._connected()
@@ -76,20 +76,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = broker.earliest_offsets(topics)
         last = broker.latest_offsets(topics, isolation=self._options.isolation)
         starts = starting_offsets(broker, self._options, bound, first, last)
-        return Reached.of(starts, self._topic_ids).to_json()
+        return StreamOffsets.of(starts, self._topic_ids).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.admission.offsets_max)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._latest(Reached({}))
+        self._target = self._latest(StreamOffsets({}))
 
     def latestOffset(self, start: Table, limit: ReadLimit) -> Table:
-        starts = Reached.from_json(start)
-        # Spark calls this when the batch that ended here is done, and `commit` only with the next one.
+        starts = StreamOffsets.from_json(start)
+        # Spark calls this after the batch that ended here, and `commit` only with the next one.
         self._report_progress(starts.offsets)
         ends = self._latest(starts) if self._target is None else self._up_to_target(starts, self._target)
-        # Trigger.Once alone comes without a limit.
+        # Only Trigger.Once passes no limit.
         if isinstance(limit, ReadMaxRows):
             begins = self._begins(starts, stream_changes(starts, ends))
             if self._target is None and self._is_delayed(begins, ends.offsets):
@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             admitted = self._options.admission.ends(
                 begins, ends.offsets, limit.max_rows, self._offset_bytes(begins, ends.offsets)
             )
-            ends = Reached(admitted, ends.topic_ids)
+            ends = StreamOffsets(admitted, ends.topic_ids)
         if ends.to_json() != start:
             self._admitted_s = time.monotonic()
         return ends.to_json()
@@ -107,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._options.admission.is_delayed(begins, ends, idle_ms)
 
     def _offset_bytes(self, begins: Offsets, ends: Offsets) -> Mapping[TopicPartition, float]:
-        """The mean size of an offset in each partition, looked up now and then; empty if brokers refuse."""
+        """The mean bytes per offset of each partition, cached; empty if unavailable."""
         is_fresh = time.monotonic() < self._sized_s + SIZES_S and self._sizes.keys() >= ends.keys()
         if is_fresh or not available(begins, ends):
             return self._sizes
@@ -124,8 +124,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> Table | None:
         return None if self._seen is None else self._seen.to_json()
 
-    def _up_to_target(self, starts: Reached, target: Reached) -> Reached:
-        """The target, unless the logs that it was taken from are not those that were read before."""
+    def _up_to_target(self, starts: StreamOffsets, target: StreamOffsets) -> StreamOffsets:
+        """The target, adjusted if a log was truncated since it was taken."""
         changes = stream_changes(starts, target)
         if changes.truncated or changes.deleted or changes.recreated:
             now = self._latest(starts).offsets
@@ -134,49 +134,49 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 target.offsets[partition] = min(starts.offsets[partition], behind)
         return target
 
-    def _latest(self, starts: Reached) -> Reached:
-        """Where the partitions end now, for readers. Nothing that was read may be missing."""
+    def _latest(self, starts: StreamOffsets) -> StreamOffsets:
+        """The current end offsets; DataLost if records that were read are missing."""
         broker = self._connected()
         topics = self._topics(broker)
-        for _ in range(LOOKS_AGAIN):
+        for _ in range(END_OFFSET_RETRIES):
             offsets = broker.latest_offsets(topics, isolation=self._options.isolation)
-            ends = Reached.of(offsets, self._topic_ids)
+            ends = StreamOffsets.of(offsets, self._topic_ids)
             changes = stream_changes(starts, ends)
             if not changes.truncated:
                 break
-            time.sleep(LOOK_AGAIN_S)
+            time.sleep(END_OFFSET_RETRY_S)
         self._check(changes)
         self._seen = ends
         return ends
 
     def _check(self, changes: Changes) -> None:
         if changes.deleted:
-            self._data_lost(f"{partition_names(changes.deleted)} of this stream do not exist any more")
+            self._data_lost(f"{partition_names(changes.deleted)} of this stream no longer exist")
         if changes.recreated:
             names = sorted({partition.topic for partition in changes.recreated})
             self._data_lost(f"topic {', '.join(names)} was deleted and recreated")
         if changes.truncated:
             self._data_lost(
                 f"{partition_names(changes.truncated)} end before the offset that this stream has reached: "
-                "was the tail of the log lost, or the topic deleted and recreated?"
+                "the log was truncated, or the topic was deleted and recreated"
             )
 
-    def _begins(self, starts: Reached, changes: Changes) -> Offsets:
-        """Where reading begins in each partition."""
+    def _begins(self, starts: StreamOffsets, changes: Changes) -> Offsets:
+        """The starting offset of each partition."""
         return starts.offsets | self._connected().earliest_offsets(changes.from_earliest)
 
-    # What tasks read.
+    # Tasks.
 
     def partitions(self, start: Table, end: Table) -> list[InputPartition]:
-        starts, ends = Reached.from_json(start), Reached.from_json(end)
+        starts, ends = StreamOffsets.from_json(start), StreamOffsets.from_json(end)
         changes = stream_changes(starts, ends)
-        # It may have been planned when this was accepted, and be done when it is not any more.
+        # The batch may have been planned with other values of the options.
         self._check(changes)
         begins = self._begins(starts, changes)
         missed = [partition for partition in changes.new if begins[partition] > 0]
         if missed:
             self._data_lost(
-                f"the first records of {partition_names(missed)}, which are new, are already deleted"
+                f"the first records of the new partitions {partition_names(missed)} are already deleted"
             )
         topic_ids = self._topic_ids | ends.topic_ids
         ranges = [
@@ -194,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # Committing the progress.
 
     def commit(self, end: Table) -> None:
-        self._report_progress(Reached.from_json(end).offsets)
+        self._report_progress(StreamOffsets.from_json(end).offsets)
 
     def _report_progress(self, offsets: Offsets) -> None:
         is_too_soon = offsets == self._unreported and time.monotonic() < self._retry_report_s
@@ -220,7 +220,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._broker
 
     def _topics(self, broker: BrokerView) -> Topics:
-        """The partitions there are."""
+        """The current partitions."""
         topics = subscribed(broker, self._options.subscription, self._topic_ids)
         self._topic_ids |= {partition.topic: topic_id for partition, topic_id in topics.items()}
         return topics

@@ -1,7 +1,7 @@
-"""Values as more than bytes: decoded by a format, with what could not be decoded set aside, never thrown.
+"""Decodes values; malformed values are reported in columns, and never raise.
 
-A value that is malformed becomes null, with the reason in `valueError` and its bytes in `rawValue`. A null
-value stays null, without an error.
+A malformed value becomes null, with the reason in `valueError` and its bytes in `rawValue`. A null value
+stays null, without an error.
 """
 
 from collections.abc import Callable
@@ -13,29 +13,29 @@ import pyarrow as pa
 ERROR_CHARACTERS_MAX = 500
 
 DecodeOne = Callable[[bytes], Any]
-"""The Python value behind the bytes of one record; Malformed if there is none."""
+"""Decodes one value, or raises Malformed."""
 
 
 class Malformed(ValueError):
-    """A value that is not what its format and schema say."""
+    """A value that does not match its format or schema."""
 
 
 @dataclass(slots=True)
 class Decoded:
-    """A column of values, and beside it what could not be decoded."""
+    """A column of values, with the errors and bytes of malformed ones."""
 
     values: pa.Array
     errors: pa.StringArray
     raw: pa.BinaryArray
 
 
-def all_fine(values: pa.Array) -> Decoded:
-    """A column in which nothing is malformed."""
+def all_valid(values: pa.Array) -> Decoded:
+    """A column without malformed values."""
     return Decoded(values, pa.nulls(len(values), pa.string()), pa.nulls(len(values), pa.binary()))
 
 
 def decode_each(column: pa.BinaryArray, kind: pa.DataType, decode_one: DecodeOne) -> Decoded:
-    """Value by value: slower than any whole column, but each for itself."""
+    """Decode value by value, so that each may be malformed."""
     values: list[Any] = []
     errors: list[str | None] = []
     texts = column.to_pylist()
@@ -47,10 +47,10 @@ def decode_each(column: pa.BinaryArray, kind: pa.DataType, decode_one: DecodeOne
             except Malformed as malformed:
                 error = _reason(malformed)
             except MemoryError:
-                # Of the machine, not of the value.
+                # A problem of the machine, not of the value.
                 raise
-            except Exception as unforeseen:  # noqa: BLE001 - no value may end a pipeline
-                error = _reason(unforeseen, f"cannot be read: {type(unforeseen).__name__} ")
+            except Exception as unforeseen:  # noqa: BLE001 - no value may fail a query
+                error = _reason(unforeseen, f"cannot be decoded: {type(unforeseen).__name__} ")
         values.append(value)
         errors.append(error)
     converted = _converted(values, errors, kind)
@@ -59,12 +59,12 @@ def decode_each(column: pa.BinaryArray, kind: pa.DataType, decode_one: DecodeOne
 
 
 def _converted(values: list[Any], errors: list[str | None], kind: pa.DataType) -> pa.Array:
-    """The values in Arrow's form; one that has none there, as half of a surrogate pair, is malformed, too."""
+    """The values as an Arrow array; values that it cannot represent, as lone surrogates, are malformed."""
     try:
         return pa.array(values, kind)
     except MemoryError:
         raise
-    except Exception:  # noqa: BLE001 - one of them has no form in Arrow, for whatever reason
+    except Exception:  # noqa: BLE001 - one of them has no representation in Arrow
         for index, value in enumerate(values):
             try:
                 pa.array([value], kind)
@@ -75,15 +75,15 @@ def _converted(values: list[Any], errors: list[str | None], kind: pa.DataType) -
 
 
 def _reason(error: Exception, prefix: str = "") -> str:
-    """What is wrong with a value, as text that a column can hold; it may quote parts of the value."""
+    """The reason as valid UTF-8 of bounded length; it may quote parts of the value."""
     text = f"{prefix}{error}"[:ERROR_CHARACTERS_MAX]
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def decode_strings(column: pa.BinaryArray) -> Decoded:
-    """UTF-8 text."""
+    """Decode UTF-8 strings."""
     try:
-        return all_fine(column.cast(pa.string()))
+        return all_valid(column.cast(pa.string()))
     except pa.ArrowInvalid:
         return decode_each(column, pa.string(), _decode_string)
 

@@ -1,4 +1,4 @@
-"""Variable-length integers of many records at once: the vectorised twin of `runnel.batch.varint`."""
+"""Vectorised decoding of varints: the counterpart of `runnel.batch.varint`."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ Positions = NDArray[np.int64]
 
 
 def read_varints(data: Bytes, positions: Positions) -> tuple[Positions, Positions]:
-    """(values, positions behind them) of the zigzag numbers at these positions; CorruptBatch if invalid."""
+    """(values, positions after them) of the varints at these positions; CorruptBatch if invalid."""
     try:
         raw = np.take(data, positions)
     except IndexError:
@@ -41,7 +41,7 @@ def read_varints(data: Bytes, positions: Positions) -> tuple[Positions, Position
 
 
 def _read_second_bytes(data: Bytes, zigzag: NDArray[np.uint64], behind: Positions) -> None:
-    # Lengths of 64 bytes and more, the usual ones, all have a second byte: no need to pick them out.
+    # All varints have a second byte, as is usual for lengths of 64 bytes and more.
     zigzag |= (_bytes_at(data, behind) & 0x7F).astype(np.uint64) << np.uint64(7)
     behind += 1
 

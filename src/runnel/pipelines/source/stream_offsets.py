@@ -1,10 +1,11 @@
-"""How far a stream has come, as Spark keeps it in a checkpoint.
+"""The offsets of a stream in a checkpoint of Spark.
 
     {"orders": {"0": 5, "1": 7}, "orders id 3JxXhc7rTfWq0gL1mJ0m5w": {}}
 
-Offsets are in the form of Spark's Kafka connector. The id of each topic is beside them, in a name that
-no topic can have and that has no partitions: readers of offsets find none there, an older version of
-this source included. Checkpoints of such versions have no ids, and neither have topics of very old brokers.
+Offsets are in the JSON format of Spark's Kafka connector. The id of each topic is stored in an additional
+key that is not a valid topic name and has no partitions, so that readers of offsets, including older
+versions of this source, ignore it. Checkpoints of such versions and topics of brokers before Kafka 2.8 have
+no ids.
 """
 
 from collections.abc import Mapping
@@ -19,28 +20,28 @@ _ID_FOLLOWS = " id "
 
 
 @dataclass(slots=True)
-class Reached:
-    """Offsets, and the ids of the topics in whose logs they count."""
+class StreamOffsets:
+    """Offsets, and the ids of their topics."""
 
     offsets: dict[TopicPartition, int]
     topic_ids: dict[str, bytes] = field(default_factory=dict)
-    """Those that are known."""
+    """The known ids."""
 
     @classmethod
-    def of(cls, offsets: dict[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> "Reached":
-        """With the ids of these topics only, as far as they have one."""
+    def of(cls, offsets: dict[TopicPartition, int], topic_ids: Mapping[str, bytes]) -> "StreamOffsets":
+        """The offsets, with the ids of their topics as far as known."""
         names = {partition.topic for partition in offsets}
         known = {name: topic_id for name, topic_id in topic_ids.items() if name in names}
         return cls(offsets, {name: topic_id for name, topic_id in known.items() if topic_id != NO_ID})
 
     @classmethod
-    def from_json(cls, table: Mapping[str, Mapping[str, int]]) -> "Reached":
-        """What `to_json` made, now or in an older version."""
+    def from_json(cls, table: Mapping[str, Mapping[str, int]]) -> "StreamOffsets":
+        """The inverse of `to_json`, also for checkpoints of older versions."""
         names = (name.partition(_ID_FOLLOWS) for name in table)
         return cls(from_json(table), {topic: id_from_text(text) for topic, mark, text in names if mark})
 
     def to_json(self) -> Table:
-        """Always in the same order: Spark takes any other text for another place."""
+        """Always in the same order: Spark compares offsets as text."""
         table = to_json(self.offsets)
         for topic, topic_id in sorted(self.topic_ids.items()):
             table[f"{topic}{_ID_FOLLOWS}{id_text(topic_id)}"] = {}
@@ -49,20 +50,20 @@ class Reached:
 
 @dataclass(slots=True)
 class Changes:
-    """How the partitions of a stream differ from those it knew."""
+    """Changes of the partitions of a stream."""
 
     new: list[TopicPartition]
     deleted: list[TopicPartition]
     recreated: list[TopicPartition]
-    """Their topics have other ids: they are other logs than before, whatever offsets they have."""
+    """Partitions whose topics have other ids."""
     truncated: list[TopicPartition]
-    """Their logs end before what was read: they lost their tail, or, without an id, may be other logs."""
+    """Partitions that end before what was read: truncated, or, without an id, possibly recreated."""
     from_earliest: list[TopicPartition]
-    """Those that are read from their beginning: new ones, and those that were or may have been recreated."""
+    """Partitions to read from the earliest offset: new ones, and those that are or may be recreated."""
 
 
-def stream_changes(starts: Reached, ends: Reached) -> Changes:
-    """What became of the partitions between two moments."""
+def stream_changes(starts: StreamOffsets, ends: StreamOffsets) -> Changes:
+    """The changes between two sets of offsets."""
     new = [partition for partition in ends.offsets if partition not in starts.offsets]
     both = [partition for partition in ends.offsets if partition in starts.offsets]
     ids = {
@@ -78,7 +79,7 @@ def stream_changes(starts: Reached, ends: Reached) -> Changes:
         for partition in both
         if partition not in others and ends.offsets[partition] < starts.offsets[partition]
     ]
-    # A log that is known to be the same resumes at its new end: all before was read.
+    # A log that is known to be the same is resumed at its new end.
     unknown = [partition for partition in truncated if None in ids[partition]]
     return Changes(
         new,

@@ -1,4 +1,4 @@
-"""Many walks side by side find the records that one walk finds, also where bytes pretend to be records."""
+"""Parallel scans find the same records as a sequential scan, also if values look like records."""
 
 import random
 
@@ -8,8 +8,8 @@ from runnel.batch.build import build_batch, encode_record
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import BatchHeader, read_header
 from runnel.batch.records import Record, unpack_records, walk_records
-from runnel.pipelines.source import walking
-from runnel.pipelines.source.walking import CUT_RECORDS, Walk, record_starts
+from runnel.pipelines.source import record_scan
+from runnel.pipelines.source.record_scan import SPLIT_RECORDS, Scan, record_starts
 
 
 def unpacked(contents: list[Record]) -> tuple[bytes, BatchHeader]:
@@ -30,17 +30,17 @@ def check(batches: list[tuple[bytes, BatchHeader]]) -> None:
 
 
 @pytest.fixture
-def side_by_side(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each time the walks that went side by side arrived."""
-    arrived: list[bool] = []
-    walk = walking._walk_side_by_side
+def parallel_results(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The result of every parallel scan."""
+    results: list[bool] = []
+    scan = record_scan._scan_in_parallel
 
     def watched(*arguments) -> bool:
-        arrived.append(walk(*arguments))
-        return arrived[-1]
+        results.append(scan(*arguments))
+        return results[-1]
 
-    monkeypatch.setattr(walking, "_walk_side_by_side", watched)
-    return arrived
+    monkeypatch.setattr(record_scan, "_scan_in_parallel", watched)
+    return results
 
 
 def text(size: int, chance: random.Random) -> bytes:
@@ -54,10 +54,10 @@ def zeros(size: int, chance: random.Random) -> bytes:
 @pytest.mark.parametrize("fill", [text, zeros])
 @pytest.mark.parametrize("headers", [(), (("a", b"1"),)])
 @pytest.mark.parametrize("seed", range(3))
-def test_batches_of_all_lengths(fill, headers, seed: int, side_by_side) -> None:
+def test_batches_of_all_lengths(fill, headers, seed: int, parallel_results) -> None:
     chance = random.Random(seed)
     batches = []
-    for count in [*(chance.randint(1, 90) for _ in range(60)), 40 * CUT_RECORDS, 3 * CUT_RECORDS + 1]:
+    for count in [*(chance.randint(1, 90) for _ in range(60)), 40 * SPLIT_RECORDS, 3 * SPLIT_RECORDS + 1]:
         sizes = [chance.choice((0, 5, 30, 60, 62, 64, 100)) for _ in range(count)]
         batches.append(
             unpacked(
@@ -69,39 +69,41 @@ def test_batches_of_all_lengths(fill, headers, seed: int, side_by_side) -> None:
         )
     chance.shuffle(batches)
     check(batches)
-    assert side_by_side == [True], "the fast way was taken, and arrived"
+    assert parallel_results == [True], "the fast way was taken, and arrived"
 
 
-def test_one_long_batch_is_cut(side_by_side) -> None:
-    check([unpacked([Record(0, number, b"key", b"v" * (number % 90)) for number in range(50 * CUT_RECORDS)])])
-    assert side_by_side == [True]
+def test_a_long_batch_is_split(parallel_results) -> None:
+    check(
+        [unpacked([Record(0, number, b"key", b"v" * (number % 90)) for number in range(50 * SPLIT_RECORDS)])]
+    )
+    assert parallel_results == [True]
 
 
-def test_values_that_look_like_records_are_not_read_as_records(side_by_side) -> None:
+def test_values_that_look_like_records_are_not_read_as_records(parallel_results) -> None:
     def pretender(number: int) -> bytes:
-        # What stands in it would be two records, rightly numbered, if a record began there.
+        # The value contains two records with consecutive numbers.
         return encode_record(0, number, None, b"", ()) + encode_record(0, number + 1, None, b"", ())
 
-    check([unpacked([Record(0, 0, None, pretender(number) * 3) for number in range(40 * CUT_RECORDS)])])
-    assert side_by_side == [False], "walks that were cut at the wrong place do not arrive"
+    check([unpacked([Record(0, 0, None, pretender(number) * 3) for number in range(40 * SPLIT_RECORDS)])])
+    assert parallel_results == [False], "scans that were cut at the wrong place do not arrive"
 
 
-def test_records_too_long_for_the_fast_way(side_by_side) -> None:
+def test_records_too_long_for_parallel_scans(parallel_results) -> None:
     contents = [Record(0, 0, None, b"v" * (9000 if number % 50 == 7 else 10)) for number in range(60)]
     check([unpacked(contents) for _ in range(40)])
-    assert side_by_side == [False]
+    assert parallel_results == [False]
 
 
-def test_batches_that_compaction_has_thinned_are_not_cut() -> None:
-    data, header = unpacked([Record(0, 0, None, b"value") for _ in range(4 * CUT_RECORDS)])
+def test_compacted_batches_are_not_split() -> None:
+    data, header = unpacked([Record(0, 0, None, b"value") for _ in range(4 * SPLIT_RECORDS)])
     header.last_offset_delta += 100
-    assert walking._cut(data, Walk(0, len(data), 0, header.record_count), header) == [
-        Walk(0, len(data), 0, header.record_count)
+    assert record_scan._split(data, Scan(0, len(data), 0, header.record_count), header) == [
+        Scan(0, len(data), 0, header.record_count)
     ]
 
 
 @pytest.mark.parametrize("count", [1, 100])
-def test_what_is_not_whole_records_is_refused(count: int) -> None:
+def test_incomplete_records_are_rejected(count: int) -> None:
     data, header = unpacked([Record(0, 0, None, b"value") for _ in range(5)])
     for change in (
         data[:-1],
