@@ -43,6 +43,23 @@ class FailOnException(logging.Handler):
             raise AssertionError(record.getMessage())
 
 
+class UnexpectedFailures(logging.Filter):
+    """Collects unexpected exceptions that the broker logs. What a power failure interrupts is not logged."""
+
+    def __init__(self, files: SimFiles) -> None:
+        super().__init__()
+        self._files = files
+        self.messages: list[str] = []
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info is None:
+            return True
+        if self._files.has_lost_power:
+            return False
+        self.messages.append(record.getMessage())
+        return True
+
+
 class Simulation:
     """State that survives crashes of the broker: disk, clock and randomness."""
 
@@ -61,6 +78,9 @@ class Simulation:
         strict = FailOnException(logging.ERROR)
         disk_logger = logging.getLogger("runnel.disk")
         disk_logger.addHandler(strict)
+        unexpected = UnexpectedFailures(self.files)
+        broker_logger = logging.getLogger("runnel.broker")
+        broker_logger.addFilter(unexpected)
         try:
             loop.run_until_complete(Incarnation(self, loop).run(workload))
         except Deadlock:
@@ -69,10 +89,13 @@ class Simulation:
             raise
         finally:
             disk_logger.removeHandler(strict)
+            broker_logger.removeFilter(unexpected)
             self._seconds = loop.time() + 1
             asyncio.set_event_loop(None)
             # Pending tasks and timers of the crashed broker are dropped with their loop.
             _discard(loop)
+            if unexpected.messages:
+                raise AssertionError(unexpected.messages[0])
 
 
 class Crash(BaseException):
