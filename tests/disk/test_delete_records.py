@@ -187,3 +187,38 @@ def test_a_log_that_is_truncated_meanwhile_keeps_what_is_written_since() -> None
     assert log.log_start_offset == 0
     scene.directory = scene.place.open()
     assert scene.open(0).log_start_offset == 0
+
+
+def test_a_crash_after_a_truncation_takes_nothing_that_was_written_since() -> None:
+    """The log start of truncated records was stored a moment before it was corrected."""
+    scene = Scene(1)
+    log = scene.logs[0]
+    scene.files.fault = None
+    scene.delete(log, 4)
+    log.truncate_to(2)
+    append(log, batch(b"new"))
+    scene.workers.finish_one()
+    scene.directory = scene.place.open()
+    log = scene.open(0)
+    assert (log.log_start_offset, log.end_offset) == (0, 3)
+
+
+def test_a_request_from_before_a_truncation_does_not_affect_a_later_one() -> None:
+    scene = Scene(2)
+    first, log = scene.logs
+    scene.files.fault = None
+    scene.delete(first, 1)
+    # These two wait for the first one, and are stored together.
+    scene.delete(log, 4)
+    log.truncate_to(2)
+    for _ in range(3):
+        append(log, batch(b"new"))
+    scene.delete(log, 1)
+    scene.workers.finish_one()
+    scene.workers.finish_one()
+    starts = [log.log_start_offset]
+    scene.workers.drain()
+    assert [error is None for error in scene.outcomes] == [True, False, True]
+    scene.directory = scene.place.open()
+    starts.append(scene.open(1).log_start_offset)
+    assert starts == [1, 1], "what is acknowledged survives a crash"

@@ -168,6 +168,25 @@ def test_a_crash_at_any_moment_leaves_nothing_of_the_older_log(is_power_failure:
     assert number > 30
 
 
+def test_a_log_that_is_recreated_while_its_mark_is_removed_can_be_shortened() -> None:
+    """It waited forever for a mark that was removed for the log before it."""
+
+    async def play() -> None:
+        scene = Scene()
+        await scene.play_first()
+        commit(scene.directory.open_log(PARTITION, NEW_ID, CONFIG))
+        run_upkeep(scene.place, scene.directory)
+        scene.directory.remove_log(PARTITION)
+        log = commit(scene.directory.open_log(PARTITION, NEW_ID, CONFIG))
+        append(log, batch(b"a"))
+        append(log, batch(b"b"))
+        scene.workers.drain()
+        scene.delete_records(log, 1)
+        assert marks(scene.place) == []
+
+    asyncio.run(play())
+
+
 def test_a_clean_stop_removes_the_mark() -> None:
     async def play() -> None:
         scene = Scene()

@@ -41,31 +41,41 @@ class Checkpoints:
             else:
                 self.log_starts.set(name, log.log_start_offset)
 
-    def lower_recovery_point(self, log: DiskLog) -> None:
-        """The file must not list more than the log's recovery point; durable on return."""
-        points, point = self.recovery_points, log.durability.recovery_point
+    def truncate(self, log: DiskLog, end_offset: int) -> None:
+        """The files must list nothing of this log beyond `end_offset`; durable on return."""
         if log.name in self.recreated:
             return
-        if points.offsets.get(log.name, 0) > point or not points.is_stored:
+        for file, offset in (
+            (self.recovery_points, log.durability.recovery_point),
+            # It may be listed as it is about to be, while DeleteRecords waits for that.
+            (self.log_starts, min(log.log_start_offset, end_offset)),
+        ):
             # What is on its way into the file may be more than what the next write contains.
-            points.set(log.name, point)
-            points.store()
+            if file.offsets.get(log.name, 0) > offset or not file.is_stored:
+                file.set(log.name, offset)
+                file.store()
 
     def advance_log_start(self, log: DiskLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
         """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong."""
         if log.name in self.recreated:
-            self.recreated.when_released(log, partial(self._advance_released, log, offset, done))
+            action = partial(self._advance_released, log, offset, done, log.truncations)
+            self.recreated.when_released(log, action)
             self.recreated.release(again=True)
         else:
-            self._advancing.advance(log, offset, done)
+            self._advancing.advance(log, offset, done, log.truncations)
 
     def _advance_released(
-        self, log: DiskLog, offset: int, done: Callable[[ApiError | None], None], error: ApiError | None
+        self,
+        log: DiskLog,
+        offset: int,
+        done: Callable[[ApiError | None], None],
+        truncations: int,
+        error: ApiError | None,
     ) -> None:
         if error is not None:
             done(error)
         else:
-            self._advancing.advance(log, offset, done)
+            self._advancing.advance(log, offset, done, truncations)
 
     def delete(self, name: TopicPartition) -> None:
         """A log was removed."""

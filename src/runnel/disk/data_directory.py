@@ -295,8 +295,8 @@ class DataDirectory:
     def interrupt_sync(self, log: DiskLog) -> None:
         self._commit.interrupt(log)
 
-    def lower_recovery_point(self, log: DiskLog) -> None:
-        self._checkpoints.lower_recovery_point(log)
+    def truncate_checkpoints(self, log: DiskLog, end_offset: int) -> None:
+        self._checkpoints.truncate(log, end_offset)
 
     def discard(self, paths: list[str], delay_ms: int) -> None:
         self._removal.discard(paths, delay_ms)

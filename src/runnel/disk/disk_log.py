@@ -302,7 +302,7 @@ class DiskLog:
         """The log is about to end here: no thread and no start may rely on more. Durable on return."""
         self._home.interrupt_sync(self)
         self.durability.truncate(end_offset)
-        self._home.lower_recovery_point(self)
+        self._home.truncate_checkpoints(self, end_offset)
 
     def truncated(self, end_offset: int) -> None:
         """The segments end at `end_offset` now: so do all parts. May raise OSError and CorruptBatch."""

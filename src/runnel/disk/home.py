@@ -57,8 +57,8 @@ class Home(WriteThreads, Protocol):
         """The log is being truncated: let no thread write beside it what is no longer true."""
         ...
 
-    def lower_recovery_point(self, log: "DiskLog") -> None:
-        """Less of this log is durable than may be stored: correct that; durable on return."""
+    def truncate_checkpoints(self, log: "DiskLog", end_offset: int) -> None:
+        """This log is about to end here: no checkpoint may list more of it; durable on return."""
         ...
 
     def discard(self, paths: list[str], delay_ms: int) -> None:

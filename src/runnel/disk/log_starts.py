@@ -38,6 +38,10 @@ class Request:
     is_void: bool = False
     """The log was removed; another one may have its name by now."""
 
+    @property
+    def is_stale(self) -> bool:
+        return self.log.truncations != self.truncations
+
 
 class LogStarts:
     """The log starts that are being advanced."""
@@ -52,9 +56,12 @@ class LogStarts:
         self._requested: dict[TopicPartition, int] = {}
         """The offsets that are being stored."""
 
-    def advance(self, log: "DiskLog", offset: int, done: Done) -> None:
-        """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong."""
-        self._waiting.append(Request(log, offset, done, log.truncations))
+    def advance(self, log: "DiskLog", offset: int, done: Done, truncations: int) -> None:
+        """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong.
+
+        `truncations` is how often the log had been truncated when that was requested.
+        """
+        self._waiting.append(Request(log, offset, done, truncations))
         if not self._storing:
             self._store()
 
@@ -74,7 +81,7 @@ class LogStarts:
         requested = self._requested
         for request in self._storing:
             log = request.log
-            if not request.is_void:
+            if not request.is_void and not request.is_stale:
                 offset = max(request.offset, log.log_start_offset, requested.get(log.name, 0))
                 requested[log.name] = offset
                 self._file.set(log.name, offset)
@@ -83,17 +90,14 @@ class LogStarts:
     def _stored(self, requests: list[Request], _: None, failure: BaseException | None) -> None:
         self._storing = []
         self._requested.clear()
-        if failure is not None:
-            self._take_back(requests)
-        else:
-            stale = [request for request in requests if request.log.truncations != request.truncations]
-            if stale:
-                self._take_back(stale)
-                self._workers.submit(self._file.prepare(), lambda _, __: None)
         # The log starts advance before the next ones are stored, which must not lower them.
         outcomes = [
             _advance(request) if failure is None else _failed(request, failure) for request in requests
         ]
+        refused = [request for request, error in zip(requests, outcomes, strict=True) if error is not None]
+        self._take_back(refused)
+        if refused and failure is None:
+            self._workers.submit(self._file.prepare(), lambda _, __: None)
         if self._waiting:
             self._store()
         _drop_some([request.log for request, error in zip(requests, outcomes, strict=True) if error is None])
@@ -111,7 +115,7 @@ def _advance(request: Request) -> ApiError | None:
     log = request.log
     if log.failure is not None:
         return StorageFailed(log.failure)
-    if log.truncations != request.truncations:
+    if request.is_stale:
         return ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{log.name} was truncated meanwhile")
     log.segments.log_start_offset = max(log.log_start_offset, request.offset)
     return None
@@ -133,5 +137,5 @@ def _drop_some(logs: "list[DiskLog]") -> None:
 
 def _failed(request: Request, failure: BaseException) -> ApiError:
     if not isinstance(failure, OSError):
-        raise failure
+        logger.error("%s: the log start could not be stored", request.log.segments.folder, exc_info=failure)
     return StorageFailed(f"{request.log.segments.folder}: {failure}")

@@ -111,6 +111,8 @@ class RecreatedLogs:
             for name, log in logs.items():
                 if self._logs.get(name) is log:
                     del self._logs[name]
+            # One of those that were created meanwhile may have the mark of a log that was removed.
+            self._marks |= {self._path(name, log.topic_id) for name, log in self._logs.items()}
         else:
             logger.warning("%s: checkpoints could not be stored: %s", self._folder, failure)
         waiting, self._waiting = self._waiting, []
