@@ -25,7 +25,7 @@ help: ## show this list
 setup: $(STAMP) ## build .venv with pinned versions (every other verb does this first)
 
 $(STAMP): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "Runnel needs Python 3.11 or newer, and none was found. Install one, or say where it is: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Runnel needs Python 3.11 or newer, and none was found. Install one, or set its path: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
 	@test -x $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv || { \
 		echo "$(PYTHON) could not make a virtual environment. On Debian or Ubuntu: apt install python3-venv; elsewhere: install the package that holds Python's venv and ensurepip modules." >&2; rm -rf .venv; exit 1; }
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling setuptools wheel

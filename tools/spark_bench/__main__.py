@@ -1,4 +1,4 @@
-"""The part of `make bench` that runs on Spark; writes docs/BENCHMARKS_SPARK.md."""
+"""The Spark benchmarks of `make bench`; writes docs/BENCHMARKS_SPARK.md."""
 
 import argparse
 import json
@@ -35,7 +35,7 @@ def main() -> int:
     try:
         jars = connector_jars()
     except Unavailable as reason:
-        print(f"Spark is left out: {reason}")
+        print(f"Spark is skipped: {reason}")
         return 0
     settings = {
         "spark.jars": ",".join(map(str, jars)),
@@ -72,14 +72,14 @@ def main() -> int:
 
 
 def jvm_pid(session: "SparkSession") -> int:
-    """The process that runs the tasks here, and whose children the Python workers are."""
+    """The JVM that runs the tasks; the Python workers are its children."""
     gateway: Any = session.sparkContext._gateway
     return int(gateway.proc.pid)
 
 
 def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench")
-    parser.add_argument("--quick", action="store_true", help="one short round, nothing is written")
+    parser.add_argument("--quick", action="store_true", help="one short round, without writing the page")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=1_000_000)
     options = parser.parse_args(arguments)
@@ -89,7 +89,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
 
 
 def compare(stage: Stage, records: int, rounds: int) -> dict[str, dict[str, list[dict[str, float]]]]:
-    """Each job with one format and then with the other; every second round the other way about."""
+    """Each job with both formats, in alternating order."""
     fill(stage, "plain", records)
     fill(stage, "packed", records, **{"kafka.compression.type": "lz4"})
     jobs: dict[str, dict[str, Callable[[], Cost]]] = {
@@ -103,17 +103,17 @@ def compare(stage: Stage, records: int, rounds: int) -> dict[str, dict[str, list
             "runnel": lambda: write(stage, "runnel", records, delivery="exactly-once"),
         },
     }
-    taken: dict[str, dict[str, list[dict[str, float]]]] = {}
+    costs: dict[str, dict[str, list[dict[str, float]]]] = {}
     for number in range(-1, rounds):
-        # The first one warms up: workers, the JVM's compiler, the page cache.
+        # The first round warms up Python workers, the JIT compiler and the page cache.
         print("warming up" if number < 0 else f"round {number + 1} of {rounds}", flush=True)
-        for job, ways in jobs.items():
-            for name in sorted(ways, reverse=number % 2 == 0):
-                cost = ways[name]()
+        for job, formats in jobs.items():
+            for name in sorted(formats, reverse=number % 2 == 0):
+                cost = formats[name]()
                 if number >= 0:
-                    taken.setdefault(job, {}).setdefault(name, []).append(asdict(cost))
+                    costs.setdefault(job, {}).setdefault(name, []).append(asdict(cost))
                     print(f"  {job}, {name}: {cost.seconds:.2f} s, CPU {cost.spark_cpu_s:.2f} s", flush=True)
-    return taken
+    return costs
 
 
 def reads(stage: Stage, topic: str, records: int) -> dict[str, Callable[[], Cost]]:
@@ -121,7 +121,7 @@ def reads(stage: Stage, topic: str, records: int) -> dict[str, Callable[[], Cost
 
 
 def grow(stage: Stage, unit: int, rounds: int) -> list[dict[str, Any]]:
-    """The same reading of more and more data."""
+    """Read increasing amounts of data."""
     steps = []
     for factor in GROWTH:
         records = unit * factor
@@ -143,7 +143,7 @@ def fill(stage: Stage, topic: str, records: int, **options: str) -> None:
 
 
 def write(stage: Stage, format: str, records: int, **options: str) -> Cost:
-    """To a topic of its own, so that every round finds the same."""
+    """Write to a new topic, so that all rounds are alike."""
     with SyncClient(stage.bootstrap) as client:
         client.create_topic("written", partitions=PARTITIONS)
         try:

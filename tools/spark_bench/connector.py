@@ -1,4 +1,4 @@
-"""Spark's own Kafka connector: its jars, fetched once with Maven."""
+"""The jars of Spark's Kafka connector, fetched once with Maven."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ JARS = [
     ("org.apache.kafka", "kafka-clients", "3.9.1"),
     ("org.apache.commons", "commons-pool2", "2.12.0"),
 ]
-PURPOSE = "compare with Spark's own Kafka connector"
+PURPOSE = "compare with Spark's Kafka connector"
 
 
 def connector_jars() -> list[Path]:
-    """The jars that `spark.jars` must name for the format "kafka"; raises Unavailable if there are none."""
-    # Without what they depend on: the connector names a version of its token provider that does not exist.
+    """The value of `spark.jars` for the format "kafka"; raises Unavailable if they cannot be fetched."""
+    # Not transitive: the connector depends on a version of its token provider that does not exist.
     folder = maven.jars(f"spark-connector-{VERSION}", JARS, PURPOSE, transitive=False)
     return [folder / f"{artifact}-{version}.jar" for _, artifact, version in JARS]

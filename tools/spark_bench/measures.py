@@ -1,4 +1,4 @@
-"""What is measured with Spark: reading and writing topics, in seconds and in CPU time."""
+"""Measures reads and writes of topics with Spark: elapsed and CPU time."""
 
 import time
 from collections.abc import Callable
@@ -16,7 +16,7 @@ VALUE_BYTES = 200
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a job took: time, and the CPU time of Spark (with its Python workers) and of the broker."""
+    """Elapsed time of a job, and the CPU times of Spark (with its Python workers) and of the broker."""
 
     seconds: float
     spark_cpu_s: float
@@ -25,7 +25,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A session and a broker that are up and warm."""
+    """A running session and broker."""
 
     session: "SparkSession"
     bootstrap: str
@@ -46,7 +46,7 @@ class Stage:
         )
 
     def read(self, format: str, topic: str, records: int) -> Cost:
-        """Every column of every record goes into an aggregate, so that nothing can be left out."""
+        """Aggregate every column of every record, so that none can be pruned."""
         frame = (
             self.session.read.format(format)
             .option("kafka.bootstrap.servers", self.bootstrap)
@@ -81,7 +81,7 @@ class Stage:
 
 
 def rows(session: "SparkSession", records: int) -> "DataFrame":
-    """Records of one size that differ in key and value."""
+    """Records of equal size with distinct keys and values."""
     return session.range(0, records, 1, PARTITIONS).selectExpr(
         "cast(id AS string) AS key",
         f"rpad(concat(sha2(cast(id AS string), 256), cast(id AS string)), {VALUE_BYTES}, 'runnel') AS value",

@@ -1,4 +1,4 @@
-"""A pipeline whose commit record expired while it was stopped resumes with an option."""
+"""A pipeline whose commit marker expired while it was stopped resumes with an option."""
 
 import json
 import random
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def forget_notes(broker: BrokerView) -> int:
-    """Delete the commit records, as after `offsets.retention.minutes`; returns their number."""
+    """Delete the commit markers, as after `offsets.retention.minutes`; returns their number."""
     groups = [group for group in broker.groups() if group.startswith(PREFIX)]
 
     async def forget(cluster: Cluster) -> None:
@@ -47,7 +47,7 @@ def forget_notes(broker: BrokerView) -> int:
     return len(groups)
 
 
-def test_a_pipeline_resumes_after_its_commit_record_has_expired(
+def test_a_pipeline_resumes_after_its_commit_marker_has_expired(
     spark: "SparkSession", runnel: "Broker", tmp_path: Path
 ) -> None:
     pipeline = declared(tmp_path, LOGS, RUNNEL_BOOTSTRAP=runnel.bootstrap_servers)

@@ -97,7 +97,7 @@ def topic_writer(
 def _topic_batches(options: dict[str, str]) -> "Callable[[DataFrame, int], None]":
     def write(batch: "DataFrame", batch_id: int) -> None:
         query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        # Batches are numbered from 0: a later batch without a commit record is in doubt, not the first.
+        # Batches are numbered from 0: a later batch without a commit marker is in doubt, not the first.
         marker = {"txnAppId": query_id or "", "txnVersion": str(batch_id), "txnFirstVersion": "0"}
         batch.write.format("runnel").mode("append").options(**options, **marker).save()
 
