@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runnel import wire
 from runnel.broker.runtime import call, pipeline
-from runnel.broker.runtime.slices import weighs_more, weight
+from runnel.broker.runtime.slices import cut, weighs_more, weight
 from runnel.messages.add_partitions_to_txn import AddPartitionsToTxnTopic
 from runnel.messages.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -162,6 +162,13 @@ def test_configs_of_a_resource_that_is_repeated_are_described_once(tell) -> None
 def test_a_weight_is_compared_without_adding_up_all_of_it(groups: list[list[int]], limit: int) -> None:
     request = offset_fetch(groups)
     assert weighs_more(request, REQUEST_ARRAYS, limit) == (weight(request, REQUEST_ARRAYS) > limit)
+
+
+def test_equal_numbers_are_cut_into_slices_as_well() -> None:
+    topics = [OffsetFetchRequestTopics("t", partition_indexes=[0] * 1000)]
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=topics)])
+    parts = [part for part, _ in cut(request, REQUEST_ARRAYS, 100)]
+    assert max(weight(part, REQUEST_ARRAYS) for part in parts) <= 104
 
 
 def test_large_responses_are_encoded_in_a_thread(tell, monkeypatch) -> None:

@@ -1,4 +1,7 @@
-"""How long the event loop is busy at a stretch: the time that a request may wait before it is even seen."""
+"""How long the event loop is busy at a stretch: the time that a request may wait before it is even seen.
+
+The histogram holds samples: `server/loop_probe.py` says which pauses they show, and which they may miss.
+"""
 
 import json
 from collections.abc import Sequence

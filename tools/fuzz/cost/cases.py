@@ -243,10 +243,15 @@ class _Builder:
                 return self.struct(inner, path + ".", index)
             case ArrayOf(StructOf(inner)):
                 count = self._shape.counts.get(path, 1)
-                return [self.struct(inner, path + ".", number) for number in range(count)]
+                different = self._values.different(inner.__name__, count)
+                return _tiled([self.struct(inner, path + ".", number) for number in range(different)], count)
             case ArrayOf(element):
                 count = self._shape.counts.get(path, 1)
-                return [self._value(element, struct, name, path + ".", number) for number in range(count)]
+                different = self._values.different(struct, count)
+                return _tiled(
+                    [self._value(element, struct, name, path + ".", number) for number in range(different)],
+                    count,
+                )
             case Text():
                 return self._text(struct, name, path, index)
             case Blob():
@@ -269,6 +274,11 @@ class _Builder:
         if wire_type is RECORDS:
             return tiny_batches(length) if length else one_batch()
         return bytes(length or 4)
+
+
+def _tiled(elements: list[Any], count: int) -> list[Any]:
+    """So many elements, those given over and over."""
+    return (elements * (count // max(len(elements), 1) + 1))[:count]
 
 
 @cache

@@ -8,6 +8,8 @@ from runnel.controller.config_topic import TOPIC_CONFIGS
 from tools.fuzz.cost.population import Population
 
 MISSING_PARTITION = 1 << 20
+MISSING_DIFFERENT_MAX = 20_000
+"""Building a request takes longer than serving it."""
 
 
 class Fill(StrEnum):
@@ -73,6 +75,16 @@ class Values:
     @cached_property
     def _id_list(self) -> list[bytes]:
         return [self.ids[name] for name in self._topics if name in self.ids] or [bytes(16)]
+
+    def different(self, struct: str, count: int) -> int:
+        """How many of so many elements of an array differ, before they repeat themselves."""
+        if self.fill is Fill.SAME:
+            return min(count, 1)
+        if struct in _FRESH_TOPIC_STRUCTS:
+            return count
+        if self.fill is Fill.MISSING:
+            return min(count, MISSING_DIFFERENT_MAX)
+        return min(count, max(self.population.wide_partitions, self.population.groups))
 
     def text(self, struct: str, field: str, index: int) -> str:
         """The text of the index-th element."""

@@ -32,6 +32,7 @@ async def describe_producers(request: DescribeProducersRequest, ctx: Context) ->
             weight = 1 + len(results[-1].active_producers)
             described, room = described + weight, room - weight
             if room <= 0:
+                ctx.is_large = True
                 room = SLICE_ELEMENTS
                 await asyncio.sleep(0)
     return response

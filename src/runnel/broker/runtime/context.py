@@ -29,7 +29,7 @@ class Context:
     denied_topics: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Topics of a fetch session that the client may no longer read."""
     is_large: bool = field(default=False, kw_only=True)
-    """The response has so many elements that it is encoded in a thread."""
+    """The response may have so many elements that it is encoded in a thread."""
     response_elements: int = field(default=0, kw_only=True)
     """What the response describes so far, over all slices of the request."""
 

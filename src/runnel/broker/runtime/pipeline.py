@@ -173,6 +173,7 @@ class Pipeline:
             request = await self.broker.disk.run_blocking(Job(partial(_decode, route, frame, header)))
         except MalformedMessage as error:
             raise CloseConnection(f"malformed request: {error}") from None
+        call.is_large = True
         return await settled(self._permit_and_handle(route, request, call, frame, header))
 
     def _permit_and_handle(

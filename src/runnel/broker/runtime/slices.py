@@ -134,8 +134,7 @@ def _chunks(elements: list[Any], arrays: Sequence[str], weight_max: int) -> Iter
     for element in elements:
         is_large = weighs_more(element, arrays, weight_max)
         own = weight_max + 1 if is_large else weight(element, arrays)
-        # The same object twice is a duplicate, which its handler refuses.
-        if own > room and chunk and element is not chunk[-1]:
+        if own > room and chunk and not _is_second(element, chunk):
             yield chunk, 0
             chunk, room = [], weight_max
         if is_large and arrays:
@@ -150,6 +149,11 @@ def _chunks(elements: list[Any], arrays: Sequence[str], weight_max: int) -> Iter
         room -= own
     if chunk:
         yield chunk, 0
+
+
+def _is_second(element: Any, chunk: list[Any]) -> bool:
+    """Whether the last element is the same object, once: a duplicate, which its handler refuses."""
+    return element is chunk[-1] and (len(chunk) < 2 or chunk[-2] is not element)
 
 
 def merge(whole: Any, part: Any, arrays: Sequence[str], joined_levels: int) -> None:
