@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.batch.header import read_header, walk_headers
+from runnel.batch.header import HEADER_BYTES, read_header, seal, walk_headers
 from runnel.batch.records import iterate_records
+from runnel.disk import reading
 from runnel.disk.disk_log import DiskLog
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.limits import SENDFILE_BYTES_MIN
@@ -114,6 +115,32 @@ def test_the_brokers_clock_is_found_too() -> None:
     found = run_now(log.find_timestamp(START_MS + 15, EVERYTHING))
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (4, START_MS + 20)
+
+
+def test_a_lookup_among_batches_with_false_timestamps_looks_at_so_many_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clients can state a timestamp for a batch that none of its records has: a lookup read the whole log."""
+    monkeypatch.setattr(reading, "LOOKUP_RECORDS_MAX", 50)
+    _, log = Place().open_log()
+    for _ in range(20):
+        honest = batch(*[b"value"] * 10)
+        header = read_header(honest)
+        header.max_timestamp = START_MS + 10_000
+        append(log, seal(header, honest[HEADER_BYTES:]))
+    found = run_now(log.find_timestamp(START_MS + 5000, EVERYTHING))
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (50, START_MS + 10_000), "the first batch beyond the limit"
+
+
+def test_a_lookup_does_not_decompress_more_than_is_reasonable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LOOKUP_BATCH_BYTES_MAX", 1000)
+    _, log = Place().open_log()
+    append(log, batch(b"a", b"b"))
+    append(log, batch(*[bytes(1000)] * 100, timestamp_ms=START_MS + 100, compression=1))
+    found = run_now(log.find_timestamp(START_MS + 150, EVERYTHING))
+    assert found is not None
+    assert found.offset == 2, "the beginning of the batch"
 
 
 def test_offsets_that_are_not_ours_are_refused() -> None:

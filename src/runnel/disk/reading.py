@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from runnel.batch.errors import BatchInflatesTooFar
 from runnel.batch.header import BatchHeader
-from runnel.batch.records import iterate_records
+from runnel.batch.records import unpack_records, walk_records
 from runnel.disk.segment import Segment
 from runnel.disk.segments import Segments
 from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, walk_batch_bounds, walk_headers_of_file
+from runnel.model.limits import LOOKUP_BATCH_BYTES_MAX, LOOKUP_RECORDS_MAX
 from runnel.ports.disk import TimestampedOffset
 
 
@@ -80,7 +82,11 @@ def touch(segments: Segments, offset: int, max_bytes: int, end_offset: int) -> N
 def first_at_or_after(
     segments: Segments, timestamp_ms: int, start_offset: int, end_offset: int
 ) -> TimestampedOffset | None:
-    """The first record from `start_offset` on, below `end_offset`, that is not older than `timestamp_ms`."""
+    """The first record from `start_offset` on, below `end_offset`, that is not older than `timestamp_ms`.
+
+    Where finding it takes too long, the first record of its batch.
+    """
+    lookup = _Lookup(segments, timestamp_ms, start_offset)
     for segment in segments.segments[segments.segment_of(start_offset) :]:
         if segment.base_offset >= end_offset:
             return None
@@ -92,7 +98,7 @@ def first_at_or_after(
                 return None
             if header.max_timestamp < timestamp_ms:
                 continue
-            found = _first_record(segments, segment, position, header, timestamp_ms, start_offset)
+            found = lookup.first_record(segment, position, header)
             if found is not None:
                 return found if found.offset < end_offset else None
     return None
@@ -123,16 +129,32 @@ def _headers_from(segments: Segments, segment: Segment, offset: int) -> Iterator
     return walk_headers_of_file(segments.open(segment), position, segment.size_bytes, 64 * 1024)
 
 
-def _first_record(
-    segments: Segments,
-    segment: Segment,
-    position: int,
-    header: BatchHeader,
-    timestamp_ms: int,
-    start_offset: int,
-) -> TimestampedOffset | None:
-    batch = segments.open(segment).pread(header.size_bytes, position)
-    for record in iterate_records(batch):
-        if record.timestamp >= timestamp_ms and record.offset >= start_offset:
-            return TimestampedOffset(record.offset, record.timestamp, header.leader_epoch)
-    return None
+class _Lookup:
+    """The search for a record by its timestamp, and how much it may still decompress and look at."""
+
+    __slots__ = ("_records_left", "_segments", "_start_offset", "_timestamp_ms")
+
+    def __init__(self, segments: Segments, timestamp_ms: int, start_offset: int) -> None:
+        self._segments = segments
+        self._timestamp_ms, self._start_offset = timestamp_ms, start_offset
+        self._records_left = LOOKUP_RECORDS_MAX
+
+    def first_record(self, segment: Segment, position: int, header: BatchHeader) -> TimestampedOffset | None:
+        """The first record of a batch that matches; the batch itself if it takes too long to look inside."""
+        first_offset = max(header.base_offset, self._start_offset)
+        whole = TimestampedOffset(first_offset, header.max_timestamp, header.leader_epoch)
+        self._records_left -= header.record_count
+        if self._records_left < 0:
+            return whole
+        batch = self._segments.open(segment).pread(header.size_bytes, position)
+        try:
+            raw = unpack_records(batch, header, LOOKUP_BATCH_BYTES_MAX)
+        except BatchInflatesTooFar:
+            return whole
+        append_time = header.max_timestamp if header.uses_log_append_time else None
+        for _, _, timestamp_delta, offset_delta, _, _, _, _ in walk_records(raw, header.record_count):
+            timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+            offset = header.base_offset + offset_delta
+            if timestamp >= self._timestamp_ms and offset >= self._start_offset:
+                return TimestampedOffset(offset, timestamp, header.leader_epoch)
+        return None
