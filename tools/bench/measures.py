@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tools.bench import loadgen
 from tools.bench.loadgen import Load
 from tools.bench.systems import Meter, Running
+from tools.bench.table import LATENCY_RATES
 from tools.bench.warm_up import WarmUp, WarmUpPlan, run_until_steady
 
 Numbers = dict[str, float]
@@ -22,8 +23,6 @@ Result = TypeVar("Result")
 
 READY_TIMEOUT_S = 30.0
 LATENCY_PARTITIONS = 4
-LATENCY_RATES = (500, 5_000, 50_000)
-"""Records a second."""
 
 
 @dataclass(slots=True)

@@ -53,10 +53,12 @@ ROWS = [
     Row("start_s", "start to first response", "s", False, 1 / 8, 1 / 4),
 ]
 
+LATENCY_RATES = (500, 5_000, 50_000)
+"""Records per second of the latency measurements."""
 LATENCY_ROWS = [
     Row(f"{name}_{rate}_{key}_us", f"{label}, {rate:,} records/s, {share}", "µs", False)
     for name, label in (("produce", "produce"), ("end_to_end", "end to end"))
-    for rate in (500, 5_000, 50_000)
+    for rate in LATENCY_RATES
     for key, share in (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"))
 ]
 

@@ -3,7 +3,9 @@
 import random
 import threading
 import time
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -76,49 +78,65 @@ class Sender(threading.Thread):
             self.ledger.fail(f"sender {self.number} met a fatal error: {error}")
 
 
-class Reader(threading.Thread):
-    """A consumer that reads all partitions from the start, and records what it received."""
+class LogReader(threading.Thread):
+    """A consumer that reads all partitions from the start until it is stopped."""
 
-    def __init__(self, bootstrap: str, partitions: list[Partition], ledger: Ledger) -> None:
-        super().__init__(name="reader", daemon=True)
-        self.ledger = ledger
+    def __init__(
+        self, name: str, consumer: Consumer, partitions: list[Partition], fail: Callable[[str], None]
+    ) -> None:
+        super().__init__(name=name, daemon=True)
         self.records_read = 0
-        self._next = dict.fromkeys(partitions, 0)
+        self._fail = fail
         self._ending = threading.Event()
-        self._consumer = reading_consumer(bootstrap)
+        self._consumer = consumer
         self._consumer.assign([TopicPartition(*partition, 0) for partition in partitions])
 
     def run(self) -> None:
         while not self._ending.is_set():
             for message in self._consumer.consume(500, timeout=0.1):
-                self._take(message)
+                self._receive(message)
         self._consumer.close()
 
     def end(self) -> None:
         self._ending.set()
         self.join()
 
-    def _take(self, message: Message) -> None:
+    def _receive(self, message: Message) -> None:
         error = message.error()
         if error is not None:
             if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                self.ledger.fail(f"the reader's position is no longer in the log: {error}")
+                self._fail(f"the reader's position is no longer in the log: {error}")
             return
-        partition = (message.topic(), message.partition())
-        if message.offset() != self._next[partition]:
-            expected = self._next[partition]
-            self.ledger.fail(f"{partition}: the reader expected {expected} and received {message.offset()}")
-        self._next[partition] = message.offset() + 1
         self.records_read += 1
+        self.verify((message.topic(), message.partition()), message.offset(), message.value())
+
+    @abstractmethod
+    def verify(self, partition: Partition, offset: int, value: bytes) -> None:
+        """Check a record that was read."""
+
+
+class Reader(LogReader):
+    """Checks that offsets are contiguous, and records what it received."""
+
+    def __init__(self, bootstrap: str, partitions: list[Partition], ledger: Ledger) -> None:
+        super().__init__("reader", log_consumer(bootstrap), partitions, ledger.fail)
+        self.ledger = ledger
+        self._next = dict.fromkeys(partitions, 0)
+
+    def verify(self, partition: Partition, offset: int, value: bytes) -> None:
+        if offset != self._next[partition]:
+            expected = self._next[partition]
+            self.ledger.fail(f"{partition}: the reader expected {expected} and received {offset}")
+        self._next[partition] = offset + 1
         try:
-            self.ledger.record_read(partition, message.offset(), stamp_of(message.value()))
+            self.ledger.record_read(partition, offset, stamp_of(value))
         except CorruptRecord as corrupt:
-            self.ledger.fail(f"{partition} offset {message.offset()}: {corrupt}")
+            self.ledger.fail(f"{partition} offset {offset}: {corrupt}")
 
 
-def reading_consumer(bootstrap: str) -> Consumer:
+def log_consumer(bootstrap: str, config: Mapping[str, Any] = MappingProxyType({})) -> Consumer:
     """A consumer that verifies checksums and never resets its position."""
-    settings = {
+    settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
         "enable.auto.commit": False,
@@ -128,6 +146,7 @@ def reading_consumer(bootstrap: str) -> Consumer:
         "fetch.queue.backoff.ms": 5,
         "log_level": 0,
         **CONNECTION,
+        **config,
     }
     return Consumer(settings)
 
@@ -136,7 +155,7 @@ def read_log(
     bootstrap: str, partition: Partition, ledger: Ledger, timeout_s: float = 120
 ) -> list[tuple[int, Stamp]]:
     """All records of a partition, from its start to its end."""
-    consumer = reading_consumer(bootstrap)
+    consumer = log_consumer(bootstrap)
     records: list[tuple[int, Stamp]] = []
     try:
         start, end = consumer.get_watermark_offsets(TopicPartition(*partition), timeout=30)

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 NO_ID = bytes(16)
 """Kafka's zero UUID: no id."""
+NO_LEADER = -1
+"""The leader id of a partition without a leader."""
 
 
 class TopicPartition(NamedTuple):

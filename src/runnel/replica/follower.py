@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from runnel.model.errors import ApiError, ErrorCode
-
-NO_LEADER = -1
+from runnel.model.ids import NO_LEADER
 
 
 @dataclass(slots=True)

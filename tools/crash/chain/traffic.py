@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tools.crash.chain.transact import Intent, ProducerUnusable, transact, transactional_producer
 from tools.crash.chain.verification import Journal, Log, Verifier, original, value_of
 from tools.crash.ledger import Partition
-from tools.crash.load import CONNECTION
+from tools.crash.load import CONNECTION, LogReader, log_consumer
 
 KEYS = 20
 PAUSE_S = 0.1
@@ -120,66 +120,33 @@ class TransactionalInput(InputProducer):
             self._producer = None
 
 
-class OutputReader(threading.Thread):
+class OutputReader(LogReader):
     """Reads the committed output of the chain while all other processes are killed."""
 
     def __init__(self, bootstrap: str, partitions: list[Partition], verifier: Verifier) -> None:
-        super().__init__(name="output_reader", daemon=True)
+        consumer = isolated_consumer(bootstrap, "read_committed")
+        super().__init__("output_reader", consumer, partitions, verifier.fail)
         self.seen: dict[Partition, list[tuple[int, bytes]]] = defaultdict(list)
-        self.records_read = 0
-        self._verifier = verifier
         self._originals: set[bytes] = set()
-        self._ending = threading.Event()
-        self._consumer = log_consumer(bootstrap, "read_committed")
-        self._consumer.assign([TopicPartition(*partition, 0) for partition in partitions])
 
-    def run(self) -> None:
-        while not self._ending.is_set():
-            for message in self._consumer.consume(500, timeout=0.1):
-                self._take(message)
-        self._consumer.close()
-
-    def end(self) -> None:
-        self._ending.set()
-        self.join()
-
-    def _take(self, message: Message) -> None:
-        error = message.error()
-        if error is not None:
-            if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                self._verifier.fail(f"the reader's position is no longer in the log: {error}")
-            return
-        partition = (message.topic(), message.partition())
-        value = message.value()
-        self.seen[partition].append((message.offset(), value))
-        self.records_read += 1
+    def verify(self, partition: Partition, offset: int, value: bytes) -> None:
+        self.seen[partition].append((offset, value))
         if original(value) in self._originals:
-            self._verifier.fail(f"duplicate: {partition} offset {message.offset()} holds {value!r} again")
+            self._fail(f"duplicate: {partition} offset {offset} holds {value!r} again")
         self._originals.add(original(value))
 
 
-def log_consumer(bootstrap: str, isolation: str) -> Consumer:
-    settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "unused",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-        "auto.offset.reset": "error",
-        "isolation.level": isolation,
-        "check.crcs": True,
-        "fetch.wait.max.ms": 50,
-        "fetch.queue.backoff.ms": 5,
-        "log_level": 0,
-        **CONNECTION,
-    }
-    return Consumer({**settings, "error_cb": lambda _error: None})
+def isolated_consumer(bootstrap: str, isolation: str) -> Consumer:
+    """A consumer that also reports the ends of partitions."""
+    config = {"enable.partition.eof": True, "isolation.level": isolation, "error_cb": lambda _error: None}
+    return log_consumer(bootstrap, config)
 
 
 def read_partitions(
     bootstrap: str, partitions: list[Partition], isolation: str, timeout_s: float = 60.0
 ) -> Log:
     """All records of the partitions, as a new reader receives them."""
-    consumer = log_consumer(bootstrap, isolation)
+    consumer = isolated_consumer(bootstrap, isolation)
     log: dict[Partition, list[tuple[int, bytes]]] = {partition: [] for partition in partitions}
     unfinished = set(partitions)
     deadline = time.monotonic() + timeout_s

@@ -1,9 +1,10 @@
 """Cache of the topics in Metadata responses: built once per image version, shared by all responses."""
 
 from runnel.controller.image import MetadataImage
-from runnel.controller.values import NO_LEADER, PartitionState, Topic
+from runnel.controller.values import PartitionState, Topic
 from runnel.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from runnel.model.errors import ErrorCode
+from runnel.model.ids import NO_LEADER
 
 
 class TopicMetadataCache:
