@@ -1,13 +1,15 @@
 """What a log refuses, with which code, and how it reshapes what it takes."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.batch.build import build_batch
-from runnel.batch.compression import Compression
+from runnel.batch.compression import Compression, compress
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import crc_is_valid, pack_header, read_header, seal
+from runnel.batch.header import HEADER_BYTES, crc_is_valid, pack_header, read_header, seal
 from runnel.batch.records import Record, iterate_records
 from runnel.log.validation import (
     RECORD_ERRORS_MAX,
@@ -232,6 +234,41 @@ def test_a_topics_compression_repacks_and_changes_nothing_else(sent, given_, wan
     assert list(iterate_records(valid.data)) == list(iterate_records(build_batch(sent)))
     for field in ("producer_id", "producer_epoch", "base_sequence", "record_count", "max_timestamp"):
         assert getattr(valid.header, field) == getattr(before, field)
+
+
+@pytest.mark.parametrize(
+    ("name", "size_bytes", "level"),
+    [
+        ("gzip", 100_000, 9),
+        ("gzip", 500_000, 6),
+        ("gzip", 3_000_000, 2),
+        ("gzip", 10_000_000, 1),
+        ("lz4", 100_000, 17),
+        ("lz4", 1_000_000, 8),
+        ("lz4", 3_000_000, 1),
+        ("zstd", 100_000, 22),
+        ("zstd", 250_000, 15),
+        ("zstd", 1_500_000, 9),
+        ("zstd", 4_000_000, 3),
+        ("zstd", 10_000_000, 1),
+    ],
+)
+def test_large_batches_are_repacked_with_a_lower_level(name, size_bytes, level):
+    """One megabyte took the slowest compressor half a second, during which no client was served."""
+    config = LogConfig(
+        compression_type=name,
+        compression_gzip_level=9,
+        compression_lz4_level=17,
+        compression_zstd_level=22,
+        max_message_bytes=2**30,
+    )
+    # Words that repeat unevenly, so that levels differ.
+    text = b" ".join(Random(1).choices([b"north", b"south", b"east", b"west"], k=20_000))
+    value = (text * (size_bytes // len(text) + 1))[: size_bytes - 100]
+    batch = build_batch([Record(0, 5, None, value)])
+    stored = validate(memoryview(batch), config, 2**46, from_client=True).data
+    expected = compress(bytes(batch[HEADER_BYTES:]), Compression.from_name(name), level)
+    assert bytes(stored[HEADER_BYTES:]) == bytes(expected)
 
 
 def test_a_batch_that_grows_beyond_the_limit_by_repacking_is_too_large():

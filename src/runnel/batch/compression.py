@@ -31,6 +31,7 @@ XERIAL_MAGIC = b"\x82SNAPPY\x00"
 """The magic bytes of snappy-java's SnappyOutputStream, whose framing most Kafka clients use."""
 XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 XERIAL_BLOCK_BYTES = 32 * 1024
+GZIP_LEVEL_DEFAULT = 6
 LZ4_LEVEL_FAST = 9
 """Kafka's default level, for which its library uses the fast compressor."""
 
@@ -49,7 +50,9 @@ def compress(data: Buffer, compression: int, level: int | None = None) -> Buffer
         case Compression.NONE:
             return data
         case Compression.GZIP:
-            return bytes(cramjam.gzip.compress(data, 6 if level is None or level < 0 else level))
+            return bytes(
+                cramjam.gzip.compress(data, GZIP_LEVEL_DEFAULT if level is None or level < 0 else level)
+            )
         case Compression.SNAPPY:
             return _compress_xerial(data)
         case Compression.LZ4:

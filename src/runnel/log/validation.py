@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from runnel.batch.checksum import crc32c
-from runnel.batch.compression import Compression, compress
+from runnel.batch.compression import GZIP_LEVEL_DEFAULT, LZ4_LEVEL_FAST, Compression, compress
 from runnel.batch.errors import BatchInflatesTooFar, CorruptBatch
 from runnel.batch.header import (
     COMPRESSION_MASK,
@@ -42,6 +42,14 @@ from runnel.model.log_config import FOREVER, LogConfig, TimestampType
 
 RECORD_ERRORS_MAX = 1_000
 """Records that one refusal names; a batch can hold millions, and its answer stays small."""
+
+_KIB = 1024
+_LEVELS = {
+    Compression.GZIP: ((128 * _KIB, 9), (512 * _KIB, 6), (4096 * _KIB, 2), (FOREVER, 1)),
+    Compression.LZ4: ((128 * _KIB, 17), (1024 * _KIB, 8), (FOREVER, 1)),
+    Compression.ZSTD: ((128 * _KIB, 22), (256 * _KIB, 15), (2048 * _KIB, 9), (8192 * _KIB, 3), (FOREVER, 1)),
+}
+"""Up to so many bytes, the highest level: each takes 50 to 100 ms at worst, which nothing interrupts."""
 
 _CREATE_TIME = TimestampType.CREATE_TIME
 _ZSTD = int(Compression.ZSTD)
@@ -295,7 +303,7 @@ def _repack(records: memoryview, header: BatchHeader, config: LogConfig) -> memo
     if header.compression == wanted:
         return records
     raw = unpack_records(records, header, INSPECTED_BATCH_BYTES_MAX)
-    payload = compress(raw, wanted, _level(wanted, config))
+    payload = compress(raw, wanted, _level(wanted, config, len(raw)))
     header.attributes = header.attributes & ~COMPRESSION_MASK | wanted
     batch = seal(header, payload)
     if len(batch) > config.max_message_bytes:
@@ -307,13 +315,18 @@ def _repack(records: memoryview, header: BatchHeader, config: LogConfig) -> memo
     return memoryview(batch)
 
 
-def _level(compression: Compression, config: LogConfig) -> int | None:
+def _level(compression: Compression, config: LogConfig, size_bytes: int) -> int | None:
+    """The topic's level, or a lower one if that would keep other clients waiting."""
     match compression:
         case Compression.GZIP:
-            return config.compression_gzip_level
+            level = config.compression_gzip_level
+            level = level if level > 0 else GZIP_LEVEL_DEFAULT
         case Compression.LZ4:
-            return config.compression_lz4_level
+            level = config.compression_lz4_level
+            if level == LZ4_LEVEL_FAST:
+                return level
         case Compression.ZSTD:
-            return config.compression_zstd_level
+            level = config.compression_zstd_level
         case _:
             return None
+    return min(level, next(most for bytes_max, most in _LEVELS[compression] if size_bytes <= bytes_max))
