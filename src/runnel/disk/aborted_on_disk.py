@@ -1,4 +1,4 @@
-"""Which transactions of a log were aborted: from the files beside its segments, or from its batches."""
+"""The aborted transactions of a log, from transaction indexes or from batches."""
 
 from bisect import bisect_right
 
@@ -13,7 +13,7 @@ from runnel.model.log_config import FOREVER
 
 
 def aborted_in(segments: Segments, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """What readers of these offsets must skip, by first offset. OSError and CorruptBatch may come."""
+    """The aborted transactions of these offsets, by first offset. May raise OSError and CorruptBatch."""
     marked = segments.with_aborted
     if marked is None:
         marked = segments.with_aborted = _find_marked(segments)
@@ -28,7 +28,7 @@ def aborted_in(segments: Segments, first_offset: int, end_offset: int) -> list[A
 
 
 def touch_aborted(segments: Segments, first_offset: int, end_offset: int) -> None:
-    """Load the aborted transactions that `aborted_in` is about to look at."""
+    """Load the transaction indexes for `aborted_in`."""
     aborted_in(segments, first_offset, end_offset)
 
 
@@ -47,7 +47,7 @@ def aborted_of(segments: Segments, segment: Segment, *, may_walk: bool = True) -
 
 
 def _find_marked(segments: Segments) -> list[Segment]:
-    """The segments with abort markers; most logs have none, as one listing of the folder shows."""
+    """The segments with abort markers, from a listing of the directory; most logs have none."""
     if any(segment.aborted is None for segment in segments.segments):
         names = set(segments.files.names(segments.folder))
         for segment in segments.segments:
@@ -72,7 +72,7 @@ def _load(segments: Segments, segment: Segment, may_walk: bool) -> list[AbortedT
 
 
 def _walk(segments: Segments, segment: Segment) -> list[AbortedTransaction]:
-    """From the batches: which transactions were open where the segment begins, and how they ended."""
+    """Rebuild the aborted transactions of a segment from its batches."""
     producers = producers_at(segments, segment.base_offset)
     for batch in walk_batches(segments, segment.base_offset, segment.next_offset):
         replay_producer(producers, read_header(batch), batch, 0, FOREVER)

@@ -1,11 +1,12 @@
-"""The writing half of a log: batches are staged one by one and written together.
+"""The write path of a log: batches are staged one by one and written together.
 
     stage (check, assign offsets, patch) … write_staged (one writev) … sync (fdatasync in a thread)
     end_offset ≥                         written_offset ≥            durable_offset
 
 Large writes are done by a thread (`write_later`), one at a time; what is staged meanwhile goes with the next
-one. Operations that need the files at rest call `settle`. If a write fails, all that is staged is undone, and
-every caller receives the failure: through its callback, or when it requests the write of its batches.
+one. Operations that require that no write is in flight call `settle`. If a write fails, all staged batches
+are rolled back, and every caller receives the error: in its callback, or when it requests the write of its
+batches.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +43,7 @@ REBUILT_BATCHES_MAX = 1000
 
 
 class Appender:
-    """Writes staged batches at the end of the log, and undoes what could not be written."""
+    """Appends staged batches to the log, and rolls them back if the write fails."""
 
     __slots__ = (
         "_announced",
@@ -78,16 +79,16 @@ class Appender:
         self._durability, self._health, self._threads = durability, health, threads
         self._on_written, self._on_rolled = on_written, on_rolled
         self._write: StagedWrite | None = None
-        """The write that a thread is doing. Batches that are staged now are written behind it."""
+        """The write in flight in a thread. Batches that are staged meanwhile are written after it."""
         self._dones: list[Done] = []
         """Callbacks that receive the outcome of what is staged."""
         self._announced = 0
-        """How many of the staged batches `write_later` was called for: `_dones` receive their outcome."""
+        """The number of staged batches for which `write_later` was called: `_dones` receive their outcome."""
         self._has_caller = True
         """Does a caller wait for the outcome of what is being written?"""
 
     def detach(self) -> None:
-        """The log is removed: do not refer to it any more."""
+        """Drop references to the removed log."""
         self._load_soon = self._on_written = self._on_rolled = nothing
 
     def configure(self, config: LogConfig) -> None:
@@ -112,12 +113,12 @@ class Appender:
         self._on_rolled()
 
     def truncated(self) -> None:
-        """The end of the log was taken off, while nothing was staged."""
+        """The log was truncated while nothing was staged."""
         assert not self._staging.batches
         self._staging.clear()
 
     def write_staged(self) -> None:
-        """Write all staged batches in one call; if the disk refuses, undo all and raise StorageFailed."""
+        """Write all staged batches in one call; on failure roll all back and raise StorageFailed."""
         if self._staging.unreported is not None:
             failure, self._staging.unreported = self._staging.unreported, None
             raise failure
@@ -150,7 +151,7 @@ class Appender:
         self._wrote()
 
     def write_later(self, done: Done) -> bool:
-        """Let a thread write what is staged, and call `done`; False if it is too little for a thread.
+        """Write the staged batches in a thread, and call `done`; False if they are too small for that.
 
         The memory of the batches stays borrowed until then.
         """
@@ -181,7 +182,7 @@ class Appender:
     def _begin_write(self) -> None:
         try:
             if self._health.failure is not None:
-                # It failed while this waited for its turn: nothing may follow what is stored there.
+                # It failed while this waited for it: nothing may be appended after the failed write.
                 raise self._undo([], OSError(self._health.failure))
             self._ready_indexes(self._segments.active)
             self._write = write = self._take_staged()
@@ -206,7 +207,7 @@ class Appender:
         return self._end(write)
 
     def _take_staged(self) -> StagedWrite:
-        """All that is staged as one write with its files open."""
+        """All staged batches as one write with open files."""
         is_announced = len(self._staging.batches) <= self._announced
         batches, rolls = self._staging.take()
         runs = split_runs(self._segments, batches, rolls) if rolls else []
@@ -224,7 +225,7 @@ class Appender:
         return write
 
     def _end(self, write: StagedWrite) -> StorageFailed | None:
-        """A write is complete: its batches are part of the log, or they are unstaged."""
+        """Complete a write: its batches are part of the log, or are rolled back."""
         if write.failure is not None:
             self._dones = write.dones + self._dones
             return self._undo(write.runs, write.failure, is_announced=write.is_announced)
@@ -288,13 +289,13 @@ class Appender:
         self._on_written()
 
     def _undo(self, runs: list[Run], error: Exception, *, is_announced: bool = True) -> StorageFailed:
-        """Be as before anything was staged; the failure to raise."""
+        """Roll back all staged batches; returns the error to raise."""
         folder = self._segments.folder
         failed = StorageFailed(f"{folder}: {error}")
         try:
             undo_runs(self._segments, runs)
         except OSError as second:
-            # Bytes that were never acknowledged remain behind the end: nothing may follow them.
+            # Unacknowledged bytes remain after the end of the log: nothing may be appended.
             self._health.fail(f"{folder} could not be truncated: {second}", can_repair=True)
         self._durability.folder_changed = True
         is_announced = is_announced and len(self._staging.batches) <= self._announced

@@ -7,7 +7,7 @@ from runnel.ports.files import Files
 def replace_file(files: Files, folder: str, name: str, data: bytes, *, sync: bool) -> None:
     """Store `data` under this name atomically; with `sync` it survives a power cut on return.
 
-    Without `sync` a power cut may leave an empty or torn file, so readers check what they read.
+    Without `sync` a power failure may leave an empty or torn file, so readers verify it.
     """
     temporary = f"{folder}/{name}{TEMPORARY}"
     files.write(temporary, data, sync=sync)

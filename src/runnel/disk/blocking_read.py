@@ -19,7 +19,7 @@ from runnel.disk.segments import Segments
 from runnel.model.errors import StorageFailed
 
 ATTEMPTS_MAX = 5
-"""How often a read is run again because the log changed under it."""
+"""The maximum number of retries if the log changes concurrently."""
 
 Result = TypeVar("Result")
 
@@ -28,7 +28,7 @@ _VIEW_FILES_MAX = 100
 
 @dataclass(slots=True)
 class Plan(Generic[Result]):
-    """Which segments a read needs, from offset to offset, and what it does with them."""
+    """The segments that a read needs, by offsets, and the read itself."""
 
     start_offset: int
     end_offset: int
@@ -96,7 +96,7 @@ class SegmentsRead(Generic[Result]):
         return self._result[0]
 
     def _install(self) -> None:
-        """Keep the indexes that were loaded, unless the log has loaded them itself meanwhile."""
+        """Install the loaded indexes, unless the log has loaded them meanwhile."""
         segments = self._segments
         originals = {segment.base_offset: segment for segment in segments.segments}
         for loaded in self._view.segments:

@@ -1,6 +1,7 @@
-"""Where each log begins and up to where it needs no check, kept in two files beside the logs.
+"""The recovery point and log start checkpoints of a data directory.
 
-A log's offsets are noted when they change, so that a write of the files costs the loop one copy.
+The offsets of a log are recorded when they change, so that a write of the files costs the event loop one
+copy.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -29,7 +30,7 @@ class Checkpoints:
         self._advancing = LogStarts(self.log_starts, workers)
 
     def note(self, log: DiskLog) -> None:
-        """Let the next writes of the files contain the offsets of this log as they are now."""
+        """Record the current offsets of this log for the next write of the files."""
         name = log.name
         if name in self.recreated:
             return
@@ -42,7 +43,7 @@ class Checkpoints:
                 self.log_starts.set(name, log.log_start_offset)
 
     def truncate(self, log: DiskLog, end_offset: int) -> None:
-        """The files must list nothing of this log beyond `end_offset`; durable on return."""
+        """Lower the offsets of this log to `end_offset` in both files; durable on return."""
         if log.name in self.recreated:
             return
         for file, offset in (
@@ -56,7 +57,7 @@ class Checkpoints:
                 file.store()
 
     def advance_log_start(self, log: DiskLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
-        """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong."""
+        """Advance the log start to `offset`; `done` is called once that is durable, or with the error."""
         if log.name in self.recreated:
             action = partial(self._advance_released, log, offset, done, log.truncations)
             self.recreated.when_released(log, action)
@@ -85,14 +86,14 @@ class Checkpoints:
             file.discard(name)
 
     def delete_all_but(self, names: Container[TopicPartition]) -> None:
-        """At the start only these logs are there; the last run may not have deleted the others."""
+        """Keep only these logs at start; the last run may not have removed the entries of others."""
         for file in (self.recovery_points, self.log_starts):
             for name in list(file.offsets):
                 if name not in names:
                     file.discard(name)
 
     def may_contain_deleted(self, name: TopicPartition) -> bool:
-        """Would a log that is created now inherit from an older one of this name after a crash?"""
+        """Could a new log inherit the offsets of an older one of the same name after a crash?"""
         return any(file.may_contain_discarded(name) for file in (self.recovery_points, self.log_starts))
 
     def store(self, logs: Iterable[DiskLog]) -> None:

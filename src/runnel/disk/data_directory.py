@@ -147,7 +147,7 @@ class DataDirectory:
         return log
 
     def remove_log(self, partition: TopicPartition) -> None:
-        """Forget the log now, free its files later."""
+        """Remove the log now, and its files later."""
         log = self._logs.pop(partition, None)
         self._closed_logs.pop(partition, None)
         if log is not None:
@@ -160,7 +160,7 @@ class DataDirectory:
             log.detach()
         try:
             if partition in self._folders:
-                # It needs no room: on a full disk this is how space is freed.
+                # It requires no space: on a full disk this is how space is freed.
                 self._removal.remove_folder(str(partition), log.config.file_delete_delay_ms if log else 0)
                 self._folders.discard(partition)
             self._checkpoints.delete(partition)
@@ -191,7 +191,7 @@ class DataDirectory:
                 self._read_workers.submit(read.run, partial(self._read, read, future))
                 return
             result = read.finish()
-        except Exception as failure:  # noqa: BLE001 - every failure is the caller's to judge
+        except Exception as failure:  # noqa: BLE001 - any failure is passed to the caller
             future.set_exception(failure)
         else:
             future.set_result(result)

@@ -1,4 +1,4 @@
-"""What a power cut could still take from a log, and from where recovery has to check it.
+"""What a power failure could remove from a log, and the recovery point.
 
 closed segments, sealed │ closed, not sealed │ active segment
 ────────────────────────┼────────────────────┼──────────────────────────
@@ -11,7 +11,7 @@ from runnel.model.log_config import FOREVER
 
 
 class Durability:
-    """The durable offset of one log, and the changes beside its records that are not durable yet."""
+    """The durable offset of one log, and the changes of other files that are not durable yet."""
 
     __slots__ = (
         "_segments",
@@ -29,24 +29,24 @@ class Durability:
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
         self.durable_offset = segments.written_offset
-        """Everything below survives a power cut."""
+        """Records below survive a power failure."""
         self.unsealed: list[tuple[Segment, bytes | None]] = []
         """Closed segments that are not durable with indexes and snapshot, and the producers at their end."""
         self.epochs_changed = False
         self.folder_changed = False
-        """Was a file created, renamed, truncated or outdated, and could a power cut still undo it?"""
+        """Was a file created, renamed, truncated or outdated, without being durable yet?"""
         self.is_new = False
-        """Was the folder created in this run, and could a power cut still take it?"""
+        """Was the directory created in this run, without being durable yet?"""
         self.drops = self.drops_durable = 0
-        """How often old segments were dropped, and how often of that a power cut can no longer undo."""
+        """The number of drops of old segments, and how many of these are durable."""
         self.recovery_ceiling = FOREVER
         """Where the recovery point stays while the leader epochs cannot be stored."""
         self.sync_ceiling = FOREVER
-        """How low the log was truncated while a sync was in flight: that sync proves nothing above."""
+        """The lowest truncation while a sync was in flight: that sync makes nothing above it durable."""
 
     @property
     def recovery_point(self) -> int:
-        """Everything below need not be checked after a crash: it is durable, and so are its indexes."""
+        """The recovery point: records below, with their indexes, are not verified after a crash."""
         recovery_point = min(self.durable_offset, self.recovery_ceiling)
         if not self.unsealed:
             return recovery_point
@@ -54,7 +54,7 @@ class Durability:
 
     @property
     def needs_sync(self) -> bool:
-        """Could a power cut change anything?"""
+        """Is anything not durable yet?"""
         return (
             self.durable_offset < self._segments.written_offset
             or self.folder_changed
@@ -65,17 +65,17 @@ class Durability:
 
     @property
     def start_is_in_file_names(self) -> bool:
-        """Is the log start the name of the first segment, also after a power cut?"""
+        """Is the log start the base offset of the first segment, durably?"""
         is_first = self._segments.log_start_offset == self._segments.segments[0].base_offset
         return is_first and self.drops == self.drops_durable
 
     def truncate(self, end_offset: int) -> None:
-        """Nothing from `end_offset` on is durable, even if a sync in flight reports otherwise."""
+        """Nothing from `end_offset` on is durable, even if a sync in flight completes."""
         self.durable_offset = min(self.durable_offset, end_offset)
         self.sync_ceiling = min(self.sync_ceiling, end_offset)
 
     def synced_all(self) -> None:
-        """All that there is has reached the disk."""
+        """Everything is durable."""
         self.durable_offset = self._segments.written_offset
         self.drops_durable = self.drops
         self.unsealed = []

@@ -1,4 +1,4 @@
-"""What a thread does to the names of a log's folder, until the event loop revokes it.
+"""A lease for a thread to use the file names of a log, until the event loop revokes it.
 
 A removed log's folder gets another name, and a new log may take the old one while a thread still works for
 the removed one. Revoking never waits for the disk: the lock is held while a file is opened, renamed or

@@ -1,4 +1,4 @@
-"""Whether a log may be written, and if not, why and for how long."""
+"""The failure state of a log: whether it accepts writes, and whether it can be repaired."""
 
 from collections.abc import Callable
 
@@ -11,25 +11,25 @@ class Health:
     def __init__(self, repair_later: Callable[[], None]) -> None:
         self._repair_later = repair_later
         self.failure: str | None = None
-        """Why nothing may be written."""
+        """Why writes are rejected."""
         self.can_repair = False
-        """May the files be checked again and turn out to be sound?"""
+        """Can the files be repaired?"""
         self.is_damaged = False
-        """Are records unreadable that were durable? Then no file is touched, for an operator to inspect."""
+        """Are durable records unreadable? Then the files are kept unchanged for inspection."""
 
     def fail(self, reason: str, *, can_repair: bool) -> None:
-        """Refuse writes from now on."""
+        """Reject writes from now on."""
         self.failure = reason
         self.can_repair = can_repair
         if can_repair:
             self._repair_later()
 
     def detach(self) -> None:
-        """The log is removed: do not refer to it any more."""
+        """Drop references to the removed log."""
         self._repair_later = nothing
 
     def repaired(self) -> None:
-        """The files are sound again."""
+        """The files are repaired."""
         self.failure = None
         self.can_repair = False
 

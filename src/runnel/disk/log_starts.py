@@ -23,20 +23,20 @@ logger = logging.getLogger(__name__)
 Done = Callable[[ApiError | None], None]
 
 DROPS_AT_ONCE_MAX = 100
-"""Logs whose segments the event loop drops at once: that renames files, some 300 microseconds each."""
+"""Logs whose segments are dropped in one turn of the event loop: about 300 microseconds each."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A log that is to begin at `offset`."""
+    """A pending advance of a log start."""
 
     log: "DiskLog"
     offset: int
     done: Done
     truncations: int
-    """How often the log had been truncated: `offset` means other records after another time."""
+    """The number of truncations at the request: later ones change the records at `offset`."""
     is_void: bool = False
-    """The log was removed; another one may have its name by now."""
+    """The log was removed, and possibly recreated."""
 
     @property
     def is_stale(self) -> bool:
@@ -57,7 +57,7 @@ class LogStarts:
         """The offsets that are being stored."""
 
     def advance(self, log: "DiskLog", offset: int, done: Done, truncations: int) -> None:
-        """Let the log begin at `offset`; `done` is called once that is durable, or with what went wrong.
+        """Advance the log start to `offset`; `done` is called once that is durable, or with the error.
 
         `truncations` is how often the log had been truncated when that was requested.
         """
@@ -66,7 +66,7 @@ class LogStarts:
             self._store()
 
     def __contains__(self, name: TopicPartition) -> bool:
-        """Is a log start of this log being stored? Any other write of the file must contain it, too."""
+        """Is a log start of this log being stored? Other writes of the file must contain it, too."""
         return name in self._requested
 
     def forget(self, name: TopicPartition) -> None:
@@ -105,7 +105,7 @@ class LogStarts:
             request.done(outcome)
 
     def _take_back(self, requests: list[Request]) -> None:
-        """The next write of the file must not contain what these have asked for."""
+        """Remove these offsets from the next write of the file."""
         for request in requests:
             if not request.is_void:
                 self._file.set(request.log.name, request.log.log_start_offset)

@@ -1,4 +1,4 @@
-"""One offset per partition in a file that is replaced as a whole, by a thread."""
+"""A checkpoint file of one offset per partition, replaced atomically by a thread."""
 
 import logging
 from collections.abc import Callable
@@ -15,7 +15,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class OffsetFile:
-    """The offsets that the next write contains, and what the file may still contain."""
+    """The offsets of the next write, and the discarded names that the file may still contain."""
 
     __slots__ = (
         "_discarded",
@@ -47,7 +47,7 @@ class OffsetFile:
         except FileNotFoundError:
             return {}
         except DamagedCheckpoint as damage:
-            # Without recovery points more is checked, without log starts more can be read: both are safe.
+            # Without recovery points more is verified, without log starts more is readable: both are safe.
             logger.warning("%s/%s is not used: %s", self._folder, self._name, damage)
             return {}
 
@@ -62,7 +62,7 @@ class OffsetFile:
             self._is_changed = True
 
     def discard(self, name: TopicPartition) -> None:
-        """Write the file without this name from the next time on."""
+        """Omit this name from the next write on."""
         if self.offsets.pop(name, None) is not None:
             self._discarded[name] = self._version
             self._is_changed = True
@@ -72,7 +72,7 @@ class OffsetFile:
         return self._discarded.get(name, -1) >= self._newest
 
     def prepare(self) -> Callable[[], None]:
-        """The work of storing the offsets as they are now, for any thread. An older one is skipped."""
+        """A task that stores the current offsets, in any thread. Older tasks are skipped."""
         newest = self._newest
         self._discarded = {name: version for name, version in self._discarded.items() if version >= newest}
         self._version += 1

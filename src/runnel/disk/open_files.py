@@ -37,12 +37,12 @@ class OpenFiles:
         return file
 
     def forget(self, segment: Segment) -> None:
-        """The segment needs its file no more, or will reopen it."""
+        """The segment does not need its file, or will reopen it."""
         self._open.pop(segment, None)
         segment.file = None
 
     def indexes_loaded(self, segment: Segment) -> None:
-        """The indexes of this segment were read from their files; others may make room for them."""
+        """The indexes of this segment were loaded; others may be evicted."""
         size_bytes = segment.index_bytes
         self._index_bytes += size_bytes - self._indexed.pop(segment, 0)
         self._indexed[segment] = size_bytes

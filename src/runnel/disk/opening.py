@@ -1,4 +1,4 @@
-"""Opening a log: from the manifest of a clean shutdown, from its files, or new."""
+"""Opens a log from the clean shutdown manifest, by recovery, or creates it."""
 
 from runnel.disk.atomic import remove_if_exists
 from runnel.disk.disk_log import DiskLog
@@ -23,7 +23,7 @@ from runnel.ports.files import Files
 
 
 def topic_id_of(files: Files, folder: str) -> bytes | None:
-    """The topic whose partition a folder holds; None if it is not recorded."""
+    """The topic id of a log directory; None if it is not recorded."""
     try:
         return decode_partition_metadata(files.read(f"{folder}/{PARTITION_METADATA}"))
     except (FileNotFoundError, DamagedCheckpoint):
@@ -46,7 +46,7 @@ def create_log(
 def log_from_manifest(
     name: TopicPartition, entry: LogEntry, config: LogConfig, home: Home, segments: Segments
 ) -> DiskLog:
-    """A log as it was closed, without a look at its files."""
+    """A log from its manifest entry, without opening its files."""
     found: list[Segment] = []
     for one in entry.segments:
         segment = Segment(one.base_offset)
@@ -82,7 +82,7 @@ def recover_log(
     recovery_point: int,
     log_start_offset: int,
 ) -> DiskLog:
-    """A log recovered from its files, which a crash may have left in any state."""
+    """A log recovered from its files after a crash."""
     if topic_id_of(segments.files, segments.folder) is None:
         data = encode_partition_metadata(topic_id)
         segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)
@@ -106,14 +106,14 @@ def recover_log(
         log.fail(recovered.damage, can_repair=False)
         log.health.is_damaged = True
     log.durability.unsealed = [entry for entry in recovered.unsealed if entry[0] in segments.segments]
-    # The folder may be half synced.
+    # The directory may be partly synced.
     log.durability.epochs_changed = log.durability.folder_changed = log.durability.is_new = True
     log.durability.drops += 1
     return log
 
 
 def _start_over(segments: Segments, offset: int, producers: Producers) -> None:
-    """Remove all segments and begin an empty one, whose file remembers the offset. Safe to be interrupted."""
+    """Remove all segments and create an empty one, whose name has the offset. May be interrupted."""
     former = segments.segments
     segment = Segment(offset)
     segment.start_indexes()

@@ -16,16 +16,16 @@ _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _PROBE_STEP_BYTES = 32 * 1024
 """One page is probed in so many bytes: the kernel reads ahead and evicts in larger units."""
 _probed = (bytearray(1),)
-"""Where a probe puts the byte that it reads, which no caller looks at."""
+"""The buffer of probes, whose contents are ignored."""
 _datasync = getattr(os, "fdatasync", os.fsync)
 _BUFFERS_PER_CALL_MAX = 1024
 """IOV_MAX on Linux: one call takes no more buffers."""
 
 
 class OsFile:
-    """A descriptor that closes itself when the last holder lets go of it."""
+    """A file descriptor that is closed when it is no longer referenced."""
 
-    # The calls go through methods, not through functions bound to the number: a call holds the file open.
+    # Methods, not functions bound to the descriptor: a call keeps a reference to the file.
     __slots__ = ("_descriptor",)
 
     def __init__(self, descriptor: int) -> None:
@@ -86,7 +86,7 @@ class OsFile:
 
 
 class OsFiles:
-    """Files as the kernel gives them."""
+    """Files of the operating system."""
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)

@@ -1,4 +1,4 @@
-"""The producers of one log, loaded from its snapshots and batches when they are first needed."""
+"""The producer state of one log, loaded from snapshots and batches on first use."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ _WALKED_BYTES_MAX = 64 * 1024
 
 
 class ProducerState:
-    """Sequences and transactions of the producers, and how far ends of transactions are committed."""
+    """The producer state, and the offset below which markers are committed."""
 
     __slots__ = ("_load_soon", "_now_ms", "_segments", "high_watermark", "loaded", "snapshot_offset")
 
@@ -31,18 +31,18 @@ class ProducerState:
         self._load_soon = load_soon
         self._now_ms = now_ms
         self.loaded = producers
-        """None until they are needed after a clean start."""
+        """None until first use after a clean start."""
         self.high_watermark = segments.log_start_offset
-        """Ends of transactions below are final. Advanced by the owner of the log only."""
+        """Markers below are committed. Advanced by the owner of the log only."""
         self.snapshot_offset = -1
-        """Offset of the snapshot at the end of the last clean run, which no segment is named after."""
+        """The offset of the snapshot of the last clean shutdown, which is not at the start of a segment."""
 
     def detach(self) -> None:
-        """The log is removed: do not refer to it any more."""
+        """Drop references to the removed log."""
         self._load_soon = nothing
 
     def get(self) -> Producers:
-        """The producers. Raises StorageFailed if they cannot be loaded, or not yet: a thread loads many."""
+        """The producer state. Raises StorageFailed if it cannot be loaded, or is still being loaded."""
         if self.loaded is None:
             try:
                 if self._is_small():
@@ -56,7 +56,7 @@ class ProducerState:
         return self.loaded
 
     def get_blocking(self) -> Producers:
-        """The producers, however long it takes to load them. May raise OSError and CorruptBatch."""
+        """Load the producer state, which may block. May raise OSError and CorruptBatch."""
         if self.loaded is None:
             self.loaded = self.load(self._segments)
         return self.loaded
@@ -72,13 +72,13 @@ class ProducerState:
         return producers
 
     def install(self, producers: Producers) -> None:
-        """Take over what a thread has loaded, unless the log has loaded them meanwhile."""
+        """Install the state loaded by a thread, unless the log has loaded it meanwhile."""
         if self.loaded is None:
             producers.forget_ended(self.high_watermark)
             self.loaded = producers
 
     def _is_small(self) -> bool:
-        """Can they be loaded without a noticeable pause?"""
+        """Can the state be loaded on the event loop?"""
         if self._segments.size_bytes <= _WALKED_BYTES_MAX:
             return True
         if self.snapshot_offset < 0:
@@ -93,7 +93,7 @@ class ProducerState:
 
     @property
     def last_stable_offset(self) -> int:
-        """Everything below is committed and belongs to no transaction that could still be aborted."""
+        """Records below are committed and in no open transaction."""
         high_watermark = self.high_watermark
         unstable_offset = self.get().first_unstable_offset(high_watermark)
         if unstable_offset is None:
@@ -101,26 +101,26 @@ class ProducerState:
         return min(max(unstable_offset, self._segments.log_start_offset), high_watermark)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is committed."""
+        """The high watermark advanced to `offset`."""
         if offset > self.high_watermark:
             self.high_watermark = min(offset, self._segments.written_offset)
             if self.loaded is not None:
                 self.loaded.forget_ended(self.high_watermark)
 
     def truncated(self, end_offset: int) -> None:
-        """The log ends here now: load the producers as they were then. May raise OSError and CorruptBatch."""
+        """Reload the producer state after truncation. May raise OSError and CorruptBatch."""
         self.high_watermark = min(self.high_watermark, end_offset)
         self.snapshot_offset = -1
         self.loaded, _ = load_producers(self._segments, end_offset, self._now_ms(), self.high_watermark)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have not written for so long."""
+        """Expire idle producers."""
         if self.loaded is not None:
             self.loaded.expire(now_ms, expiration_ms)
 
     @property
     def needs_snapshot(self) -> bool:
-        """Is a snapshot missing at the end of the log, without which a start would have to walk it?"""
+        """Is a snapshot required at the end of the log, so that a start need not scan it?"""
         if self.snapshot_offset == self._segments.written_offset:
             return False
         if self._segments.active.size_bytes > _WALKED_BYTES_MAX:

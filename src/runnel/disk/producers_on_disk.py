@@ -1,4 +1,4 @@
-"""The producers of a log, restored from its snapshots and batches."""
+"""Restores the producer state of a log from snapshots and batches."""
 
 from runnel.batch.control import read_end_marker
 from runnel.batch.header import BatchHeader, read_header
@@ -24,18 +24,18 @@ def snapshot_path(segments: Segments, offset: int) -> str:
 
 
 def write_snapshot(segments: Segments, offset: int, snapshot: bytes, *, sync: bool = True) -> None:
-    """Durable on return, in one step: one of the same offset may be all that is known of its producers."""
+    """Write a snapshot, durably and atomically: it may replace the only one of this offset."""
     replace_file(segments.files, segments.folder, offset_name(offset, SNAPSHOT), snapshot, sync=sync)
 
 
 def snapshot_offsets(names: list[str]) -> list[int]:
-    """The offsets that producer snapshots are there for, newest first."""
+    """The offsets of the producer snapshots, newest first."""
     found = (offset_of(name, SNAPSHOT) for name in names)
     return sorted((offset for offset in found if offset is not None), reverse=True)
 
 
 def read_snapshot(segments: Segments, offset: int) -> Producers | None:
-    """The producers at `offset` as a snapshot has them; None if there is none, or it is damaged."""
+    """The producer snapshot at `offset`; None if it is missing or damaged."""
     if offset < 0:
         return None
     try:
@@ -48,7 +48,7 @@ def read_snapshot(segments: Segments, offset: int) -> Producers | None:
 
 
 def is_sound_snapshot(data: bytes) -> bool:
-    """Can these bytes be loaded?"""
+    """Is the snapshot valid?"""
     try:
         check_snapshot(data)
     except DamagedSnapshot:
@@ -57,7 +57,7 @@ def is_sound_snapshot(data: bytes) -> bool:
 
 
 def newest_snapshot(segments: Segments, end_offset: int) -> tuple[int, Producers]:
-    """(offset, producers) to replay from: the newest sound snapshot not beyond the end, or the start."""
+    """(offset, producers) to replay from: the newest valid snapshot up to the end, or the log start."""
     first_offset = segments.segments[0].base_offset
     for offset in snapshot_offsets(segments.files.names(segments.folder)):
         if first_offset <= offset <= end_offset:
@@ -68,7 +68,7 @@ def newest_snapshot(segments: Segments, end_offset: int) -> tuple[int, Producers
 
 
 def producers_at(segments: Segments, offset: int) -> Producers:
-    """The producers as they were when the log ended at `offset`."""
+    """The producer state at `offset`."""
     start_offset, producers = newest_snapshot(segments, offset)
     for batch in walk_batches(segments, start_offset, offset):
         replay_producer(producers, read_header(batch), batch, 0, FOREVER)
@@ -77,7 +77,7 @@ def producers_at(segments: Segments, offset: int) -> Producers:
 
 
 def first_open_offset_at(segments: Segments, offset: int) -> int | None:
-    """Where the oldest transaction begins that was open when the log ended at `offset`."""
+    """The first offset of the oldest transaction that was open at `offset`."""
     try:
         data = segments.files.read(snapshot_path(segments, offset))
         check_snapshot(data)

@@ -9,7 +9,7 @@ from runnel.ports.files import File
 
 BLOCK_BYTES_MAX = 16 * 1024
 READS_AHEAD = 16
-"""How many reads of the same size a block is to serve."""
+"""The number of reads of the same size per block."""
 
 
 class ReadAhead:
@@ -23,7 +23,7 @@ class ReadAhead:
         self._data = b""
 
     def clear(self) -> None:
-        """Segments were removed, replaced or truncated: other bytes may follow at the same positions."""
+        """Invalidate the block: segments were removed, replaced or truncated."""
         self._segment = None
         self._data = b""
 

@@ -1,7 +1,8 @@
-"""The reading half of a log: whole batches by offset, records by time, aborted transactions.
+"""The read path of a log: batches by offset, records by timestamp, aborted transactions.
 
-Nothing here waits for the disk unless `may_block`: what is neither young nor in the page cache, or has no
-index in memory, is loaded by a thread (`NotResident`), and so are lookups that may have to walk a segment.
+Reads do not wait for the disk unless `may_block`: data that is neither recent nor in the page cache, or has
+no index in memory, is loaded by a thread (`NotResident`), and so are lookups that may have to scan a
+segment.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from runnel.ports.disk import BlockingRead, FileSlice, NotResident, Slice, Times
 from runnel.ports.files import File
 
 TOUCHED_BYTES_MAX = 1024 * 1024
-"""How much of a cold log a thread reads at once on behalf of a reader."""
+"""Bytes of a cold log that a thread loads at once."""
 _POSITIONS_MAX = 16
 """Sequential readers of one log whose positions are cached; more than that search the index."""
 
@@ -40,11 +41,11 @@ class Reader:
         """Batches from here on were written moments ago: they are in the page cache."""
 
     def time_passed(self) -> None:
-        """Batches from before the last call are no longer young: they may have left the page cache."""
+        """Batches from before the last call are no longer recent: they may have left the page cache."""
         self._young_offset, self._next_young_offset = self._next_young_offset, self._segments.written_offset
 
     def segments_changed(self) -> None:
-        """Batches are at other positions: readers search for them again."""
+        """Invalidate the cached positions."""
         self._positions.clear()
         written_offset = self._segments.written_offset
         self._young_offset = min(self._young_offset, written_offset)
@@ -101,7 +102,7 @@ class Reader:
         return Slice([_read_exactly(file, position, size)], size, next_offset)
 
     def _read_next(self, offset: int, max_bytes: int, end_offset: int) -> Slice | None:
-        """What a sequential reader of small batches reads next; None if it has to be found or loaded."""
+        """The next small batches of a sequential reader; None if they must be searched or loaded."""
         cached = self._positions.get(offset)
         if cached is None:
             return None
@@ -120,7 +121,7 @@ class Reader:
         return Slice([data[:size]], size, next_offset)
 
     def _read_few(self, segment: Segment, position: int, max_bytes: int) -> Slice | None:
-        """A few small batches: finding their end and reading them is one step. None if that is not enough."""
+        """Read a few small batches in one step; None if that is not sufficient."""
         if max_bytes > PROBE_BYTES:
             return None
         file = segment.file or self._segments.open(segment)
@@ -133,7 +134,7 @@ class Reader:
         return Slice([data[:size]], size, next_offset)
 
     def _check_residency(self, offset: int, max_bytes: int, end_offset: int) -> None:
-        """NotResident unless everything that the read will touch can be reached without the disk."""
+        """NotResident if the read would wait for the disk."""
         segments = self._segments
         cached = self._positions.get(offset)
         if cached is not None and cached[1] < cached[0].size_bytes:

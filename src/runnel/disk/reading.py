@@ -1,4 +1,4 @@
-"""Finding things in a log: whole batches, batch by batch, by time."""
+"""Searches in a log: by offset and by timestamp."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,7 +15,7 @@ from runnel.ports.disk import TimestampedOffset
 def whole_batches(
     segments: Segments, segment: Segment, position: int, limit: int, max_bytes: int, at_least_one: bool
 ) -> tuple[int, int]:
-    """(bytes, offset after them): the whole batches from `position` that fit into `max_bytes`."""
+    """(bytes, next offset) of the complete batches from `position` that fit into `max_bytes`."""
     size = next_offset = 0
     target = position + max_bytes
     start = max(position, segments.offsets_of(segment).position_at_most(target))
@@ -36,7 +36,7 @@ def whole_batches(
 
 
 def walk_batches(segments: Segments, offset: int, end_offset: int) -> Iterator[memoryview]:
-    """Batch by batch, from the one that holds `offset` to the last one that begins below `end_offset`."""
+    """The batches from the one with `offset` to the last one that begins below `end_offset`."""
     while offset < end_offset:
         segment, position = segments.locate(offset)
         chunk, chunk_start = memoryview(b""), position
@@ -56,7 +56,7 @@ def walk_batches(segments: Segments, offset: int, end_offset: int) -> Iterator[m
 
 
 def some_batches(segments: Segments, offset: int, max_bytes: int, end_offset: int) -> Sequence[memoryview]:
-    """Batches from the one that holds `offset` on, until they have `max_bytes`."""
+    """The batches from the one with `offset`, up to `max_bytes`."""
     found: list[memoryview] = []
     size_bytes = 0
     for batch in walk_batches(segments, offset, end_offset):
@@ -130,7 +130,7 @@ def _headers_from(segments: Segments, segment: Segment, offset: int) -> Iterator
 
 
 class _Lookup:
-    """The search for a record by its timestamp, and how much it may still decompress and look at."""
+    """A search for a record by timestamp, with a budget for decompression."""
 
     __slots__ = ("_records_left", "_segments", "_start_offset", "_timestamp_ms")
 
@@ -140,7 +140,7 @@ class _Lookup:
         self._records_left = LOOKUP_RECORDS_MAX
 
     def first_record(self, segment: Segment, position: int, header: BatchHeader) -> TimestampedOffset | None:
-        """The first record of a batch that matches; the batch itself if it takes too long to look inside."""
+        """The first matching record of a batch; the batch itself if decompressing it takes too long."""
         first_offset = max(header.base_offset, self._start_offset)
         whole = TimestampedOffset(first_offset, header.max_timestamp, header.leader_epoch)
         self._records_left -= header.record_count

@@ -2,9 +2,9 @@
 
     mark (an empty file beside the new folder) ─► store both files without the name ─► remove the mark
 
-Neither the creation of a log nor its first writes wait for that. A start that finds the mark ignores what the
-checkpoint files say under the name. The mark is created before the folder, in the same directory; the file
-system keeps that order. While it is there, the files do not list the new log either.
+Neither the creation of a log nor its first writes wait for that. A start that finds the mark ignores what
+the checkpoint files contain under the name. The mark is created before the folder, in the same directory;
+the file system keeps that order. While it is there, the files do not list the new log either.
 """
 
 import logging

@@ -1,11 +1,10 @@
-"""Replacing segments by a compacted one: decided by one file, carried out by a thread.
+"""Replaces segments by a compacted one: committed by one file, carried out by a thread.
 
     begin (loop: pin the old segments) ─► run (thread: decide, rename, sync) ─► end (loop: replace in memory)
 
-One file names the new segment and those it replaces; from the moment it is durable the swap will be
-completed, by this run or by recovery. While it is under way, readers keep to the files and indexes of the
-old segments that are open and in memory (pinned), as the new one takes over their names. Nothing drops a
-pinned segment.
+The swap file lists the new segment and those it replaces; once it is durable the swap is committed, and is
+completed by this run or by recovery. During the swap, readers use the open files and loaded indexes of the
+old segments (pinned), because the new one takes over their names. A pinned segment is never dropped.
 """
 
 from contextlib import suppress
@@ -38,10 +37,10 @@ class SegmentSwap:
         """The files of the old segments under their new names, once the swap is complete."""
         self.failure: OSError | None = None
         self.is_decided = False
-        """Will the next start complete it, if this run does not?"""
+        """Is the swap committed, so that the next start completes it if necessary?"""
 
     def run(self) -> None:
-        """In a thread, or in the loop if that cannot wait: the second one finds it done."""
+        """Run the swap once, in a thread, or on the event loop if that cannot wait."""
         with self._lock:
             if self.has_run:
                 return
@@ -55,7 +54,7 @@ class SegmentSwap:
 
     @property
     def is_abandoned(self) -> bool:
-        """Was the log removed, so that this renames nothing more?"""
+        """Was the log removed, so that no more files are renamed?"""
         return self._files.is_revoked
 
     @property
@@ -64,7 +63,7 @@ class SegmentSwap:
 
 
 def begin_swap(log: "DiskLog", old: list[Segment], written: WrittenSegment) -> SegmentSwap | None:
-    """Pin the old segments; None if they are no longer all there."""
+    """Pin the old segments; None if some no longer exist."""
     segments = log.segments.segments
     if log.failure is not None or log.swap is not None:
         return None
@@ -82,7 +81,7 @@ def begin_swap(log: "DiskLog", old: list[Segment], written: WrittenSegment) -> S
 
 
 def end_swap(log: "DiskLog", swap: SegmentSwap) -> bool:
-    """Replace the segments in memory if that was done on disk. Raises the OSError that the swap met."""
+    """Replace the segments in memory if that was done on disk. Raises the OSError of the swap."""
     if swap.is_abandoned:
         return False
     if log.swap is swap:

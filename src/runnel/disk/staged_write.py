@@ -1,4 +1,4 @@
-"""Writing staged batches into their files, in any thread, and undoing that if it fails."""
+"""Writes staged batches to segment files, in any thread, and rolls back on failure."""
 
 import errno
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ from runnel.model.errors import ApiError
 from runnel.ports.files import Bytes, File
 
 BACKGROUND_BYTES_MIN = 256 * 1024
-"""Below this, handing a write to a thread and receiving its outcome costs more than the write."""
+"""Below this size, a thread costs more than the write."""
 
 Done = Callable[[ApiError | None], None]
-"""Receives None once what was staged is written, or the reason why it was undone."""
+"""Receives None once the staged batches are written, or the error if they were rolled back."""
 
 StagedBatch = ValidBatch | PlainBatch
 
@@ -40,7 +40,7 @@ class StagedWrite:
 
     runs: list[Run]
     producer_changes: int
-    """How many changes of producers came with them; batches staged later have changes of their own."""
+    """The number of staged producer changes of these batches."""
     dones: list[Done]
     is_announced: bool
     """Does one of these receive the outcome of every batch?"""
@@ -49,7 +49,7 @@ class StagedWrite:
     _is_over: bool = False
 
     def run(self) -> None:
-        """Write, in the thread that comes first; the other one waits and finds it done."""
+        """Write once, in the first thread that calls this; another one waits for it."""
         with self._once:
             if self._is_over:
                 return
@@ -93,7 +93,7 @@ def write_runs(runs: list[Run]) -> None:
 
 
 def undo_runs(segments: Segments, runs: list[Run]) -> None:
-    """Make the files be as before `write_runs`; OSError if even that fails."""
+    """Roll back `write_runs`; OSError if that fails."""
     has_removed = False
     for run in runs:
         if run.snapshot is None:
@@ -106,12 +106,12 @@ def undo_runs(segments: Segments, runs: list[Run]) -> None:
                 segments.files.remove(path)
                 has_removed = True
     if has_removed:
-        # A segment that reappeared after a power cut could follow on what is written instead of it.
+        # A segment that reappeared after a power failure could follow the batches written instead.
         segments.files.sync_folder(segments.folder)
 
 
 def write_all(file: File, buffers: Sequence[Bytes], position: int) -> None:
-    """Write all bytes, in as many calls as the system wants."""
+    """Write all bytes, with as many calls as necessary."""
     written = file.pwritev(buffers, position)
     remaining = list(buffers)
     while True:

@@ -1,4 +1,4 @@
-"""Staging batches for a log: they are validated, get their offsets, and are queued for writing."""
+"""Stages batches: validates them, assigns offsets, and queues them for writing."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ _REPLICA = Origin.REPLICA
 
 
 class Staging:
-    """The staged batches of one log, the offsets they have, and where segments roll between them."""
+    """The staged batches of one log, with their offsets and segment rolls."""
 
     __slots__ = (
         "_durability",
@@ -65,11 +65,11 @@ class Staging:
         self.rolls: list[tuple[int, bytes]] = []
         """Before which staged batches a new segment begins, and the producers at that moment."""
         self.unreported: StorageFailed | None = None
-        """Why staged batches were undone before their caller asked for them to be written."""
+        """The error of batches that were rolled back before their caller requested the write."""
         self.configure(config)
         self._tail_bytes = 0
         self._limits = limits_of_empty(0)
-        """What the next batch may not exceed if it is to join the segment of the last one."""
+        """The limits beyond which the next batch rolls a new segment."""
         self.measure_tail()
 
     def configure(self, config: LogConfig) -> None:
@@ -162,7 +162,7 @@ class Staging:
     def _stage_producer(
         self, batch: ValidBatch, base_offset: int, now_ms: int, from_client: bool
     ) -> Staged | None:
-        """Check the batch of an idempotent producer; if it is a duplicate, where the first one is stored."""
+        """Check the batch of an idempotent producer; returns the original if it is a duplicate."""
         header = batch.header
         producers = self._producers.get()
         if header.is_control:
@@ -209,13 +209,13 @@ class Staging:
         return Staged(first_offset, self.end_offset - 1, -1, self._segments.log_start_offset)
 
     def _plan_roll(self) -> None:
-        """Let the next batch begin a new segment."""
+        """Roll a new segment with the next batch."""
         self.rolls.append((len(self.batches), encode_producers(self._producers.get())))
         self._tail_bytes = 0
         self._limits = limits_of_empty(self.end_offset)
 
     def take(self) -> tuple[list[StagedBatch], list[tuple[int, bytes]]]:
-        """All that is staged, to be written; what is staged from now on goes behind it."""
+        """Take all staged batches for writing."""
         batches, rolls = self.batches, self.rolls
         self.batches, self.rolls = [], []
         if rolls and rolls[-1][0] == len(batches):
@@ -224,7 +224,7 @@ class Staging:
         return batches, rolls
 
     def clear(self) -> None:
-        """Be as before anything was staged."""
+        """Roll back all staged batches."""
         self.batches.clear()
         self.rolls.clear()
         if self._producers.loaded is not None:
@@ -233,11 +233,11 @@ class Staging:
         self.measure_tail()
 
     def segment_is_full(self) -> None:
-        """The index of the active segment takes no more entries: the next batch begins a new one."""
+        """The index of the active segment is full: the next batch rolls a new segment."""
         self._limits = FULL
 
     def measure_tail(self) -> None:
-        """The next batch joins the active segment as it is."""
+        """The next batch is appended to the active segment."""
         active = self._segments.active
         self._tail_bytes = active.size_bytes
         if active.size_bytes == 0:

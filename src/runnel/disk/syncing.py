@@ -1,4 +1,4 @@
-"""Making a log durable: what one sync covers, and the threads' part of it."""
+"""Makes a log durable: the files of one sync, and its work in a thread."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from runnel.ports.files import File
 
 @dataclass(slots=True)
 class SyncJob:
-    """Everything that must reach the disk before `end_offset` may be called durable."""
+    """The files to sync before `end_offset` is durable."""
 
     log: DiskLog
     end_offset: int
@@ -27,7 +27,7 @@ class SyncJob:
     is_new: bool
     drops: int
     lease: FolderLease
-    """Revoked when the log is removed or truncated: names will mean something else."""
+    """Revoked when the log is removed or truncated, because file names may be reused."""
     outcome: bool | OSError | None = None
     """The outcome of `run`, for callers that cannot wait for the callback."""
     has_synced_data: bool = False
@@ -65,7 +65,7 @@ class SyncJob:
             try:
                 keep_file(files, segments.folder, EPOCHS, self.epochs)
             except OSError:
-                # A full disk must not hide records that it holds.
+                # A full disk must not hide durable records.
                 self.has_epochs = False
         return self._seal(segments)
 
@@ -86,7 +86,7 @@ class SyncJob:
 
 
 def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
-    """On the event loop: what a sync that starts now will cover."""
+    """Prepare a sync, on the event loop."""
     durability, segments = log.durability, log.segments
     active = segments.active
     closed = [
@@ -112,7 +112,7 @@ def begin_sync(log: DiskLog, *, with_active: bool) -> SyncJob:
 
 
 def finish_sync(job: SyncJob, sealed: bool) -> None:
-    """The sync is done, on the event loop: update what is durable now."""
+    """Complete a sync, on the event loop: advance the durable offset."""
     durability = job.log.durability
     durability.drops_durable = job.drops
     if not job.has_epochs:
@@ -128,7 +128,7 @@ def finish_sync(job: SyncJob, sealed: bool) -> None:
 
 
 def return_changes(job: SyncJob) -> None:
-    """The sync did not complete: what it was to make durable is due again."""
+    """The sync was interrupted: its files are due again."""
     durability = job.log.durability
     durability.epochs_changed |= job.epochs is not None
     durability.folder_changed |= job.folder_changed
@@ -136,7 +136,7 @@ def return_changes(job: SyncJob) -> None:
 
 
 def fail_sync(job: SyncJob, failure: BaseException) -> None:
-    """The sync failed: what it was to cover may be lost, even if the page cache still shows it."""
+    """The sync failed: its data may be lost, even if the page cache still has it."""
     log = job.log
     return_changes(job)
     if log.failure is None:

@@ -25,9 +25,9 @@ LOGS_PER_RUN_MAX = 200
 LOADS_PER_RUN_MAX = 20
 """Logs whose indexes and producers are loaded ahead of their first use after a start."""
 RETRY_AFTER_MS = 60_000
-"""Retention of a log for which it failed is not tried again for so long."""
+"""Time after which a failed retention of a log is retried."""
 FLUSH_INTERVAL_MS = 1000
-"""How long a log with the flush policy `interval` waits when it does not set flush.ms."""
+"""The flush interval of the policy `interval` without flush.ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class UpkeepIntervals:
 
 
 class Interval:
-    """A recurring interval: tells whether it is over."""
+    """A recurring interval."""
 
     __slots__ = ("_due_ms", "_interval_ms")
 
@@ -49,7 +49,7 @@ class Interval:
         self._due_ms: int | None = None
 
     def is_over(self, now_ms: int, *, first: bool) -> bool:
-        """Whether it is due now, after which the next interval begins; the first call returns `first`."""
+        """Is it due? Then the next interval begins. The first call returns `first`."""
         if self._due_ms is None:
             is_due = first
         else:
@@ -61,7 +61,7 @@ class Interval:
 
 
 class Upkeep:
-    """Decides what is due; the work itself is done by threads, or is a few renames."""
+    """Schedules maintenance; the work is done by threads, except for a few renames."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Upkeep:
         self._workers = workers
         self._cleaner = cleaner
         self._flush_due: dict[DiskLog, tuple[int, int]] = {}
-        """Since when logs wait for their flush, and how long they may."""
+        """The start and the limit of the wait of logs with unflushed records."""
         self._unstamped: list[DiskLog] = []
         self._round: list[DiskLog] = []
         self._loads_left = 0
@@ -89,21 +89,21 @@ class Upkeep:
         self._unfinished: set[DiskLog] = set()
         """Logs with segments that retention drops as soon as they are sealed."""
         self._not_before_ms: dict[TopicPartition, int] = {}
-        """Logs whose retention failed, and when it is tried again."""
+        """Logs whose retention failed, with the time of the retry."""
         self._retention = Interval(intervals.retention_interval_ms)
         self._recovery_points = Interval(intervals.recovery_points_interval_ms)
         self._log_starts = Interval(intervals.log_starts_interval_ms)
 
     def close(self) -> None:
-        """Let background work end, and wait for that."""
+        """Stop, and wait for background work."""
         self._cleaner.close()
 
     def flush_later(self, log: DiskLog) -> None:
-        """This log has records that flush.ms wants durable in time; it counts from the next run."""
+        """Flush this log within flush.ms, counted from the next run."""
         self._unstamped.append(log)
 
     def repair_later(self, log: DiskLog) -> None:
-        """This log takes no writes until its files have been repaired."""
+        """Schedule the repair of this log."""
         self._failed.add(log)
 
     def run(self, now_ms: int) -> None:
@@ -120,7 +120,7 @@ class Upkeep:
             flush_ms = log.config.flush_ms
             self._flush_due[log] = now_ms, FLUSH_INTERVAL_MS if flush_ms == FOREVER else flush_ms
         self._unstamped.clear()
-        # A clock that was set back must not delay what is promised to be durable by now.
+        # A clock that was set back must not delay flushes.
         due = [
             log
             for log, (since_ms, wait_ms) in self._flush_due.items()

@@ -25,7 +25,7 @@ class LoopWorkers:
             try:
                 loop.call_soon_threadsafe(done, result, failure)
             except RuntimeError:
-                # The loop is closed: its owner waits for the threads, not for their results.
+                # The loop is closed: results are no longer needed.
                 if not loop.is_closed():
                     raise
 
@@ -42,17 +42,17 @@ class LoopWorkers:
         wait(set(self._under_way))
 
     def close(self) -> None:
-        """Wait for what is under way, and take nothing more."""
+        """Accept no more work, and wait for that in progress."""
         self._threads.shutdown(wait=True)
 
 
 class InlineWorkers:
-    """No threads at all: work is done at once. For tools without a loop, and for simulations."""
+    """Runs work synchronously, for tools without an event loop and for simulations."""
 
     def submit(self, work: Callable[[], Result], done: Done[Result]) -> None:
         try:
             result = work()
-        except Exception as failure:  # noqa: BLE001 - every failure is the submitter's to judge
+        except Exception as failure:  # noqa: BLE001 - any failure is passed to the submitter
             done(None, failure)
         else:
             done(result, None)
@@ -62,7 +62,7 @@ class InlineWorkers:
         for work in works:
             try:
                 outcomes.append(work())
-            except Exception as failure:  # noqa: BLE001 - every failure is the caller's to judge
+            except Exception as failure:  # noqa: BLE001 - any failure is passed to the caller
                 outcomes.append(failure)
         return outcomes
 

@@ -1,1 +1,1 @@
-"""The log of one partition as arithmetic and plans: no files, no clock."""
+"""The log of a partition: decisions and plans, without files or a clock."""

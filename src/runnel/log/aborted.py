@@ -1,11 +1,11 @@
-"""Aborted transactions of a segment: what readers of committed records must skip.
+"""Aborted transactions of a segment, which read_committed consumers skip.
 
-A file of 34-byte entries, which are Kafka's, in the order in which the transactions ended:
+A file of 34-byte entries in Kafka's format, in the order in which the transactions ended:
 
     version 2 · producer id 8 · first offset 8 · last offset 8 (the marker) · last stable offset 8
 
-The last stable offset is the one that came with this end: every transaction that began below it has ended.
-So a search for transactions below it can skip later entries.
+The last stable offset is that after this marker: every transaction that began below it has ended. A search
+for transactions below it can therefore skip later entries.
 """
 
 from bisect import bisect_left
@@ -21,27 +21,27 @@ _ENTRY = Struct(ABORTED_LAYOUT)
 
 
 class DamagedAborted(Exception):
-    """The bytes are not the aborted transactions of this segment; its batches know better."""
+    """The transaction index is damaged; it is rebuilt from the batches of the segment."""
 
 
 class AbortedTransaction(NamedTuple):
-    """The stretch of offsets within which everything transactional of this producer is void."""
+    """An aborted transaction: the offsets within which transactional records of the producer are aborted."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     """Offset of its marker."""
     last_stable_offset: int
-    """Transactions that begin below ended no later than this one."""
+    """All transactions that begin below this offset had ended."""
 
 
 def encode_aborted(entries: Sequence[AbortedTransaction]) -> bytes:
-    """The bytes of a segment's file."""
+    """Encode the transaction index of a segment."""
     return b"".join(_ENTRY.pack(VERSION, *entry) for entry in entries)
 
 
 def decode_aborted(data: bytes, base_offset: int, end_offset: int) -> list[AbortedTransaction]:
-    """The entries in a file's bytes; DamagedAborted unless they ascend and end within the segment."""
+    """Decode a transaction index; DamagedAborted unless it ascends and ends within the segment."""
     if len(data) % ENTRY_BYTES:
         raise DamagedAborted(f"{len(data)} bytes are no whole number of entries")
     entries: list[AbortedTransaction] = []
@@ -63,7 +63,7 @@ def collect_aborted(
     end_offset: int,
     found: list[AbortedTransaction],
 ) -> bool:
-    """Add what concerns readers of offsets from `first_offset` up to `end_offset`; can no later entry?"""
+    """Add the entries that overlap [`first_offset`, `end_offset`); True if no later entry can."""
     for entry in entries[bisect_left(entries, first_offset, key=_last_offset) :]:
         if entry.first_offset < end_offset:
             found.append(entry)

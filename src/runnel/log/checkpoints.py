@@ -1,4 +1,4 @@
-"""The small text files beside the logs, in Kafka's formats: offsets per partition, epochs, names."""
+"""Checkpoint files in Kafka's formats: offsets per partition, leader epochs, partition metadata."""
 
 from collections.abc import Mapping
 
@@ -8,11 +8,11 @@ VERSION = 0
 
 
 class DamagedCheckpoint(Exception):
-    """The text is not a whole checkpoint."""
+    """The checkpoint is incomplete or malformed."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """One offset per partition: recovery points, or log starts."""
+    """Encode an offset per partition: recovery points, or log start offsets."""
     lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
     return _encode(lines)
 
@@ -29,7 +29,7 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(entries: tuple[tuple[int, int], ...]) -> bytes:
-    """The leader epochs of one log and the offsets they begin at."""
+    """Encode the leader epochs of a log and their start offsets."""
     return _encode([f"{epoch} {start_offset}" for epoch, start_offset in entries])
 
 
@@ -47,7 +47,7 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: bytes) -> bytes:
-    """Whose partition a folder holds; a topic recreated under the same name has another id."""
+    """Encode partition.metadata: the topic id, which differs for a recreated topic."""
     return f"version: 0\ntopic_id: {id_text(topic_id)}".encode()
 
 
@@ -63,7 +63,7 @@ def decode_partition_metadata(data: bytes) -> bytes:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """A properties file: what a data directory knows about itself."""
+    """Encode meta.properties of a data directory."""
     return "".join(f"{name}={value}\n" for name, value in sorted(properties.items())).encode()
 
 

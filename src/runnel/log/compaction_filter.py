@@ -6,10 +6,10 @@
     end markers ──────────────────────────────► the same, set once all their records are removed
     a batch left without records ─────────────► removed, unless it has the last sequence of its producer
 
-The kept records' bytes are not changed: their offsets and times count from the batch's base, which stays.
+The bytes of retained records are unchanged, because their deltas are relative to the base of the batch.
 Timestamps are rewritten only where a delete horizon is set, which replaces the base timestamp (KIP-534).
 
-The functions are generators that yield now and then, so that their caller can yield to others.
+The functions are generators that yield regularly, so that the caller can serve other work.
 """
 
 from collections.abc import Generator, Iterable
@@ -31,7 +31,7 @@ Step = Generator[None, None, None]
 
 
 class TransactionWalk:
-    """Which transactions are in progress while batches are read in order of offset."""
+    """The transactions in progress while batches are read in offset order."""
 
     __slots__ = ("_aborted", "_in_progress", "_open")
 
@@ -51,7 +51,7 @@ class TransactionWalk:
         return transaction is not None and header.base_offset <= transaction.last_offset
 
     def is_discardable(self, header: BatchHeader) -> bool:
-        """Has no record of this end marker's transaction been kept?"""
+        """Have all records of this marker's transaction been removed?"""
         self._begin_up_to(header.last_offset)
         self._in_progress.pop(header.producer_id, None)
         if header.producer_id in self._open:
@@ -87,7 +87,7 @@ class BatchFilter:
 
     keys: KeyMap
     producers: dict[int, Producer]
-    """The producers that the log remembers, as they were when the pass began."""
+    """The producer state of the log when the pass started."""
     now_ms: int
     delete_retention_ms: int
     transactions: TransactionWalk = field(default_factory=TransactionWalk)
@@ -95,7 +95,7 @@ class BatchFilter:
     """Offsets of the end markers whose transactions have no records left."""
 
     def kept(self, batch: Buffer, header: BatchHeader) -> Generator[None, None, Buffer | None]:
-        """What stays of the batch, in steps: all of it, a smaller one, or None."""
+        """The retained batch, computed in steps: unchanged, smaller, or None."""
         if header.base_offset >= self.keys.end_offset:
             return batch
         if header.is_control:
@@ -145,7 +145,7 @@ class BatchFilter:
         return self._emptied(header) if horizon_ms <= self.now_ms else batch
 
     def _emptied(self, header: BatchHeader) -> Buffer | None:
-        """The bare header if it carries the last sequence of an active producer, or None."""
+        """An empty batch if this one has the last sequence of an active producer, or None."""
         producer = self.producers.get(header.producer_id)
         if producer is None:
             return None
@@ -172,12 +172,12 @@ class BatchFilter:
 
 
 def bare_batch(header: BatchHeader) -> bytearray:
-    """The batch without its records: its offsets and sequences, and nothing else."""
+    """An empty batch with the offsets and sequences of this one."""
     return seal(replace(header, record_count=0, attributes=header.attributes & ~COMPRESSION_MASK), b"")
 
 
 def _with_shifted_time(raw: bytes, span: RecordSpan, shift: int) -> bytes:
-    """The record's bytes with another timestamp delta: length, attributes, time, and the rest as it was."""
+    """The record with another timestamp delta."""
     start, end, timestamp_delta, *_ = span
     _, body_start = read_varint(raw, start)
     _, rest_start = read_varint(raw, body_start + 1)

@@ -1,4 +1,4 @@
-"""Which leader epoch each offset was written in: how a client or follower finds where two logs part ways."""
+"""The leader epochs of a log, by which clients and followers find the offset at which two logs diverge."""
 
 from bisect import bisect_right
 
@@ -6,7 +6,7 @@ NO_EPOCH = -1
 
 
 class Epochs:
-    """(epoch, first offset written in it), both ascending."""
+    """(epoch, start offset), both ascending."""
 
     __slots__ = ("_entries",)
 
@@ -23,9 +23,9 @@ class Epochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """A leader of this epoch wrote (or begins to write) at `start_offset`; did that change anything?
+        """Add an epoch that starts at `start_offset`; True if the cache changed.
 
-        An epoch under which nothing was written gives way to the one that follows at the same offset.
+        An epoch without records is replaced by the next one at the same offset.
         """
         if epoch < 0 or epoch <= self.latest:
             return False
@@ -35,7 +35,7 @@ class Epochs:
         return True
 
     def end_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch not above the asked one, where the next one began), or (-1, -1)."""
+        """(largest epoch up to the requested one, start offset of the next epoch), or (-1, -1)."""
         if not self._entries or epoch < 0:
             return NO_EPOCH, -1
         if epoch == self.latest:
@@ -44,24 +44,24 @@ class Epochs:
             return NO_EPOCH, -1
         found = bisect_right(self._entries, epoch, key=_epoch)
         if found == 0:
-            # Older than everything that is left here: the answer is where what is left begins.
+            # Older than all retained epochs: the end offset is the start of the first one.
             return epoch, self._entries[0][1]
         return self._entries[found - 1][0], self._entries[found][1]
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that `offset` was written in, or -1."""
+        """The epoch of the record at `offset`, or -1."""
         found = bisect_right(self._entries, offset, key=_start_offset)
         return self._entries[found - 1][0] if found else NO_EPOCH
 
     def truncate_to(self, end_offset: int) -> bool:
-        """Offsets from `end_offset` on were truncated; did that change anything?"""
+        """Remove epochs from `end_offset` on after truncation; True if the cache changed."""
         count = len(self._entries)
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
         return len(self._entries) != count
 
     def start_at(self, start_offset: int) -> bool:
-        """Offsets below `start_offset` were deleted; the epoch that it was written in begins there now."""
+        """Offsets below `start_offset` were deleted; the epoch at that offset now starts there."""
         found = bisect_right(self._entries, start_offset, key=_start_offset)
         if found == 0 or (found == 1 and self._entries[0][1] == start_offset):
             return False

@@ -17,11 +17,11 @@ _TIME_ENTRY = Struct(">qi")
 
 
 class DamagedIndex(Exception):
-    """The bytes are not an index of this segment; the segment itself knows better, rebuild it."""
+    """The index is damaged; it is rebuilt from the segment."""
 
 
 class OffsetIndex:
-    """Positions of some batches: (last offset of the batch, its position), ascending."""
+    """The offset index: (last offset of a batch, its position), ascending."""
 
     __slots__ = ("_offsets", "_positions", "base_offset")
 
@@ -39,17 +39,17 @@ class OffsetIndex:
         return copy
 
     def append(self, last_offset: int, position: int) -> None:
-        """Note a batch that comes after all noted so far."""
+        """Add a batch after all indexed ones."""
         self._offsets.append(last_offset - self.base_offset)
         self._positions.append(position)
 
     def position_before(self, offset: int) -> int:
-        """A batch start from which walking forward meets the batch that holds `offset`."""
+        """The position of an indexed batch at or before the batch with `offset`."""
         found = bisect_right(self._offsets, max(offset - self.base_offset, 0))
         return self._positions[found - 1] if found else 0
 
     def position_at_most(self, position: int) -> int:
-        """The start of the last noted batch that does not begin after `position`."""
+        """The position of the last indexed batch at or before `position`."""
         found = bisect_right(self._positions, position)
         return self._positions[found - 1] if found else 0
 
@@ -74,7 +74,7 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, segment_bytes: int) -> "OffsetIndex":
-        """The index in a file's bytes; DamagedIndex unless its entries ascend and point into the segment."""
+        """Decode an index; DamagedIndex unless its entries ascend and are within the segment."""
         if len(data) % OFFSET_ENTRY_BYTES:
             raise DamagedIndex(f"{len(data)} bytes are no whole number of entries")
         entries = array("I", data)
@@ -91,7 +91,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """The largest timestamp so far at some moments: (timestamp, last offset of the batch that has it)."""
+    """The time index: (largest timestamp so far, last offset of its batch), ascending."""
 
     __slots__ = ("_offsets", "_timestamps", "base_offset")
 
@@ -116,7 +116,7 @@ class TimeIndex:
         return self._timestamps[-1], self._offsets[-1] + self.base_offset
 
     def append(self, timestamp_ms: int, offset: int) -> None:
-        """Note the largest timestamp so far, unless it is the one noted last."""
+        """Add the largest timestamp so far, unless it equals the last entry."""
         if not self._timestamps or timestamp_ms > self._timestamps[-1]:
             self._timestamps.append(timestamp_ms)
             self._offsets.append(offset - self.base_offset)
@@ -137,7 +137,7 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> "TimeIndex":
-        """The index in a file's bytes; DamagedIndex unless its entries ascend."""
+        """Decode an index; DamagedIndex unless its entries ascend."""
         if len(data) % TIME_ENTRY_BYTES:
             raise DamagedIndex(f"{len(data)} bytes are no whole number of entries")
         index = cls(base_offset)

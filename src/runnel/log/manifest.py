@@ -1,8 +1,8 @@
-"""What a clean shutdown writes down, so that the next start opens no partition's files.
+"""The clean shutdown manifest, with which the next start opens no files of partitions.
 
     runnel-manifest <version> <crc-32c of what follows, hex> \\n <JSON: one list per log>
 
-It is trusted only because it is removed, durably, before anything that it describes may change.
+It is valid because it is removed durably before anything that it describes can change.
 """
 
 import json
@@ -16,12 +16,12 @@ _TITLE = "runnel-manifest"
 
 
 class DamagedManifest(Exception):
-    """The bytes are not a whole manifest; look at the files instead."""
+    """The manifest is damaged; recovery reads the files instead."""
 
 
 @dataclass(slots=True)
 class SegmentEntry:
-    """One segment as it was closed."""
+    """A segment at shutdown."""
 
     base_offset: int
     next_offset: int
@@ -32,12 +32,12 @@ class SegmentEntry:
 
 @dataclass(slots=True)
 class LogEntry:
-    """One log as it was closed."""
+    """A log at shutdown."""
 
     topic_id: bytes
     log_start_offset: int
     has_producers: bool
-    """Is there a snapshot at the end offset, or were there no producers to remember?"""
+    """Is there a producer snapshot at the end offset, or is the producer state empty?"""
     epochs: list[tuple[int, int]] = field(default_factory=list)
     segments: list[SegmentEntry] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ def encode_manifest(logs: dict[TopicPartition, LogEntry]) -> bytes:
 
 
 def decode_manifest(data: bytes) -> dict[TopicPartition, LogEntry]:
-    """The logs in a manifest's bytes; DamagedManifest if it is not whole and sound."""
+    """Decode a manifest; DamagedManifest if it is incomplete or corrupt."""
     title, _, body = data.partition(b"\n")
     if title != f"{_TITLE} {VERSION} {crc32c(body):08x}".encode():
         raise DamagedManifest("it does not match its checksum")

@@ -1,4 +1,4 @@
-"""How folders and files of a log are called; the names are Kafka's."""
+"""Names of the directories and files of a log, as in Kafka."""
 
 from runnel.model.ids import SnapshotId, TopicPartition, id_text
 
@@ -31,12 +31,12 @@ _EPOCH_DIGITS = 10
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """A file named after an offset, in twenty digits so that names sort as offsets do."""
+    """A file name with an offset in twenty digits, so that names sort by offset."""
     return f"{offset:0{_DIGITS}d}{suffix}"
 
 
 def offset_of(name: str, suffix: str) -> int | None:
-    """The offset that a file with exactly this suffix is named after, or None."""
+    """The offset in the name of a file with this suffix, or None."""
     digits = name.removesuffix(suffix)
     if len(digits) != _DIGITS or digits == name or not (digits.isascii() and digits.isdigit()):
         return None
@@ -44,13 +44,13 @@ def offset_of(name: str, suffix: str) -> int | None:
 
 
 def snapshot_name(snapshot: tuple[int, int]) -> str:
-    """The file of a snapshot, named after the offset where it ends and the epoch of its last record."""
+    """The file name of a snapshot: its end offset and the epoch of its last record."""
     end_offset, epoch = snapshot
     return f"{end_offset:0{_DIGITS}d}-{epoch:0{_EPOCH_DIGITS}d}{CHECKPOINT}"
 
 
 def snapshot_of(name: str) -> SnapshotId | None:
-    """The snapshot whose file is called so, or None."""
+    """The snapshot with this file name, or None."""
     end_offset, dash, epoch = name.removesuffix(CHECKPOINT).partition("-")
     is_number = (end_offset + epoch).isascii() and (end_offset + epoch).isdigit()
     if not dash or not is_number or not name.endswith(CHECKPOINT):
@@ -61,12 +61,12 @@ def snapshot_of(name: str) -> SnapshotId | None:
 
 
 def recreated_name(partition: TopicPartition, topic_id: bytes) -> str:
-    """The mark of a log whose name the checkpoint files may list for an older one."""
+    """The mark of a recreated log, of whose predecessor checkpoint files may have entries."""
     return f"{id_text(topic_id)}-{partition.partition}{RECREATED}"
 
 
 def partition_of(folder: str) -> TopicPartition | None:
-    """The partition whose folder is called so, or None if it is not a partition's."""
+    """The partition of a directory name, or None."""
     topic, dash, number = folder.rpartition("-")
     if not topic or not dash or not (number.isascii() and number.isdigit()) or str(int(number)) != number:
         return None

@@ -1,10 +1,10 @@
-"""The producers of a partition as a file: what recovery starts from, so that it replays one segment, not all.
+"""Snapshots of the producer state, from which recovery replays only the last segment.
 
     version 2 · crc 4 (of all that follows) · count 4 · per producer:
         id 8 · epoch 2 · coordinator epoch 4 · transaction start 8 · last seen 8 · batches 1 · per batch:
             base sequence 4 · last sequence 4 · base offset 8 · last offset 8 · max timestamp 8
 
-Unlike Kafka's snapshot it holds all remembered batches, so retries are still recognised after a restart.
+Unlike Kafka's snapshot it contains all cached batches, so that duplicates are detected after a restart.
 """
 
 from collections.abc import Iterable
@@ -23,11 +23,11 @@ _BATCH = Struct(">iiqqq")
 
 
 class DamagedSnapshot(Exception):
-    """The bytes are not a whole producer snapshot; the log itself knows better, replay it."""
+    """The producer snapshot is damaged; the state is rebuilt from the log."""
 
 
 def encode_producers(producers: Iterable[Producer]) -> bytes:
-    """The snapshot's bytes."""
+    """Encode a snapshot."""
     parts: list[bytes] = []
     count = 0
     for producer in producers:
@@ -57,7 +57,7 @@ def encode_producers(producers: Iterable[Producer]) -> bytes:
 
 
 def check_snapshot(data: bytes) -> None:
-    """DamagedSnapshot unless these are a snapshot's bytes as they were written."""
+    """Verify a snapshot; DamagedSnapshot if it is incomplete or corrupt."""
     if len(data) < _VERSION.size + _COUNT.size:
         raise DamagedSnapshot("it is cut off")
     version, crc = _VERSION.unpack_from(data)
@@ -68,7 +68,7 @@ def check_snapshot(data: bytes) -> None:
 
 
 def first_open_offset_in(data: bytes) -> int | None:
-    """Where the oldest open transaction of a sound snapshot begins: quicker than to decode all of it."""
+    """The first offset of the oldest open transaction of a valid snapshot, without decoding all of it."""
     (count,) = _COUNT.unpack_from(data, _VERSION.size)
     position = _VERSION.size + _COUNT.size
     first: int | None = None
@@ -81,7 +81,7 @@ def first_open_offset_in(data: bytes) -> int | None:
 
 
 def decode_producers(data: bytes) -> list[Producer]:
-    """The producers in a snapshot's bytes; DamagedSnapshot if it is not whole and sound."""
+    """Decode a snapshot; DamagedSnapshot if it is incomplete or corrupt."""
     check_snapshot(data)
     try:
         (count,) = _COUNT.unpack_from(data, _VERSION.size)

@@ -1,14 +1,14 @@
-"""What a partition remembers of its idempotent producers, so that a retry is neither lost nor doubled.
+"""The producer state of a partition: detects duplicates and gaps, and tracks transactions.
 
-    new producer id ─────────► accepted at any sequence (its past may have aged out, KIP-360)
+    new producer id ─────────► accepted at any sequence (its state may have expired, KIP-360)
     same epoch, next sequence ► accepted
-    same epoch, one of the last five batches again ► duplicate: answered with the first time's offset
+    same epoch, one of the last five batches again ► duplicate: acknowledged with its original offset
     same epoch, anything else ► OUT_OF_ORDER_SEQUENCE_NUMBER
     newer epoch, sequence 0 ──► accepted, the older epoch is fenced
     older epoch ──────────────► INVALID_PRODUCER_EPOCH
 
-A producer's state is a value: a change replaces it and notes the former one, so that a failed write can be
-undone.
+The state of a producer is immutable: a change replaces it and keeps the previous one, so that a failed write
+can be rolled back.
 
 A transaction begins with its first batch and ends with its marker; it is unstable until that is committed:
 
@@ -25,7 +25,7 @@ from runnel.log.aborted import AbortedTransaction
 from runnel.model.errors import ApiError, ErrorCode
 
 BATCHES_REMEMBERED = 5
-"""A producer may have this many requests in flight, hence retry them."""
+"""The maximum number of in-flight requests of an idempotent producer, which it may retry."""
 NO_OFFSET = -1
 NO_EPOCH = -1
 
@@ -43,7 +43,7 @@ class WrittenBatch:
 
 @dataclass(slots=True)
 class Producer:
-    """One producer as this partition last saw it; never changed, only replaced."""
+    """The state of one producer; immutable."""
 
     producer_id: int
     epoch: int
@@ -60,44 +60,44 @@ class Producer:
 
     @property
     def last_timestamp(self) -> int:
-        """The time of what this producer wrote last; markers come with the time at which they are written."""
+        """The timestamp of the last batch or marker of this producer."""
         is_data = self.coordinator_epoch == NO_EPOCH or self.transaction_start_offset != NO_OFFSET
         return self.batches[-1].max_timestamp if self.batches and is_data else self.last_seen_ms
 
     @property
     def last_offset(self) -> int:
-        """Offset of the newest record that this producer wrote, or -1."""
+        """The last offset of this producer, or -1."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
 
 @dataclass(slots=True, eq=False)
 class Guard:
-    """A question to the transaction coordinator: may this producer begin a transaction here?
+    """A pending verification by the transaction coordinator that a producer may begin a transaction here.
 
-    Its answer counts only while the guard is in place. The end of a transaction removes it, so that an answer
-    about the transaction before cannot begin one that will never end.
+    The result is valid only while the guard is in place. The end of a transaction removes it, so that the
+    result for a previous transaction cannot begin one that would hang.
     """
 
     producer_id: int
     epoch: int
     lowest_sequence: int
-    """The first batch to be written: one that overtook it while both were asked about would make a gap."""
+    """The sequence of the first batch: a batch that overtook it during verification would make a gap."""
     since_ms: int
 
 
 class Producers:
-    """All producers that one partition remembers."""
+    """The producer state of one partition."""
 
     __slots__ = ("_aborted", "_by_id", "_ended", "_guards", "_in_transaction", "_staged")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
         self._in_transaction: dict[int, int] = {}
-        """Where each open transaction begins."""
+        """The first offset of each open transaction."""
         self._ended: deque[tuple[int, int]] = deque()
-        """(marker, first offset) of transactions whose end may not be committed yet."""
+        """(marker, first offset) of transactions whose marker may not be committed yet."""
         self._aborted: list[AbortedTransaction] = []
-        """Aborted since `take_aborted` was last called."""
+        """Transactions aborted since the last call of `take_aborted`."""
         self._guards: dict[int, Guard] = {}
         self._staged: list[tuple[int, Producer | None, int]] = []
         """(id, former state, offset of the last marker) before each staged batch."""
@@ -113,7 +113,7 @@ class Producers:
 
     @property
     def first_open_offset(self) -> int | None:
-        """Where the oldest transaction that has not ended begins; readers of committed records stop here."""
+        """The first offset of the oldest open transaction, which bounds the last stable offset."""
         return min(self._in_transaction.values(), default=None)
 
     def first_unstable_offset(self, committed_offset: int) -> int | None:
@@ -129,18 +129,18 @@ class Producers:
         return min((*self._in_transaction.values(), *starts))
 
     def forget_ended(self, committed_offset: int) -> None:
-        """Ends below this offset are committed. A staged one never is."""
+        """Markers below this offset are committed. A staged marker never is."""
         ended = self._ended
         while ended and ended[0][0] < committed_offset:
             ended.popleft()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """May this producer go on with its transaction without being asked?"""
+        """Has this producer an open transaction, which needs no verification?"""
         producer = self._by_id.get(producer_id)
         return producer is not None and producer.epoch == epoch and producer_id in self._in_transaction
 
     def guard(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Guard:
-        """Set a guard while the coordinator is asked whether this producer may begin a transaction."""
+        """Set a guard while the coordinator verifies that this producer may begin a transaction."""
         guard = self._guards.get(producer_id)
         if guard is None:
             guard = self._guards[producer_id] = Guard(producer_id, epoch, sequence, now_ms)
@@ -151,9 +151,9 @@ class Producers:
         return guard
 
     def check_guard(self, guard: Guard, sequence: int, *, needs_start: bool) -> None:
-        """Refuse to begin a transaction unless this guard, passed by the coordinator, is still in place.
+        """Reject the begin of a transaction unless its guard is still in place.
 
-        `needs_start`: a producer of transaction version 2 of which nothing is known begins at sequence 0.
+        `needs_start`: with transaction version 2, a producer without state begins at sequence 0.
         """
         producer_id = guard.producer_id
         if self._guards.get(producer_id) is not guard:
@@ -170,7 +170,7 @@ class Producers:
             )
 
     def check_marker(self, producer_id: int, epoch: int, transaction_version: int) -> None:
-        """Refuse a marker that comes late or twice; transaction version 2 raises the epoch with each end."""
+        """Reject a delayed or duplicate marker; transaction version 2 bumps the epoch with each marker."""
         producer = self._by_id.get(producer_id)
         if producer is None or transaction_version < 2 or epoch > producer.epoch:
             return
@@ -181,9 +181,9 @@ class Producers:
     def stage(
         self, header: BatchHeader, base_offset: int, now_ms: int, *, from_client: bool
     ) -> WrittenBatch | None:
-        """Admit a data batch that is about to be written at `base_offset`, or return the one it repeats.
+        """Stage a data batch that is about to be written at `base_offset`, or return the one it duplicates.
 
-        Raises ApiError. What is staged can be undone until `keep_staged`.
+        Raises ApiError. Staged changes can be rolled back until `keep_staged`.
         """
         producer = self._by_id.get(header.producer_id)
         if producer is not None:
@@ -202,7 +202,7 @@ class Producers:
         return None
 
     def stage_marker(self, header: BatchHeader, marker: EndMarker, offset: int, now_ms: int) -> None:
-        """Admit the end of a transaction that is about to be written at `offset`. Raises ApiError."""
+        """Stage a marker that is about to be written at `offset`. Raises ApiError."""
         producer = self._by_id.get(header.producer_id)
         if producer is not None:
             if producer.epoch > header.producer_epoch:
@@ -216,17 +216,17 @@ class Producers:
         self._end(producer, header, marker, offset, now_ms)
 
     def stage_copy(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
-        """Take over a batch that its leader admitted, and that is about to be written here."""
+        """Stage a batch that was replicated from the leader."""
         self._note(header.producer_id, self._by_id.get(header.producer_id))
         self.replay(header, marker, now_ms)
 
     @property
     def staged_count(self) -> int:
-        """How many changes are staged."""
+        """The number of staged changes."""
         return len(self._staged)
 
     def keep_staged(self, count: int | None = None) -> list[AbortedTransaction]:
-        """What was staged first (or all of it) is written; the transactions that were aborted by it."""
+        """The first staged changes (or all) are written; returns the transactions that they aborted."""
         if not self._staged:
             return []
         if count is None or count >= len(self._staged):
@@ -239,12 +239,12 @@ class Producers:
         return kept
 
     def take_aborted(self) -> list[AbortedTransaction]:
-        """The transactions aborted since this was last asked, in the order of their markers."""
+        """The transactions aborted since the last call, in the order of their markers."""
         aborted, self._aborted = self._aborted, []
         return aborted
 
     def undo_staged(self) -> None:
-        """What was staged could not be written: be as before."""
+        """Roll back the staged changes after a failed write."""
         while self._staged:
             producer_id, former, marker_offset = self._staged.pop()
             self._put(producer_id, former)
@@ -254,7 +254,7 @@ class Producers:
                 self._aborted.pop()
 
     def replay(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
-        """A batch found in the log, or copied from its leader: true by standing there, so it is not judged.
+        """Apply a batch that is in the log already, without validation.
 
         `marker` is the end of a transaction if that is what a control batch holds. The producer counts as
         seen now, not at the batch's time, which its sender chose: to remember too long is harmless, to forget
@@ -269,7 +269,7 @@ class Producers:
             self._end(producer, header, marker, header.base_offset, now_ms)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers not seen for so long, except within a transaction; how many expired."""
+        """Expire idle producers without an open transaction; returns their number."""
         if not self._by_id and not self._guards:
             return 0
         seen_min_ms = now_ms - expiration_ms
@@ -343,7 +343,7 @@ class Producers:
             self._aborted.append(AbortedTransaction(producer_id, start_offset, offset, stable_offset))
 
     def _note(self, producer_id: int, former: Producer | None) -> None:
-        """Remember how things were before a batch is staged."""
+        """Save the previous state before a batch is staged."""
         marker_offset = self._ended[-1][0] if self._ended else NO_OFFSET
         self._staged.append((producer_id, former, marker_offset))
 
@@ -368,7 +368,7 @@ def _is_next(producer: Producer, header: BatchHeader) -> bool:
 
 
 def _duplicate(producer: Producer, header: BatchHeader) -> WrittenBatch:
-    """The batch that this one repeats; a refusal if it is none of those remembered."""
+    """The cached batch that this one duplicates; ApiError if there is none."""
     if producer.epoch == header.producer_epoch:
         for batch in producer.batches:
             if batch.base_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:

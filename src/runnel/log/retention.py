@@ -1,4 +1,4 @@
-"""Which old segments a log may drop."""
+"""Retention: the old segments that a log may delete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from runnel.model.log_config import LogConfig
 
 @dataclass(slots=True)
 class SegmentAge:
-    """What retention looks at in one segment."""
+    """The facts about one segment for retention."""
 
     next_offset: int
     size_bytes: int
@@ -18,7 +18,7 @@ class SegmentAge:
 def segments_to_drop(
     segments: Sequence[SegmentAge], config: LogConfig, now_ms: int, committed_offset: int
 ) -> int:
-    """How many of the oldest segments may go: those too old, or so many that the log is small enough.
+    """The number of the oldest segments to delete, by age or by the size of the log.
 
     All of them may go, the one being written included; the log then begins a new one first. Nothing goes that
     is not committed, since a follower may still need it.

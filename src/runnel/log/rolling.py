@@ -1,4 +1,4 @@
-"""When a log begins a new segment."""
+"""Decides when a log rolls a new segment."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 
 @dataclass(slots=True)
 class RollLimits:
-    """What the next batch may not exceed if it is to join the segment, worked out once per segment."""
+    """The limits of a segment, computed once per segment; a batch beyond them rolls a new one."""
 
     size_bytes: int
     timestamp_ms: int
@@ -19,7 +19,7 @@ class RollLimits:
 
 
 def limits_of_empty(base_offset: int) -> RollLimits:
-    """An empty segment takes anything whose offset it can express."""
+    """The limits of an empty segment: only its relative offsets."""
     return RollLimits(FOREVER, FOREVER, base_offset + RELATIVE_OFFSET_MAX)
 
 
@@ -41,11 +41,11 @@ def limits_of(config: LogConfig, base_offset: int, first_timestamp: int, created
 
 
 FULL = RollLimits(-1, -1, -1)
-"""Nothing may join this segment any more."""
+"""Limits that every batch exceeds."""
 
 
 def index_entries_max(config: LogConfig) -> int:
-    """How many entries an index may have: the time index, with its larger entries, is full first."""
+    """The maximum number of index entries, given by the time index, whose entries are larger."""
     return config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
 

@@ -1,4 +1,4 @@
-"""A compaction's last step written down: which segment takes the place of which."""
+"""The swap file of a compaction: the new segment and those it replaces."""
 
 import json
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from runnel.batch.checksum import crc32c
 
 
 class DamagedSwap(Exception):
-    """The bytes are not a whole swap: it was never decided."""
+    """The swap file is incomplete: the swap was not committed."""
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ def encode_swap(swap: Swap) -> bytes:
 
 
 def decode_swap(data: bytes) -> Swap:
-    """The swap in a file's bytes; DamagedSwap if it is not whole and sound."""
+    """Decode a swap file; DamagedSwap if it is incomplete or corrupt."""
     checksum, _, body = data.partition(b"\n")
     if checksum != f"{crc32c(body):08x}".encode():
         raise DamagedSwap("it does not match its checksum")

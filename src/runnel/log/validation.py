@@ -1,8 +1,8 @@
-"""What a log accepts, and in which shape it stores it.
+"""Validates batches of producers and of leaders, and converts them as the topic requires.
 
-The ordinary batch (one, format 2, sound checksum, the producer's own timestamps and compression) is judged by
-its header and checksum alone. Only three topic settings make us look at records: compaction (keys), a bound
-on old timestamps, and a compression other than the producer's; the last repacks them without walking them.
+Usually a batch (format 2, with the timestamps and the compression of the producer) is validated by its header
+and checksum alone. Three topic settings require its records: compaction (keys), a bound on old timestamps,
+and a compression other than the producer's, for which records are recompressed without being parsed.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ from runnel.model.limits import (
 from runnel.model.log_config import FOREVER, LogConfig, TimestampType
 
 RECORD_ERRORS_MAX = 1_000
-"""Records that one refusal names; a batch can hold millions, and its answer stays small."""
+"""The maximum number of record errors in a response; a batch can have millions of records."""
 
 _KIB = 1024
 _LEVELS = {
@@ -58,13 +58,13 @@ _ZSTD = int(Compression.ZSTD)
 
 @dataclass(slots=True)
 class ValidBatch:
-    """A batch that may enter the log once base offset and leader epoch are patched in."""
+    """A valid batch, to be appended with its base offset and leader epoch patched in."""
 
     data: memoryview
-    """Exactly this batch, writable; the caller's own memory unless the batch had to be rebuilt."""
+    """The batch, writable; in the caller's memory unless it was converted."""
     header: BatchHeader
     log_append_time_ms: int
-    """-1 when the producer's timestamps stay."""
+    """-1 with CreateTime."""
 
     @property
     def base_offset(self) -> int:
@@ -155,7 +155,7 @@ def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client
 
 
 def validate_copies(records: memoryview) -> list[ValidBatch]:
-    """The batches that a leader sent: whole, undamaged, offsets ascending; a cut-off last one is left out."""
+    """The complete batches of a leader's response, verified; an incomplete last one is ignored."""
     if records.readonly:
         records = memoryview(bytearray(records))
     batches: list[ValidBatch] = []
@@ -177,7 +177,7 @@ def validate_copies(records: memoryview) -> list[ValidBatch]:
 
 
 def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
-    """The header, once size and checksum are verified."""
+    """The header, after verification of size and checksum."""
     header = _only_batch(records)
     size = len(records)
     if size > config.max_message_bytes:
@@ -205,7 +205,7 @@ def _sound_batch(records: memoryview, config: LogConfig) -> BatchHeader:
 
 
 def _only_batch(records: memoryview) -> BatchHeader:
-    """The header, if what was sent is one whole batch and nothing else."""
+    """The header, if the bytes are exactly one batch."""
     size = len(records)
     if size == 0:
         raise ApiError(ErrorCode.INVALID_RECORD, "a produce request needs a record batch per partition")
@@ -219,7 +219,7 @@ def _only_batch(records: memoryview) -> BatchHeader:
     header = read_header(records)
     batch_size = header.batch_length + LENGTH_PREFIX_BYTES
     if batch_size > size:
-        # Not corruption in transit, which a retry would repair: the producer is wrong.
+        # Not corruption in transit, which a retry would fix, but a bug of the producer.
         raise ApiError(ErrorCode.INVALID_RECORD, f"the batch states {batch_size} bytes, {size} were sent")
     if batch_size < size:
         raise ApiError(ErrorCode.INVALID_RECORD, "a produce request may hold one batch per partition only")
@@ -271,7 +271,7 @@ def _refuse_strange_timestamps(
 
 
 def _ahead_of(latest: int, records: memoryview, header: BatchHeader) -> list[int]:
-    """Which records have a timestamp that is later, as far as finding them costs little."""
+    """The records with later timestamps, as far as finding them is cheap."""
     try:
         raw = unpack_records(records, header, NAMED_RECORDS_BYTES_MAX)
     except BatchInflatesTooFar:
@@ -281,7 +281,7 @@ def _ahead_of(latest: int, records: memoryview, header: BatchHeader) -> list[int
 
 
 def _inspected(records: memoryview, header: BatchHeader) -> bytes:
-    """The records of a batch, each of which must be looked at. Raises ApiError if that takes too long."""
+    """The records of a batch, which are validated one by one. Raises ApiError if that takes too long."""
     if header.record_count > INSPECTED_RECORDS_MAX:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -292,13 +292,13 @@ def _inspected(records: memoryview, header: BatchHeader) -> bytes:
 
 
 def _timestamps(raw: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """(place in the batch, timestamp) of each record; later ones may well be older than the first."""
+    """(index in the batch, timestamp) of each record; timestamps need not ascend."""
     for index, (_, _, delta, _, _, _, _, _) in enumerate(walk_records(raw, header.record_count)):
         yield index, header.base_timestamp + delta
 
 
 def _repack(records: memoryview, header: BatchHeader, config: LogConfig) -> memoryview:
-    """The same records in the topic's compression; the bytes inside do not depend on how they are packed."""
+    """The batch with the compression of the topic; the record bytes are unchanged."""
     wanted = Compression.from_name(config.compression_type)
     if header.compression == wanted:
         return records

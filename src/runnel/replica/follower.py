@@ -1,4 +1,4 @@
-"""One partition as a follower sees it: whom it follows, and how far the leader has committed records."""
+"""The state of a follower replica: its leader and its high watermark."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from runnel.model.ids import NO_LEADER
 
 @dataclass(slots=True)
 class FollowerReplica:
-    """A follower of one partition, or a replica whose partition has no leader at the moment."""
+    """A follower of one partition, or a replica of a partition without a leader."""
 
     node: int
     epoch: int
@@ -16,11 +16,11 @@ class FollowerReplica:
     high_watermark: int = 0
 
     def stored(self, end_offset: int) -> bool:
-        """A follower commits nothing by itself: what it stored, the leader learns by its next fetch."""
+        """A follower commits nothing itself: the leader learns its end offset from its next fetch."""
         return False
 
     def committed(self, leader_high_watermark: int, end_offset: int) -> bool:
-        """The leader reported its high watermark; True if that moved the own one, which never goes back."""
+        """The leader reported its high watermark; True if the local one advanced. It never decreases."""
         known = min(leader_high_watermark, end_offset)
         if known <= self.high_watermark:
             return False
@@ -28,11 +28,11 @@ class FollowerReplica:
         return True
 
     def truncated(self, end_offset: int) -> None:
-        """The own disk lost records, which the leader still has."""
+        """The local disk lost records, which the leader still has."""
         self.high_watermark = min(self.high_watermark, end_offset)
 
     def check_truncation(self, offset: int) -> None:
-        """Reject to remove what is committed: then the leader's history is not the one that was agreed on."""
+        """Reject truncation below the high watermark: the leader's log diverges from the committed one."""
         if offset < self.high_watermark:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
