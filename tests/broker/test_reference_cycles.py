@@ -6,9 +6,12 @@
 import asyncio
 import gc
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from runnel.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from runnel.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tests.broker import group_calls, txn_calls
 from tests.broker.group_calls import commit_request
 from tests.broker.requests import batch, fetch_from, produce_to
 
@@ -43,15 +46,39 @@ async def use(world: Any, topic: str) -> None:
     await asyncio.sleep(0.2)
 
 
+async def collected(use_once: Callable[[int], Awaitable[None]]) -> Counter[str]:
+    """What one use leaves in cycles, after another one that created what stays."""
+    await use_once(1)
+    gc.collect()
+    gc.disable()
+    try:
+        await use_once(2)
+        return cyclic_garbage()
+    finally:
+        gc.enable()
+
+
 def test_closed_connections_and_removed_logs_are_not_in_cycles(tell) -> None:
     async def story(world: Any) -> None:
-        await use(world, "first")
-        gc.collect()
-        gc.disable()
-        try:
-            await use(world, "second")
-            assert cyclic_garbage() == {}
-        finally:
-            gc.enable()
+        assert await collected(lambda number: use(world, f"topic-{number}")) == {}
 
     tell(story)
+
+
+def test_members_that_left_and_transactions_that_ended_are_not_in_cycles(tmp_path) -> None:
+    async def scenario(world: Any, _: Any) -> None:
+        async def member(number: int) -> None:
+            client = await world.connect()
+            joined = await group_calls.join(client)
+            await client.ask(group_calls.sync_request(joined, {joined.member_id: b"work"}), 5)
+            await client.ask(commit_request({0: 1}), 8)
+            await client.ask(LeaveGroupRequest("g", members=[MemberIdentity(joined.member_id)]), 5)
+            who = await txn_calls.begin(client, f"x-{number}")
+            await txn_calls.write(client, f"x-{number}", who, b"a")
+            await txn_calls.end(client, f"x-{number}", who)
+            await client.close()
+            await asyncio.sleep(0.2)
+
+        assert await collected(member) == {}
+
+    txn_calls.play(tmp_path, scenario, group_initial_rebalance_delay_ms="0")

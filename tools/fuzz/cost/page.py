@@ -52,7 +52,8 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
         f"to a broker with {plan.population.partitions:,} partitions, {plan.population.groups:,} groups and "
         f"{plan.population.transactional_ids:,} transactional ids:",
         f"{len(costs):,} requests. Times are CPU time of the event loop's thread between two waits; a",
-        "request above the bound was repeated, and the least of three counts.",
+        "request above the bound was repeated, and the least of three counts. Threads that decode and encode",
+        "large messages share the interpreter with the loop, which waits up to 5 ms for it when it has work.",
         "",
         verdict,
         "",
