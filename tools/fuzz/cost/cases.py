@@ -150,6 +150,10 @@ def _full_arrays(arrays: list[Leaf], bounds: Bounds) -> Iterator[Shape]:
     for fill in Fill:
         for array in arrays:
             yield Shape({array.path: bounds.elements - 100}, fill=fill)
+            inner = sum(leaf.is_within(array) for leaf in arrays)
+            if inner:
+                # The arrays in its elements count as well, with one element each.
+                yield Shape({array.path: bounds.elements // (1 + inner) - 100}, fill=fill)
     side = int(bounds.elements**0.5) - 1
     for first in arrays:
         for second in arrays:

@@ -69,12 +69,11 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
         "",
         "## The limits",
         "",
-        "Defined with their reasons in `model/limits.py`. A request that has more bytes,",
+        "Defined with their reasons in `model/limits.py`. A request that has more bytes, elements or tagged",
+        "fields closes its connection, and the broker logs the limit; what exceeds another limit is served in",
+        "slices or answered with an error code.",
+        "",
     ]
-    lines += [
-        "elements or tagged fields closes its connection, and the broker logs the limit; what exceeds another"
-    ]
-    lines += ["limit is served in slices or answered with an error code.", ""]
     lines += ["| limit | value |", "|---|---:|"]
     lines += [f"| `{name}` | {getattr(limits, name):,} |" for name in LIMITS]
     return "\n".join(lines) + "\n"
