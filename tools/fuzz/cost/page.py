@@ -70,8 +70,8 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
         "## The limits",
         "",
         "Defined with their reasons in `model/limits.py`. A request that has more bytes, elements or tagged",
-        "fields closes its connection, and the broker logs the limit; what exceeds another limit is served in",
-        "slices or answered with an error code.",
+        "fields closes its connection, and the broker logs the limit; what exceeds another limit is served",
+        "in slices or answered with an error code.",
         "",
     ]
     lines += ["| limit | value |", "|---|---:|"]
