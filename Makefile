@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 LISTEN ?= 127.0.0.1:9092
 DATA ?= .runnel
-WORKERS ?= 2
+WORKERS ?= 3
 ROUNDS ?= 200
 KILLS ?= 100
 SEEDS ?= 200
@@ -39,7 +39,9 @@ demo: $(STAMP) ## a broker, a consumer group, a replay, a crash; a pipeline on S
 up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runnel)
 	$(BIN)/runnel serve --listen $(LISTEN) --data-dir $(DATA)
 
-test: check ## all checks, then all tests (WORKERS=2)
+# Hundreds of processes import the same modules: the first one stores them compiled.
+test: export PYTHONDONTWRITEBYTECODE :=
+test: check ## all checks, then all tests (WORKERS=3)
 	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(STAMP) ## style, types, import contracts and tidiness, without running a test
