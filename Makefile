@@ -42,7 +42,7 @@ up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runn
 # Hundreds of processes import the same modules: the first one stores them compiled.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: check ## all checks, then all tests (WORKERS=3)
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(STAMP) ## style, types, import contracts and tidiness, without running a test
 	$(BIN)/ruff check .

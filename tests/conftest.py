@@ -1,7 +1,6 @@
 """Shared options and fixtures."""
 
 import os
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ settings.load_profile(os.environ.get("RUNNEL_HYPOTHESIS", "suite"))
 
 SLOW_TIMEOUT_S = 600
 JVM_FIXTURES = {"spark", "apache_kafka"}
-JVM_GROUP = "jvm"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,23 +34,33 @@ def is_slow(item: pytest.Item) -> bool:
     return any(item.get_closest_marker(name) for name in ("slow", "java"))
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> Generator[None, object, object]:
-    """Group the tests that share a JVM, and exempt slow tests from the common time limit.
+def longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The order for `--dist worksteal`, which first gives every worker an equal share of consecutive tests.
 
-    Tests that share a JVM run first, then slow ones, so that no worker is idle at the end. The order is
-    random otherwise.
+    The first share begins with the tests that share a JVM, the others with slow tests. Workers that are done
+    take tests from the end of another share.
     """
+    shared = [item for item in items if shares_a_jvm(item)]
+    slow = [item for item in items if is_slow(item) and not shares_a_jvm(item)]
+    rest = [item for item in items if not is_slow(item) and not shares_a_jvm(item)]
+    others = workers - 1
+    begins = [shared, *(slow[number::others] for number in range(others))] if others else [shared + slow]
+    ordered: list[pytest.Item] = []
+    for number, begin in enumerate(begins):
+        share = (len(items) - len(ordered)) // (workers - number)
+        count = max(0, share - len(begin))
+        ordered += begin + rest[:count]
+        del rest[:count]
+    return ordered + rest
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Exempt slow tests from the common time limit, which a busy machine would exceed, and run them first."""
     for item in items:
-        if shares_a_jvm(item) and config.pluginmanager.hasplugin("xdist"):
-            item.add_marker(pytest.mark.xdist_group(JVM_GROUP))
         if is_slow(item):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
-    outcome = yield
-    items.sort(key=lambda item: (not shares_a_jvm(item), not is_slow(item)))
-    return outcome
+    items[:] = longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
 
 
 @pytest.fixture(scope="session")
