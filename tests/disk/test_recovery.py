@@ -208,3 +208,19 @@ def test_offsets_never_go_back_below_a_deletion() -> None:
     assert append(log, batch(b"x")) == 8
     _, log = place.open_log()
     assert (log.log_start_offset, log.end_offset) == (8, 9)
+
+
+@in_loop
+async def test_epochs_of_truncated_batches_do_not_hide_those_that_follow() -> None:
+    """A follower that truncates its log copies what its leader has from there on, also of older epochs."""
+    place = Place()
+    directory, log = place.open_log()
+    for number in range(10):
+        append(log, batch(b"old"), leader_epoch=5 if number < 5 else 7)
+    await directory.sync(log)
+    log.truncate_to(3)
+    append(log, batch(b"copied"), leader_epoch=6)
+    expected = log.epochs.entries
+    _, log = place.open_log()
+    assert log.epochs.entries == expected == ((5, 0), (6, 3))
+    assert log.epoch_end(5) == (5, 3)

@@ -69,6 +69,8 @@ class Recovery:
         self._interval_bytes = config.index_interval_bytes
         self._recovery_point = recovery_point
         self._epochs = Epochs()
+        self._latest_epoch: tuple[int, int] | None = None
+        """The last entry of the file, if the batches decide whether it holds."""
         self._epochs_are_lost = False
         self._first_unsealed = 0
         self._damage: str | None = None
@@ -81,7 +83,9 @@ class Recovery:
         self._first_unsealed = self._find_unsealed(names)
         self._check()
         end_offset = self._segments.active.next_offset
-        # An epoch may have begun at the very end, without a record.
+        if self._latest_epoch is not None and self._latest_epoch[1] == end_offset:
+            # An epoch may have begun at the very end, without a record.
+            self._epochs.assign(*self._latest_epoch)
         self._epochs.truncate_to(end_offset + 1)
         if self._damage is None:
             self._remove_snapshots_behind(end_offset, names)
@@ -162,7 +166,13 @@ class Recovery:
     def _load_epochs(self) -> None:
         try:
             data = self._files.read(f"{self._segments.folder}/{EPOCHS}")
-            self._epochs = Epochs(decode_epochs(data))
+            entries = decode_epochs(data)
+            self._epochs = Epochs(entries)
+            if entries and entries[-1][1] >= self._recovery_point:
+                # The batches there are read. The log may have been truncated since the file was written, and
+                # older epochs have been copied from a leader.
+                self._latest_epoch = entries[-1]
+                self._epochs.truncate_to(self._recovery_point)
         except (FileNotFoundError, DamagedCheckpoint):
             # Only the batches themselves have them: all of them are read.
             self._epochs_are_lost = True
