@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 class Job(Generic[T]):
-    """A function for `Disk.run_blocking`, whose future gets what the function returns or raises."""
+    """A function for `Disk.run_blocking`, whose result or exception is passed to a future."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work

@@ -1,4 +1,4 @@
-"""The broker: what every handler can reach, assembled by the composition root (or by the simulator)."""
+"""The broker: the state and ports that handlers use, assembled by the server or the simulator."""
 
 from asyncio import Task
 from collections.abc import Coroutine, Mapping
@@ -52,13 +52,13 @@ class Broker:
     listener: str = "PLAINTEXT"
     partitions: dict[TopicPartition, ReplicatedLog] = field(default_factory=dict)
     partition_at: Mapping[tuple[str, int], ReplicatedLog] = field(init=False)
-    """`partitions` again, for lookups that need not build their key's type."""
+    """`partitions` by plain tuples, for lookups without a TopicPartition."""
     turn: Turn = field(init=False)
     waiting: Waiting = field(init=False)
     fetch_sessions: FetchSessions = field(init=False)
     producer_ids: ProducerIds = field(init=False)
     elections: Elections = field(init=False)
-    """Partitions that take no writes until this node leads them in a new epoch."""
+    """Partitions that reject writes until this node leads them in a new epoch."""
     topic_metadata: TopicMetadataCache = field(default_factory=TopicMetadataCache)
     gates: Gates = field(default_factory=Gates)
     """Authentication, authorization, quotas and accounting, which every request passes."""

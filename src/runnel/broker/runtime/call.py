@@ -23,17 +23,17 @@ log = logging.getLogger("runnel.broker")
 
 @dataclass(slots=True)
 class Route:
-    """How requests of one API in one version are answered."""
+    """The handler and codecs of an API in one version."""
 
     request: type[Request]
     response: type[Response]
     handler: Handler
     rules: tuple[Rule, ...]
-    """Which permissions it needs."""
+    """The required permissions."""
     elements_max: int
-    """Array elements that a request may have."""
+    """The maximum number of array elements of a request."""
     borrows_frame: bool
-    """The handler is done with the frame's memory when the turn is; all others get a copy to keep."""
+    """Does the handler use the frame's memory only within the turn? Others get a copy."""
     has_flexible_header: bool
     has_throttle_time: bool
 
@@ -54,7 +54,7 @@ class Call(Context):
     is_accounted: bool = False
 
     def answer(self, outcome: Response | Encoded | Exception | None) -> None:
-        """Fill the reply with the response, with nothing, or with what can be reported of a failure."""
+        """Fill the reply with the response, with nothing, or with an error."""
         if outcome is None:
             self.reply.is_silent = True
             self._fill([], 0)
@@ -117,7 +117,7 @@ class Call(Context):
         return parts, size_bytes + 8
 
     def _failed(self, error: Exception) -> tuple[list[Any], int]:
-        """The response frame of a failure; no parts, which closes the connection, if it cannot carry one."""
+        """The response frame of an error; empty, which closes the connection, if it has no error field."""
         if isinstance(error, CloseConnection):
             self.reply.close_reason = str(error)
             return [], 0
@@ -137,7 +137,7 @@ class Call(Context):
 
 
 def _error_response(response: type[Any], version: int, code: int, message: str) -> Response | None:
-    """A response with nothing but an error, if this response has a field for it."""
+    """A response with only an error code, if it has such a field."""
     present = {field.name for field in fields_of(response) if field.versions.covers(version)}
     if "error_code" not in present:
         return None

@@ -1,11 +1,11 @@
-"""Elections of this node in a new epoch, for partitions that it leads and that may have lost visible records.
+"""Elections of this node in a new epoch, for its partitions that may have lost visible records.
 
-    require ──► takes no writes ──► elected ──► leads in a new epoch
+    require ──► rejects writes ───► elected ──► leads in a new epoch
                       ▲                │ the metadata log cannot be written
                       └── a second ────┘
 
-In the old epoch, consumers that had read beyond the end could not notice that other records are written at
-the offsets of lost ones (KIP-320). Reading continues meanwhile. Until all are elected, the data directory is
+In the old epoch, consumers that had read beyond the end could not detect that other records are written at
+the offsets of lost ones (KIP-320). Reads are served meanwhile. Until all are elected, the data directory is
 not closed cleanly, so that the next start elects them.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("runnel.broker")
 
 PARTITIONS_PER_CHANGE = 1000
-"""Elections that are written together; they are independent, so a crash in between does no harm."""
+"""Elections per metadata batch; they are independent of each other."""
 
 RETRY_DELAY_MS = 1000
 
 
 class Elections:
-    """The partitions of one broker that wait for an election."""
+    """The partitions of one broker with a pending election."""
 
     __slots__ = ("_broker", "_has_failed", "_is_running", "_is_started", "_running", "_waiting")
 
@@ -39,7 +39,7 @@ class Elections:
         self._broker = broker
         self._waiting: dict[TopicPartition, None] = {}
         self._running: dict[TopicPartition, None] = {}
-        """Those whose election is being committed."""
+        """Partitions whose election is being committed."""
         self._is_running = self._is_started = False
         self._has_failed = False
 
@@ -47,7 +47,7 @@ class Elections:
         return name in self._waiting or name in self._running
 
     def require(self, names: Iterable[TopicPartition]) -> None:
-        """These partitions take no writes until they are elected; `run` does that."""
+        """Reject writes to these partitions until `run` has elected their leader."""
         for name in names:
             self._waiting[name] = None
             partition = self._broker.partitions.get(name)
@@ -71,7 +71,7 @@ class Elections:
             self._broker.run(self.run())
 
     async def run(self) -> None:
-        """Elect all that wait; what cannot be committed now is retried later, in the background."""
+        """Elect all pending partitions; failures are retried in the background."""
         self._is_running = True
         while self._waiting and await self._run_some():
             pass

@@ -1,12 +1,12 @@
 """Repeated fetch requests: a consumer of one partition requests the next offset, and nothing else changes.
 
 The bytes around the session epoch and the offset are compared with the last request's. If they are the same,
-so is their meaning, and neither request nor response is decoded or encoded field by field. A request that
-finds nothing waits for records without being decoded.
+the request is equivalent, and neither request nor response is decoded or encoded field by field. A request
+that finds no records waits without being decoded.
 
-Decoded are requests for several partitions, those that begin or change a fetch session, those of connections
-with a quota, and everything that is answered with an error, with aborted transactions, or from data that is
-not in the page cache.
+Requests are decoded if they have several partitions, begin or change a fetch session, or belong to a
+connection with a quota, and if the response has an error, aborted transactions, or data that is not in the
+page cache.
 """
 
 from copy import copy
@@ -56,7 +56,7 @@ _SAMPLE_RECORDS = b"\xa5\x5a" * 32
 
 
 class FetchTemplate:
-    """What a reader's requests for one partition have in common."""
+    """The constant part of a consumer's requests for one partition."""
 
     api_key = API_KEY
 
@@ -108,7 +108,7 @@ class FetchTemplate:
         self._session_id = request.session_id
         self._session_key = (topic.topic, topic.topic_id, wanted.partition)
         self._wanted = copy(wanted)
-        """What the session is to remember of a request; nothing in it varies but the offset."""
+        """The session's state of the partition, in which only the offset varies."""
         self._topic = partition.name.topic
         self._topic_id = partition.topic_id
         self._index = wanted.partition
@@ -116,7 +116,7 @@ class FetchTemplate:
         budget: int = broker.settings["fetch.max.bytes"]
         self._max_bytes = max(min(wanted.partition_max_bytes, request.max_bytes, budget), 0)
         self._min_bytes = request.min_bytes
-        # A request that is content with no bytes is answered at once.
+        # A request with min.bytes 0 does not wait.
         is_any_enough = min(request.min_bytes, request.max_bytes, budget) == 1
         self._waits_for_any = is_any_enough and self._session_id == NO_SESSION
         self._max_wait_ms = request.max_wait_ms
@@ -141,7 +141,7 @@ class FetchTemplate:
         return varint(size_bytes + 1) if self._is_flexible else _SIZE(size_bytes)
 
     def is_of(self, partition: ReplicatedLog) -> bool:
-        """Whether this is still the same topic, not another of the same name."""
+        """Is this still the same topic, not a recreated one?"""
         return partition.topic_id == self._topic_id
 
     def is_repeated_by(self, frame: memoryview) -> bool:
@@ -204,7 +204,7 @@ class FetchTemplate:
         return position
 
     def _partition(self) -> ReplicatedLog | None:
-        """The partition to read, unless the request must be decoded to be refused."""
+        """The partition to read; None if the request must be decoded."""
         partition = self._broker.partition_at.get((self._topic, self._index))
         if partition is None or partition.topic_id != self._topic_id or not partition.is_leader:
             return None
@@ -228,16 +228,16 @@ class FetchTemplate:
         )
 
     def account(self, session: Session, count: int, response_bytes: int) -> None:
-        """So many requests were answered."""
+        """Account for the requests that were served."""
         accounting = self._broker.gates.accounting
         accounting.account(session, API_KEY, self.version, count, count * self._size, response_bytes)
 
     def _limits(self, partition: ReplicatedLog) -> tuple[int, int, int]:
-        """High watermark, last stable offset and log start, which are the same for a whole run."""
+        """High watermark, last stable offset and log start offset, which are constant in a run."""
         return partition.high_watermark, partition.last_stable_offset, partition.log.log_start_offset
 
     def _read(self, partition: ReplicatedLog, offset: int, limits: tuple[int, int, int]) -> Slice | None:
-        """What is there to read; None if the request must be decoded to be answered."""
+        """Read the records; None if the request must be decoded."""
         log = partition.log
         end_offset = limits[1] if self._is_committed_only else limits[0]
         try:
@@ -255,7 +255,7 @@ class FetchTemplate:
         return found
 
     def _head(self, correlation_id: int, limits: tuple[int, int, int], size_bytes: int) -> bytes:
-        """The response frame up to so many bytes of records."""
+        """The response frame up to the records, of this size."""
         is_short = self._is_flexible and size_bytes < len(VARINTS) - 1
         length = VARINTS[size_bytes + 1] if is_short else self._length(size_bytes)
         frame_bytes = self._fixed_bytes + len(length) + size_bytes
@@ -264,7 +264,7 @@ class FetchTemplate:
     def _wait(
         self, frame: memoryview, session: Session, correlation_id: int, partition: ReplicatedLog, offset: int
     ) -> Reply:
-        """Nothing to read yet: answer when there is, or when the time is up."""
+        """Wait for records, or until max.wait.ms."""
         reply = Reply()
         reply.mutes_connection = True
         call = Call(
@@ -288,7 +288,7 @@ class FetchTemplate:
         return reply
 
     def _attempt(self, partition: ReplicatedLog, offset: int, is_last: bool) -> "Encoded | Undecided | None":
-        """A response, None to keep waiting, or that the request must be decoded after all."""
+        """A response, None to keep waiting, or a sign that the request must be decoded."""
         if self._partition() is not partition:
             return UNDECIDED
         limits = self._limits(partition)
@@ -319,7 +319,7 @@ class FetchTemplate:
 
 
 class Undecided:
-    """A request that waited and must be decoded to be answered."""
+    """Decode a request that has waited."""
 
 
 UNDECIDED = Undecided()
@@ -337,7 +337,7 @@ class FetchRun:
         self._parts: Parts = []
 
     def add(self, head: bytes, found: Slice, tail: bytes) -> None:
-        """One more response: the frame around the records that were found."""
+        """Add a response."""
         self.count += 1
         self._parts += (head, *found.parts, tail)
         self.memory_bytes += len(head) + found.size_bytes + len(tail)
@@ -362,7 +362,7 @@ class FetchRun:
 
 
 class RequestLayout:
-    """Where a request varies: the bytes around the session epoch and the offset."""
+    """The positions of the session epoch and the offset in a request."""
 
     __slots__ = ("body_position", "constant", "size", "unpack_from")
 
@@ -388,7 +388,7 @@ class FetchTemplates:
     def remember(
         self, request: FetchRequest, frame: memoryview, call: Call, body_position: int, is_permitted: bool
     ) -> None:
-        """A request was decoded: its connection's next one may repeat it, if nothing of it was denied."""
+        """Remember a decoded request as the template of its connection, if nothing of it was denied."""
         session = call.session
         template = session.template
         if not is_permitted or not _is_simple(request, call.api_version):
@@ -416,7 +416,7 @@ class FetchTemplates:
 
 
 def _is_simple(request: FetchRequest, version: int) -> bool:
-    """One partition, no change of a session, no epoch of the past."""
+    """Can this request be a template: one partition, an unchanged session, no last fetched epoch?"""
     if request.session_epoch == FINAL_EPOCH:
         is_repeatable = request.session_id == NO_SESSION
     else:
@@ -433,7 +433,7 @@ def _is_simple(request: FetchRequest, version: int) -> bool:
 def _layout_of(
     request: FetchRequest, version: int, frame: memoryview, body_position: int
 ) -> RequestLayout | None:
-    """Where the request varies, if it is encoded as we would encode it."""
+    """The varying positions, if the request has the canonical encoding."""
     body = frame[body_position:]
     if body != encoded(request, version):
         return None

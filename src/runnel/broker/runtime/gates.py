@@ -1,4 +1,4 @@
-"""The gates of a broker without security, quotas and metrics: everything passes, nothing is counted."""
+"""The gates of a broker without security, quotas and metrics: all requests are allowed."""
 
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ class AllowAll:
     version = 0
 
     def check(self, session: Session, api_key: int) -> None:
-        """Every connection is the anonymous principal's from its start."""
+        """Every connection has the anonymous principal."""
 
     def allows_all(self, session: Session) -> bool:
         return True
@@ -54,12 +54,12 @@ class Uncounted:
         request_bytes: int,
         response_bytes: int,
     ) -> None:
-        """Nothing reads the figures."""
+        """Discard the metrics."""
 
 
 @dataclass(slots=True)
 class Gates:
-    """What requests pass on their way to a handler and back."""
+    """The gates of the request pipeline."""
 
     authenticator: Authenticator = field(default_factory=AllowAll)
     authorizer: Authorizer = field(default_factory=AllowAll)

@@ -5,7 +5,7 @@
 Changes are decided one after the other, each seeing those before it, but share the fdatasync. Everything else
 reads `image`, which only ever holds what is committed: it survives a power failure.
 
-Now and then a thread writes a snapshot of the image beside the log (`metadata_snapshots`), and the log before
+Periodically a thread writes a snapshot of the image beside the log (`metadata_snapshots`), and the log before
 it is dropped. Changes do not wait for it.
 """
 
@@ -48,9 +48,9 @@ METADATA_EPOCH = 1
 """A quorum of one elects itself once."""
 
 BATCH_BYTES_MAX = 8 * 1024 * 1024
-"""The largest change, as in Kafka, whose followers fetch at most so much at once."""
+"""The maximum size of a change, as in Kafka, where it is the fetch size of followers."""
 BATCH_OVERHEAD_BYTES = 100
-"""More than what a batch adds to its records."""
+"""An upper bound of the overhead of a batch."""
 
 READ_BYTES = 256 * 1024
 """How much of the log is replayed at start before other tasks run."""
@@ -59,7 +59,7 @@ Reply = TypeVar("Reply")
 
 
 class Follower(Protocol):
-    """What must happen on this node when metadata has changed."""
+    """Applies metadata changes to this node."""
 
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
         """Apply records that were replayed into the image to this node; yields between steps.
@@ -116,7 +116,7 @@ class MetadataLog:
         self.log = disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, _log_config(settings))
         self.image = MetadataImage()
         self.removed: set[str] = set()
-        """Topics whose removal was replayed at start: their logs may have outlived them."""
+        """Topics whose deletion was replayed at start: their logs may still exist."""
         if self.log.failure is not None:
             # The records before the damage are incomplete: to apply them could remove what was created later.
             raise BadMetadata(f"the metadata log is damaged: {self.log.failure}")
@@ -145,7 +145,7 @@ class MetadataLog:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was ever written here."""
+        """Is the log empty?"""
         return self.log.end_offset == 0
 
     @property

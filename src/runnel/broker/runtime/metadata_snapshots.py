@@ -37,18 +37,18 @@ class MetadataSnapshots:
         self._log = metadata
         self._settings = settings
         self._snapshot_records = 0
-        """About how many records the last snapshot holds."""
+        """The approximate number of records of the last snapshot."""
         self._records_since = 0
         self._bytes_since = 0
         self._writing: asyncio.Task[None] | None = None
 
     def appended(self, records: int, size_bytes: int) -> None:
-        """So much is in the log that no snapshot holds."""
+        """Count the records that are in the log and in no snapshot."""
         self._records_since += records
         self._bytes_since += size_bytes
 
     def write_if_due(self, image: MetadataImage, timestamp_ms: int, epoch: int) -> None:
-        """Begin to write a snapshot of this image if enough has changed since the last."""
+        """Start to write a snapshot of this image if enough has changed since the last one."""
         if self._writing is None and self._is_due():
             self._records_since = self._bytes_since = 0
             snapshot = SnapshotId(image.version, epoch)
@@ -56,7 +56,7 @@ class MetadataSnapshots:
             self._writing = asyncio.get_running_loop().create_task(work)
 
     async def close(self) -> None:
-        """Let a snapshot that is being written be finished."""
+        """Wait for a snapshot that is being written."""
         if self._writing is not None:
             await self._writing
 
@@ -70,7 +70,7 @@ class MetadataSnapshots:
             if snapshot.end_offset < self._log.log_start_offset:
                 break
             if snapshot.end_offset > self._log.written_offset:
-                # What it holds was committed and durable in the log, and an older image would undo it.
+                # Its records were committed, and an older image would revert them.
                 raise BadMetadata(f"the metadata log ends before its snapshot at {snapshot.end_offset}")
             try:
                 image = await self._disk.run_blocking(Job(partial(self._read, snapshot)))
@@ -106,7 +106,7 @@ class MetadataSnapshots:
             await self._drop_log_before(snapshot.end_offset)
             await self._disk.run_blocking(Job(lambda: self._store.remove_before(snapshot)))
         except ApiError as error:
-            # A full disk, for example: the log is longer than it need be, and nothing worse.
+            # For example a full disk. The only effect is a longer log.
             log.warning("the metadata snapshot at %d is not stored: %s", snapshot.end_offset, error)
         finally:
             self._writing = None

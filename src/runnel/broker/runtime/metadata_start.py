@@ -29,7 +29,7 @@ async def start_metadata(broker: "Broker", metadata: MetadataLog) -> MetadataFol
     _check_ownership(broker, metadata)
     await metadata.make_durable()
     broker.metadata = metadata
-    # Before anything is served: what is written from now on must not look like what may have been lost.
+    # Before serving: new records must not have the epoch of records that may have been lost.
     image, disk = metadata.image, broker.disk
     broker.elections.require(closed_uncleanly(image, broker.node_id, disk.was_closed_cleanly))
     await broker.elections.run()

@@ -53,7 +53,7 @@ from runnel.wire.frame import (
 
 PRODUCE_KEY = 0
 UNKNOWN_KEY = -1
-"""Accounted for frames that end before their API key."""
+"""The API key that is accounted for truncated frames."""
 
 _HEAD = Layout(">hhih").unpack_from
 
@@ -61,7 +61,7 @@ Result = MaybePromise[Response | Encoded | None]
 
 
 class Pipeline:
-    """A broker as the network sees it."""
+    """The broker as a service of the network layer."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -115,7 +115,7 @@ class Pipeline:
                 route = self._add_route(api_key, version)
             return self._begin(route, frame, session)
         except Exception as error:
-            # No call was begun that could account for it.
+            # No call exists that could account for it.
             self.broker.gates.accounting.account(session, api_key, version, 1, len(frame), 0)
             if isinstance(error, (MalformedMessage, LayoutError)):
                 raise CloseConnection(f"malformed request: {error}") from None
@@ -219,7 +219,7 @@ class Pipeline:
             call.account(0)
 
     def ending(self) -> None:
-        """No more requests will come: long polls are answered with what there is."""
+        """Shut down: complete waiting fetches with the available records."""
         self.broker.waiting.expire_all()
 
     def _add_route(self, api_key: int, version: int) -> Route:
@@ -258,12 +258,12 @@ class Pipeline:
 
 
 def _decode(route: Route, frame: memoryview, header: RequestHeader) -> Request:
-    # Bytes behind the message are ignored: librdkafka sends some when it asks for all topics.
+    # Trailing bytes are ignored: librdkafka sends some when it requests all topics.
     return decode_request(route.request, header.api_version, frame, header.body_position, route.elements_max)
 
 
 def _authorize(route: Route, request: Request, call: Call, amendments: list[Amend]) -> Response | None:
-    """The response if nothing of the request is permitted; else what is to be done to the handler's."""
+    """The response if all of the request is denied; otherwise the change to the handler's response."""
     authorizer, session = call.authorizer, call.session
 
     def allows(permission: Permission) -> bool:

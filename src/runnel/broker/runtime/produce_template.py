@@ -1,12 +1,12 @@
-"""Repeated produce requests: the next request of a producer mostly differs from its last in the records only.
+"""Repeated produce requests: most requests of a producer differ from the previous one in the records only.
 
-The bytes between the correlation id and the partition's index are compared with the last request's. If they
-are the same, so is their meaning, and neither request nor response is decoded or encoded field by field.
+The bytes between the correlation id and the partition index are compared with the last request's. If they are
+the same, the request is equivalent, and neither request nor response is decoded or encoded field by field.
 Consecutive requests for one partition are a run: they are staged one after the other, and their responses
 are sent together once the last of them is committed.
 
-Requests for several partitions, first batches of transactions, those of connections with a quota, and
-everything unusual are decoded.
+Requests for several partitions, first batches of transactions, requests of connections with a quota, and
+other exceptions are decoded.
 """
 
 from struct import Struct as Layout
@@ -56,7 +56,7 @@ _TAG_BYTES = Layout("3s").unpack_from
 
 
 class ProduceTemplate:
-    """What a producer's requests for single partitions of one topic have in common."""
+    """The constant part of a producer's requests for single partitions of one topic."""
 
     api_key = API_KEY
 
@@ -159,7 +159,7 @@ class ProduceTemplate:
         if partition is None or self._broker.gates.quotas.limits(session):
             return start
         if partition.log.config.inspects_records:
-            # Such a batch costs much more than its size tells: others are served before the next one.
+            # Such a batch is expensive for its size: other connections are served before the next one.
             count_max = 1
         position = start
         correlation_ids: list[int] = []
@@ -203,7 +203,7 @@ class ProduceTemplate:
     def _stage(self, partition: ReplicatedLog, batches: list[memoryview]) -> list[Staged | ApiError]:
         """The outcome of each batch; a rejected one does not affect the others."""
         try:
-            # What the request alone decides is the same for all of them.
+            # Checks that depend on the request alone have the same result for all of them.
             checked_records(batches[0], partition, self._acks, self.version)
         except ApiError as error:
             return [error] * len(batches)
@@ -224,7 +224,7 @@ class ProduceTemplate:
         )
 
     def failure(self, correlation_id: int, index: int, error: ApiError) -> bytes:
-        """The response frame of a batch that was refused."""
+        """The response frame of a rejected batch."""
         result = PartitionProduceResponse(index)
         set_error(result, error)
         return b"".join(response_frame(self._response(result), self.version, correlation_id))
@@ -270,7 +270,7 @@ class ProduceRun:
         self._request_bytes = request_bytes
 
     def begin(self, outcomes: list[Staged | ApiError]) -> None:
-        """The batches are staged, or refused: wait for the last one."""
+        """Wait for the commit of the staged batches."""
         self._outcomes = outcomes
         for outcome in outcomes:
             if isinstance(outcome, Staged) and outcome.last_offset >= self.end_offset:
@@ -281,7 +281,7 @@ class ProduceRun:
             self._partition.when_committed(self)
 
     def committed(self) -> None:
-        """All that was staged is committed."""
+        """All staged batches are committed."""
         template, index = self._template, self._index
         success = template.success
         try:
@@ -305,7 +305,7 @@ class ProduceRun:
             self.reply.fill([data], size_bytes)
 
     def failed(self, error: ApiError) -> None:
-        """What was staged will not be committed; a repetition of a committed batch is not affected."""
+        """The staged batches failed; a duplicate of a committed batch is not affected."""
         committed = self._partition.high_watermark
         self._outcomes = [
             error if isinstance(outcome, Staged) and outcome.last_offset >= committed else outcome
@@ -322,7 +322,7 @@ class ProduceTemplates:
         self._known: dict[tuple[int, bytes], ProduceTemplate] = {}
 
     def remember(self, request: ProduceRequest, frame: memoryview, call: Call, is_permitted: bool) -> None:
-        """A request was decoded: its connection's next one may repeat it, if nothing of it was denied."""
+        """Remember a decoded request as the template of its connection, if nothing of it was denied."""
         session, version = call.session, call.api_version
         session.template = None
         if not is_permitted or version < VERSION_MIN or request.acks not in (1, -1):
@@ -340,7 +340,7 @@ class ProduceTemplates:
             if not name or (name, data.index) not in self._broker.partition_at:
                 return
             template = ProduceTemplate(self._broker, request, name, call, prefix)
-            # Unknown tagged fields would be at other positions than were assumed: that is no template.
+            # Unknown tagged fields shift positions: such a request is not a template.
             found = template.match(frame, 0, len(frame))
             if found is None or found[1] != data.index:
                 return

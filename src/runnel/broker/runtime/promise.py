@@ -5,7 +5,7 @@
        └──────garbage collected before either: the callback gets BrokenPromise
 
 A continuation (`chain`, `gather`) that raises fails the promise that it was to resolve, so that no connection
-waits for an answer which cannot come any more.
+waits forever.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ _PENDING = _Pending()
 
 
 class Promise(Generic[T]):
-    """A value of type T, or the exception that came instead of it, now or later."""
+    """A value of type T or an exception, available now or later."""
 
     __slots__ = ("_callback", "_loop", "_outcome")
 
     mutes_connection = True
-    """The connection's next request waits for this answer; produce lets it pass, to share one disk sync."""
+    """Does the next request of the connection wait for this one? Not for produce, to share one sync."""
 
     def __init__(self) -> None:
         self._callback: Callable[[T | Exception], None] | None = None
@@ -47,11 +47,11 @@ class Promise(Generic[T]):
         return self._outcome is not _PENDING
 
     def resolve(self, value: T) -> None:
-        """The value is known."""
+        """Resolve with a value."""
         self._settle(value)
 
     def fail(self, error: Exception) -> None:
-        """There will be no value."""
+        """Fail with an exception."""
         self._settle(error)
 
     def on_settled(self, callback: Callable[[T | Exception], None]) -> None:
@@ -64,7 +64,7 @@ class Promise(Generic[T]):
             callback(self._outcome)
 
     def abandon(self) -> None:
-        """The outcome is not wanted any more: its connection is closed."""
+        """Discard the outcome: the connection is closed."""
         self._callback = None
 
     def _settle(self, outcome: T | Exception) -> None:
@@ -74,7 +74,7 @@ class Promise(Generic[T]):
             self._callback(outcome)
 
     def __del__(self) -> None:
-        # What goes down together with its event loop needs no answer any more.
+        # The event loop is closed: no callback is needed.
         if (
             self._callback is not None
             and self._outcome is _PENDING
@@ -157,7 +157,7 @@ async def settled(value: Promise[T]) -> T: ...
 @overload
 async def settled(value: MaybePromise[T]) -> T: ...
 async def settled(value: MaybePromise[T]) -> T:
-    """A value that may not be known yet, once it is. Raises the exception that came instead of it."""
+    """Await a value that may not be known yet. Raises its exception."""
     if not isinstance(value, Promise):
         return value
     known: asyncio.Future[T] = asyncio.get_running_loop().create_future()

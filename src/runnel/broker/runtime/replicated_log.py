@@ -6,10 +6,10 @@
                                               acknowledgements, then long polls
 
 Data partitions, coordinator shards and the metadata log use this class alike. What is committed is decided by
-the core that it drives (`runnel.replica`) and nowhere else; the log on disk is only informed.
+the core that it drives (`runnel.replica`) and nowhere else; the log on disk only receives the result.
 
 Acknowledgements are never called from within a change of the high watermark: the log puts itself into the
-turn's queue, and the turn calls `acknowledge`. So a continuation may stage, write or fail what it likes.
+turn's queue, and the turn calls `acknowledge`. So a continuation may safely stage and write batches.
 """
 
 import logging
@@ -55,7 +55,7 @@ class Ack(Protocol):
 
 
 def _ignored(name: TopicPartition) -> None:
-    """What the owner of a log does about lost records if it does nothing."""
+    """The default: ignore lost records."""
 
 
 class ReplicatedLog:
@@ -126,7 +126,7 @@ class ReplicatedLog:
         return self.replica.epoch
 
     def become_leader(self, replica: LeaderReplica) -> None:
-        """Lead in a new epoch, beginning with the high watermark that is known here."""
+        """Lead in a new epoch, with the local high watermark."""
         self._check_newer(replica.epoch)
         if self.log.leader_epoch < replica.epoch:
             self.log.begin_epoch(replica.epoch)
@@ -139,14 +139,14 @@ class ReplicatedLog:
         self.commit_stored()
 
     def become_follower(self, replica: FollowerReplica) -> None:
-        """Another node leads in a new epoch, or none does. Waiters fail: what they wait for may be lost."""
+        """Follow another leader in a new epoch, or none. Waiters fail, as their records may be lost."""
         self._check_newer(replica.epoch)
         replica.high_watermark = max(replica.high_watermark, self.high_watermark)
         self.replica = replica
         self._resign(f"{self.name} is led by another broker in epoch {replica.epoch}")
 
     def suspend(self) -> None:
-        """Take no writes in this epoch any more; reading continues. `become_leader` ends it."""
+        """Reject writes in this epoch; reads are served. `become_leader` ends it."""
         self._resign(f"{self.name} takes no writes before it is led in a new epoch")
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class ReplicatedLog:
         self._resign(f"{self.name} is no longer on this broker")
 
     def truncate_to(self, offset: int) -> None:
-        """As a follower: remove what the leader does not have. Nothing that is committed is removed."""
+        """As a follower: truncate what the leader does not have, never below the high watermark."""
         assert not self.is_leader, "a leader's log is the truth"
         assert isinstance(self.replica, FollowerReplica)
         self.replica.check_truncation(offset)
@@ -169,7 +169,7 @@ class ReplicatedLog:
         raise ApiError(error, f"the request has leader epoch {epoch}, the leader of {self.name} is at {own}")
 
     def check_in_sync(self, replicas_min: int) -> None:
-        """Reject a write with acks=all that too few replicas would hold."""
+        """Reject a write with acks=all below min.insync.replicas."""
         if isinstance(self.replica, LeaderReplica):
             self.replica.check_in_sync(replicas_min)
 
@@ -193,7 +193,7 @@ class ReplicatedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """What a read_committed reader may see: nothing from the first unfinished transaction on."""
+        """The last stable offset: the end for read_committed consumers."""
         return self.log.last_stable_offset
 
     def when_committed(self, ack: Ack) -> None:
@@ -219,19 +219,19 @@ class ReplicatedLog:
             self._stored(log.durable_offset)
 
     def follower_fetched(self, node: int, offset: int) -> None:
-        """As the leader: a follower asked for `offset`, which proves that it stored everything below."""
+        """As the leader: a follower fetched from `offset`, so it has stored all records below."""
         assert isinstance(self.replica, LeaderReplica)
         if self.replica.fetched(node, offset):
             self._advanced()
 
     def isr_changed(self, isr: frozenset[int], proposed: frozenset[int] | None = None) -> None:
-        """As the leader: the in-sync set is another one."""
+        """As the leader: the ISR has changed."""
         assert isinstance(self.replica, LeaderReplica)
         if self.replica.isr_changed(isr, proposed):
             self._advanced()
 
     def acknowledge(self) -> None:
-        """Called by the turn: the high watermark moved or a write failed, and the waiters are informed."""
+        """Called by the turn: complete waiters after the high watermark advanced or a write failed."""
         self._is_queued = False
         outcomes, acks = self._outcomes, self._acks
         while outcomes:
@@ -277,12 +277,13 @@ class ReplicatedLog:
         if failure is None:
             self._stored(durable.result())
         else:
-            # Whether the bytes survive is unknown: they stay uncommitted, and their producers are informed.
+            # The bytes may or may not be durable: they stay uncommitted, and their producers receive an
+            # error.
             error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(failure))
             self._fail_above(self.replica.high_watermark, error)
 
     def _truncated(self) -> None:
-        """The log on disk was truncated: what is written from its end on are other records."""
+        """The log on disk was truncated."""
         end_offset = self.log.written_offset
         has_lost_visible = self.is_leader and end_offset < self.replica.high_watermark
         self.replica.truncated(end_offset)
@@ -317,7 +318,7 @@ class ReplicatedLog:
         return staged
 
     def stage_all(self, batches: Sequence[memoryview], now_ms: int) -> list[Staged | ApiError]:
-        """`stage` for several batches of clients; a batch that is refused does not affect the others."""
+        """`stage` for several batches of clients; a rejected batch does not affect the others."""
         if not self.is_leader:
             return [self._not_leader()] * len(batches)
         outcomes = self.log.stage_all(batches, self.replica.epoch, now_ms)
