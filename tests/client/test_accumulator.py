@@ -37,13 +37,13 @@ def test_every_record_is_sent_in_order_with_gapless_sequences(values, retries):
     for value in values:
         add(batches, value)
     sent: list[bytes | None] = []
-    fates = iter(retries)
+    outcomes = iter(retries)
     while batches.ready(now_s=1.0):
         batch = batches.take(HERE, ME)
         assert batch.encoded is not None
         header = read_header(batch.encoded)
         assert header.base_sequence == len(sent)
-        if next(fates, False):
+        if next(outcomes, False):
             before = bytes(batch.encoded)
             batches.requeue(batch, not_before_s=1.0)
             add(batches, b"later")

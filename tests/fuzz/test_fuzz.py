@@ -17,8 +17,8 @@ def frame(body: bytes) -> bytes:
 def test_a_broker_outlives_mutated_frames(tmp_path) -> None:
     outcome = fuzz(tmp_path, count=3000, seed=11)
     assert outcome.complaints == []
-    assert outcome.fates.total() == 3000
-    assert set(outcome.fates) >= {"answered", "refused"}
+    assert outcome.outcomes.total() == 3000
+    assert set(outcome.outcomes) >= {"answered", "refused"}
     assert outcome.recordings.failures == []
     assert min(outcome.kinds["declared"], outcome.kinds["captured"]) > 1000
 

@@ -161,7 +161,7 @@ class BrokerPair:
             found.append(Difference(case, version, where, one, other))
 
     def send_frame(self, case: str, frame: bytes) -> None:
-        """Send malformed bytes; only the fate of the connection is compared."""
+        """Send malformed bytes; compare only whether the connection is closed."""
         outcomes = []
         for broker in (self.ours, self.theirs):
             response = broker.send(frame, case)

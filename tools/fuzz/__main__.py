@@ -54,9 +54,9 @@ def fuzz_frames(options: argparse.Namespace) -> int:
         outcome = fuzz(
             Path(folder), options.frames, options.seed, lambda line: print(f"  {line}", flush=True)
         )
-    sent, fates = outcome.fates.total(), dict(outcome.fates)
+    sent, outcomes = outcome.outcomes.total(), dict(outcome.outcomes)
     before, largest = outcome.memory_before_bytes >> 20, outcome.memory_largest_bytes >> 20
-    print(f"{sent} mutated frames in {outcome.seconds:.0f} s, seed {options.seed}: {fates}")
+    print(f"{sent} mutated frames in {outcome.seconds:.0f} s, seed {options.seed}: {outcomes}")
     print(
         f"started from: {dict(outcome.kinds)}; captured requests by client: {dict(outcome.recordings.counts)}"
     )

@@ -28,11 +28,11 @@ class Attack:
     def __init__(self, port: int, frames: Iterator[bytes]) -> None:
         self.port = port
         self.frames = frames
-        self.fates: Counter[str] = Counter()
+        self.outcomes: Counter[str] = Counter()
 
     @property
     def sent(self) -> int:
-        return self.fates.total()
+        return self.outcomes.total()
 
     async def run(self) -> None:
         await asyncio.gather(*(self._attacker() for _ in range(CONNECTIONS)))
@@ -45,15 +45,15 @@ class Attack:
                     "127.0.0.1", self.port, limit=RESPONSE_BYTES_MAX
                 )
             writer.write(frame + question(number & 0xFFFF))
-            fate = await self._fate(reader, number & 0xFFFF)
-            self.fates[fate] += 1
-            if fate != "answered":
+            outcome = await self._outcome(reader, number & 0xFFFF)
+            self.outcomes[outcome] += 1
+            if outcome != "answered":
                 await _disconnect(writer)
                 writer = None
         if writer is not None:
             await _disconnect(writer)
 
-    async def _fate(self, reader: asyncio.StreamReader, number: int) -> str:
+    async def _outcome(self, reader: asyncio.StreamReader, number: int) -> str:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 while True:

@@ -37,7 +37,7 @@ BUGS_SHOWN_MAX = 20
 class Outcome:
     """What the frames did to the broker."""
 
-    fates: Counter[str]
+    outcomes: Counter[str]
     kinds: Counter[str]
     """How many of the frames were declared by us, and how many captured from a client."""
     recordings: Recordings
@@ -61,7 +61,7 @@ def fuzz(folder: Path, count: int, seed: int, progress: Progress = no_progress) 
             before = memory_bytes(broker.pid)
             began = time.monotonic()
             frames = mutated_frames(count, seed, pools, kinds, topic_id)
-            fates, largest = asyncio.run(attack(broker, frames, progress))
+            outcomes, largest = asyncio.run(attack(broker, frames, progress))
             seconds = time.monotonic() - began
             complaints = (
                 still_works(broker.bootstrap)
@@ -71,7 +71,7 @@ def fuzz(folder: Path, count: int, seed: int, progress: Progress = no_progress) 
     complaints += [f"in the broker's log: {line}" for line in bugs(broker.log_tail(10**9))]
     if largest - before > MEMORY_GROWTH_BYTES_MAX:
         complaints.append(f"memory grew from {before >> 20} MB to {largest >> 20} MB")
-    return Outcome(fates, kinds, recordings, seconds, before, largest, complaints)
+    return Outcome(outcomes, kinds, recordings, seconds, before, largest, complaints)
 
 
 def mutated_frames(
@@ -107,9 +107,9 @@ async def attack(
     while not task.done():
         await asyncio.wait([task], timeout=2)
         largest = max(largest, memory_bytes(broker.pid))
-        progress(f"{running.sent} frames, {largest >> 20} MB, {dict(running.fates)}")
+        progress(f"{running.sent} frames, {largest >> 20} MB, {dict(running.outcomes)}")
     task.result()
-    return running.fates, largest
+    return running.outcomes, largest
 
 
 def still_works(bootstrap: str) -> list[str]:

@@ -29,7 +29,7 @@ class Checkpoints:
         self.recreated = RecreatedLogs(files, folder, stored, upkeep_workers)
         self._advancing = LogStarts(self.log_starts, workers)
 
-    def note(self, log: DiskLog) -> None:
+    def record(self, log: DiskLog) -> None:
         """Record the current offsets of this log for the next write of the files."""
         name = log.name
         if name in self.recreated:
@@ -99,7 +99,7 @@ class Checkpoints:
     def store(self, logs: Iterable[DiskLog]) -> None:
         """Write both files with the current offsets; durable on return."""
         for log in logs:
-            self.note(log)
+            self.record(log)
         self.recovery_points.store()
         self.log_starts.store()
         self.recreated.release_now()

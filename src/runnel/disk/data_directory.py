@@ -74,7 +74,7 @@ class DataDirectory:
         self._closed_logs = self._take_manifest()
         """Logs of the last clean run that have not been opened since."""
         self._checkpoints = Checkpoints(files, self._path, sync_workers, upkeep_workers)
-        self._commit = GroupCommit(sync_workers, upkeep_workers, self._checkpoints.note)
+        self._commit = GroupCommit(sync_workers, upkeep_workers, self._checkpoints.record)
         self._removal = Removal(files, self._path, upkeep_workers)
         names = files.names(self._path)
         self._removal.adopt(names)

@@ -156,7 +156,7 @@ class Upkeep:
                 logger.exception("%s: retention failed", log.segments.folder)
         log.producer_state.expire(now_ms, log.config.producer_id_expiration_ms)
         log.reader.time_passed()
-        self._checkpoints.note(log)
+        self._checkpoints.record(log)
         if self._loads_left > 0 and log.load_once():
             self._loads_left -= 1
         self._commit.seal(log)

@@ -1,6 +1,6 @@
-"""How long the event loop is busy at a stretch: the time that a request may wait before it is even seen.
+"""A histogram of pauses of the event loop: how long a request may wait before it is received.
 
-The histogram holds samples: `server/loop_probe.py` says which pauses they show, and which they may miss.
+It contains samples: `server/loop_probe.py` describes which pauses they show, and which they may miss.
 """
 
 import json

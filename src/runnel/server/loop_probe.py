@@ -1,11 +1,11 @@
-"""Samples how long the event loop is busy at a stretch, as a request that arrives at any moment finds it.
+"""Samples the pauses of the event loop, as experienced by a request that arrives at any time.
 
     timer due ──late by what ran meanwhile──▶ fires ──one iteration of the loop──▶ next callback
 
 Its cost does not depend on the number of requests: a timer and a callback, fifty times a second. Timing every
 iteration of the loop would see every pause, but cost each small request 0.3 of its 7 microseconds.
 
-What it sees, with an interval of 20 ms:
+What is detected, with an interval of 20 ms:
 
 * A pause of more than an interval is always seen, shortened by what had passed before the timer was due: at
   most an interval, half of one on average.

@@ -59,13 +59,13 @@ class History:
         self.seen: set[str] = set()
 
     def step(self) -> None:
-        fate = self.random.random()
-        if fate < 0.85:
+        chance = self.random.random()
+        if chance < 0.85:
             self.go_on(self.random.choice(self.processes))
-        elif fate < 0.92:
+        elif chance < 0.92:
             if self.late:
                 self.late.pop(self.random.randrange(len(self.late)))()
-        elif fate < 0.96:
+        elif chance < 0.96:
             self.trouble()
         else:
             self.heal()
@@ -99,16 +99,16 @@ class History:
             self.choose(process)
         request = process.unanswered
         assert request is not None
-        fate = self.random.random()
-        if fate < 0.1:
+        chance = self.random.random()
+        if chance < 0.1:
             # Delayed: the sender retries, and both may arrive.
             self.late.append(request)
             return
         answer = request()
-        if fate < 0.2:
+        if chance < 0.2:
             self.late.append(request)
         # The response is not sent until the log is committed; others are lost.
-        if self.world.commits_wait or fate > 0.9:
+        if self.world.commits_wait or chance > 0.9:
             if self.random.random() < 0.1:
                 process.identity, process.unanswered = None, None
             return

@@ -68,7 +68,7 @@ def _figures(outcome: "AuditOutcome") -> list[Figure]:
     if outcome.archived:
         rows = sum(entry.rows for entry in outcome.archived)
         files = sum(entry.files for entry in outcome.archived)
-        figures.append(Figure("ArchivedTopic", Unit.COUNT.text(rows), count_text(files, "file")))
+        figures.append(Figure("Archived", Unit.COUNT.text(rows), count_text(files, "file")))
     return figures
 
 

@@ -84,7 +84,7 @@ class ProducerSequences:
         return SequenceGap(-back if is_back else ahead) if back else None
 
     def end_transaction(self, producer_id: int, epoch: int) -> None:
-        """A transaction of this producer end_transaction; with a newer epoch, its sequences start over."""
+        """A transaction of this producer has ended; with a newer epoch, its sequences start over."""
         producer = self._producers.get(producer_id)
         if producer is not None and epoch > producer.epoch:
             self._producers[producer_id] = _Producer(epoch, None)

@@ -54,7 +54,7 @@ def insights_page(outcome: "InsightsOutcome") -> Page:
         status_of(outcome),
         _figures(outcome),
         sections,
-        [("broker", outcome.source), ("made", began), ("records", since), ("data", "report.json")],
+        [("broker", outcome.source), ("created", began), ("records", since), ("data", "report.json")],
     )
 
 

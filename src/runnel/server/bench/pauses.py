@@ -10,7 +10,7 @@ from runnel.model.pauses import SHOWN_AS, LoopPauses
 
 @dataclass(slots=True)
 class PauseReport:
-    """How long an event loop was busy at a stretch, sampled."""
+    """Sampled pauses of an event loop."""
 
     p50_ms: float
     p99_ms: float

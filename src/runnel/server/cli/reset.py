@@ -26,7 +26,7 @@ class To(Enum):
 
 
 @dataclass(slots=True)
-class Target:
+class ResetTarget:
     """A reset target: its kind, and an offset, time or shift where it needs one."""
 
     to: To
@@ -41,7 +41,7 @@ class Target:
         to_datetime: str | None,
         by_duration: str | None,
         shift_by: int | None,
-    ) -> "Target":
+    ) -> "ResetTarget":
         """Exactly one of the options must be given."""
         now_ms = time.time_ns() // 1_000_000
         targets = []
@@ -75,7 +75,7 @@ class Move:
 
 
 async def reset(
-    cluster: Cluster, group_id: str, topics: list[str], target: Target, execute: bool
+    cluster: Cluster, group_id: str, topics: list[str], target: ResetTarget, execute: bool
 ) -> list[Move]:
     """Compute the new offsets and, with `execute`, commit them. No topics: all with committed offsets."""
     groups = Groups(cluster)
@@ -95,7 +95,7 @@ async def _new_offsets(
     cluster: Cluster,
     partitions: list[TopicPartition],
     committed: Mapping[TopicPartition, int],
-    target: Target,
+    target: ResetTarget,
 ) -> dict[TopicPartition, int]:
     starts, ends = await start_offsets(cluster, partitions), await end_offsets(cluster, partitions)
     match target.to:

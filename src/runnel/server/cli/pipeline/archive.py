@@ -58,7 +58,7 @@ WithUpkeep = Annotated[
     bool,
     typer.Option(
         "--upkeep/--no-upkeep",
-        help="Compact small files, expire snapshots as the table's properties say, remove orphaned files.",
+        help="Compact small files, expire snapshots according to the table's properties, remove orphans.",
     ),
 ]
 OrphanDays = Annotated[
