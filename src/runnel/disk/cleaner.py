@@ -4,8 +4,8 @@
        ▲                                               ▲──────── next group ───────────┤
        └────── store the first dirty offset ◄──────────────────────────── no more ─────┘
 
-Reading and writing happen on a worker thread and touch only closed segments, which do not change; what
-touches the log itself (planning, swapping) happens on its own thread. A crash at any point leaves either the
+Reading and writing are done by a worker thread, on closed segments only, which do not change; operations on
+the log itself (planning, swapping) are done on the event loop. A crash at any point leaves either the
 old segments or the new ones, see `segment_swap`. The first dirty offset is stored last,
 after the swaps are durable; if it is lost, the next pass does more work, and nothing else.
 """
@@ -44,14 +44,14 @@ from runnel.ports.files import File, Files, Workers
 logger = logging.getLogger(__name__)
 
 BACKOFF_MS = 15_000
-"""Kafka's log.cleaner.backoff.ms: when no log is due, none is checked for so long."""
+"""Kafka's log.cleaner.backoff.ms: the interval between checks if no log is due."""
 RETRY_AFTER_MS = 60_000
-"""A log whose cleaning failed, most likely on a full disk, is set aside for so long."""
+"""Retry interval of a log whose cleaning failed, most likely because of a full disk."""
 LOGS_PER_CHECK_MAX = 100
 """Logs that are checked in one run of upkeep."""
 WORK_SECONDS = 0.0002
 REST_SECONDS = 0.0004
-"""Slices so short that the event loop never waits a millisecond for the interpreter."""
+"""Length of a slice of work, so that the event loop never waits a millisecond for the GIL."""
 
 Result = TypeVar("Result")
 Steps = Generator[None, None, Result]
@@ -59,11 +59,11 @@ Script = Generator[Steps[WrittenSegment | None], WrittenSegment | None, None]
 
 
 class CleaningStopped(Exception):
-    """The broker shuts down, or the log was removed: what was half written is of no use."""
+    """The broker is shutting down, or the log was removed: the pass is abandoned."""
 
 
 class Throttle:
-    """A pause whenever a slice of work is over; called at every step of the work."""
+    """Pauses after each slice of work; called at every step."""
 
     __slots__ = ("_since",)
 
@@ -111,7 +111,7 @@ class Cleaner:
         self._key_memory_bytes = key_memory_bytes
         self._not_before_ms: dict[TopicPartition, int] = {}
         self._round: list[DiskLog] = []
-        """Logs that have yet to be checked before one of those that are due is chosen."""
+        """Logs of this round that are not checked yet."""
         self._due: list[tuple[CompactionPlan, DiskLog]] = []
         self._log: DiskLog | None = None
         self._next_check_ms = 0
@@ -123,7 +123,7 @@ class Cleaner:
         return self._log is not None
 
     def consider(self, logs: Iterable[DiskLog], now_ms: int) -> None:
-        """Begin with the log that needs it most, if any is due and no other is under way."""
+        """Start to clean the dirtiest log that is due, unless a pass is in progress."""
         if not self._is_on or self._is_stopping or self._log is not None:
             return
         if not self._round:
@@ -192,7 +192,7 @@ class Cleaner:
     ) -> None:
         """Run the script's part on this thread, then submit its next piece of work to a worker."""
         if (failure is None and self._is_stopping) or log.cleaner_files().is_revoked:
-            # What was written before the stop, or the removal of the log, is not swapped in any more.
+            # Segments written before the stop or the removal of the log are not swapped in.
             failure = CleaningStopped()
         try:
             steps = script.send(result) if failure is None else script.throw(failure)
@@ -201,12 +201,12 @@ class Cleaner:
         except CleaningStopped:
             self._log = None
         except CorruptBatch as error:
-            # To continue would lose what is stored behind the damage; the log stays as it is, uncompacted.
+            # Continuing would lose the records after the corruption; the log is not compacted.
             self._set_aside(log, FOREVER, f"{log.name} is damaged and cannot be compacted: {error}")
         except (OSError, StorageFailed) as error:
             self._set_aside(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {error}")
         except Exception as bug:
-            # A bug, logged with its trace; the other logs are compacted all the same.
+            # A bug, logged with its traceback; other logs are still compacted.
             logger.exception("%s could not be compacted", log.name)
             self._set_aside(log, now_ms + RETRY_AFTER_MS, f"{log.name} could not be compacted: {bug!r}")
         else:
@@ -281,7 +281,7 @@ def _carry_out(swap: SegmentSwap) -> Steps[WrittenSegment | None]:
 
 
 def _still_exist(log: DiskLog, segments: list[Segment]) -> bool:
-    """Does the log still have these segments? Retention may have dropped them since the pass began.
+    """Does the log still have these segments? Retention may have deleted them since the pass started.
 
     If the log was removed, its folder may be that of another one by now.
     """

@@ -1,4 +1,4 @@
-"""Closing logs so cleanly that the next start need not look at their files."""
+"""Closes logs cleanly, so that the next start need not open their files."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from runnel.ports.files import Files, Workers
 logger = logging.getLogger(__name__)
 
 FEW_LOGS_MAX = 100
-"""Up to so many changed logs are synced file by file; for more, one sync of the whole volume is faster."""
+"""Maximum number of changed logs that are synced file by file; for more, one syncfs is faster."""
 LOGS_AT_ONCE_MAX = 200
 """Logs whose files are opened for their last sync together: descriptors are scarce."""
 
@@ -25,7 +25,7 @@ LOGS_AT_ONCE_MAX = 200
 def close_logs(
     logs: Iterable[DiskLog], files: Files, folder: str, workers: Workers
 ) -> dict[TopicPartition, LogEntry]:
-    """Make all logs durable; the entries of those for which it worked. The others are recovered at start."""
+    """Make all logs durable; returns the entries of those that succeeded. Others are recovered at start."""
     sound = [log for log in logs if log.failure is None]
     changed = [log for log in sound if _has_changed(log)]
     are_few = len(changed) <= FEW_LOGS_MAX
@@ -44,7 +44,7 @@ def close_logs(
 
 
 def _run_all(workers: Workers, logs: Sequence[DiskLog], step: Callable[[DiskLog], None]) -> list[DiskLog]:
-    """Take this step for all logs; those for which it worked."""
+    """Run this step for all logs; returns those that succeeded."""
     done: list[DiskLog] = []
     for some in _chunks(logs):
         outcomes = workers.run_all([partial(step, log) for log in some])
@@ -62,7 +62,7 @@ def _chunks(logs: Sequence[DiskLog]) -> Iterator[Sequence[DiskLog]]:
 
 
 def _prepare(log: DiskLog, *, sync: bool) -> None:
-    """Write files that may be incomplete after a crash without harm."""
+    """Write files that may be incomplete after a crash."""
     segments = log.segments
     files, folder = segments.files, segments.folder
     if log.durability.is_new and sync:

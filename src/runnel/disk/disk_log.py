@@ -1,4 +1,4 @@
-"""One partition's log on disk: what `ports.disk.PartitionLog` promises, composed of its parts.
+"""The log of a partition on disk: implements `ports.disk.PartitionLog`, composed of parts.
 
 stage ─► Staging ─► Appender ─► Segments ◄─ Reader ◄─ read
             │           │          │
@@ -94,16 +94,16 @@ class DiskLog:
             load_soon=self._load_soon,
         )
         self.swap: SegmentSwap | None = None
-        """The swap of compacted segments that a thread carries out."""
+        """The swap of compacted segments in progress."""
         self.cleaning: FolderLease | None = None
         self.truncations = 0
         self.on_truncated: Callable[[], None] = lambda: None
         self.was_closed_cleanly = False
-        """Did the last run close it cleanly? Otherwise records may have been lost since they were read."""
+        """Was it closed cleanly by the last run? Otherwise visible records may have been lost."""
         self._is_first_use_near = True
         self.flush_is_due = False
         """Is a timed flush due already?"""
-        # The calls of every request, without a method in between.
+        # Bound directly, because every request calls them.
         self.stage = self._staging.stage
         self.stage_all = self._staging.stage_all
         self.write_staged = self.appender.write_staged
@@ -164,7 +164,7 @@ class DiskLog:
         self.appender.settle()
 
     def roll_now(self) -> None:
-        """Close the active segment and begin an empty one."""
+        """Roll a new segment."""
         self.appender.roll_now()
 
     def read_batches(
@@ -236,27 +236,27 @@ class DiskLog:
         try:
             truncation.truncate_to(self, offset)
         except (OSError, CorruptBatch) as error:
-            # What is in memory may no longer be what is in the files; the next start recovers it.
+            # The state in memory may differ from the files; the next start recovers the log.
             self.fail(f"{self.segments.folder} could not be truncated: {error}", can_repair=False)
             raise StorageFailed(str(self.failure)) from error
 
-    # What the data directory needs of its logs.
+    # For the data directory.
 
     def fail(self, reason: str, *, can_repair: bool) -> None:
-        """Refuse writes from now on; reading continues."""
+        """Reject writes from now on; reads are served."""
         self.health.fail(reason, can_repair=can_repair)
 
     def closed_segments(self) -> list[Segment]:
-        """The segments that nothing is appended to any more, oldest first."""
+        """The closed segments, oldest first."""
         return self.segments.segments[:-1]
 
     def segment_file(self, segment: Segment) -> File:
-        """The file of one of our segments; it stays open for as long as it is held."""
+        """The file of a segment; it stays open while it is referenced."""
         return self.segments.open(segment)
 
     @property
     def droppable_count(self) -> int:
-        """How many of the oldest segments may be dropped: those that no thread works on.
+        """The number of the oldest segments that may be deleted: those that no thread uses.
 
         They are sealed: durable, with indexes and the producer snapshot at their end.
         """
@@ -267,7 +267,7 @@ class DiskLog:
         return self.segments.segment_of(first)
 
     def finish_swap(self) -> bool:
-        """Return when no thread renames our segments, which waits for the disk; False if a swap is stuck."""
+        """Wait until no thread renames segments, which blocks; False if a swap cannot complete."""
         swap = self.swap
         if swap is None:
             return True
@@ -278,13 +278,13 @@ class DiskLog:
         return not swap.is_decided
 
     def cleaner_files(self) -> FolderLease:
-        """The files for compaction, which uses no names of the folder once the log is removed."""
+        """A lease on the files for compaction, revoked when the log is removed."""
         if self.cleaning is None:
             self.cleaning = FolderLease(self.segments.files)
         return self.cleaning
 
     def abandon_cleaning(self) -> None:
-        """The log is being removed: no thread that compacts it uses its names any more."""
+        """Revoke the lease of compaction: the log is being removed."""
         self.cleaner_files().revoke()
         self.swap = None
 
@@ -299,13 +299,13 @@ class DiskLog:
         self.appender.detach()
 
     def begin_truncation(self, end_offset: int) -> None:
-        """The log is about to end here: no thread and no start may rely on more. Durable on return."""
+        """Lower all durable offsets before truncation to this offset. Durable on return."""
         self._home.interrupt_sync(self)
         self.durability.truncate(end_offset)
         self._home.truncate_checkpoints(self, end_offset)
 
     def truncated(self, end_offset: int) -> None:
-        """The segments end at `end_offset` now: so do all parts. May raise OSError and CorruptBatch."""
+        """Truncate all parts after the segments. May raise OSError and CorruptBatch."""
         self.truncations += 1
         self.durability.epochs_changed |= self.epochs.truncate_to(end_offset)
         self.producer_state.truncated(end_offset)
@@ -319,16 +319,16 @@ class DiskLog:
         self.reader.segments_changed()
 
     def discard(self, paths: list[str]) -> None:
-        """Remove these files once `file.delete.delay.ms` is over."""
+        """Remove these files after `file.delete.delay.ms`."""
         self._home.discard(paths, self.config.file_delete_delay_ms)
 
     def closed_durably(self) -> None:
-        """All that there is has reached the disk, with a snapshot of the producers at the end."""
+        """Everything is durable, with a producer snapshot at the end."""
         self.producer_state.closed()
         self.durability.synced_all()
 
     def load_ahead(self) -> SegmentsRead[Producers | None]:
-        """Load in a thread what the first append and the first look at the producers need."""
+        """Load in a thread the indexes and producer state for the first append."""
         return SegmentsRead(self.segments, self._plan_load)
 
     def _plan_load(self) -> Plan[Producers | None]:
@@ -344,7 +344,7 @@ class DiskLog:
         return Plan(self.segments.segments[0].base_offset, self.segments.active.base_offset, load)
 
     def load_once(self) -> bool:
-        """After a start, load ahead what is not in memory; was there anything?"""
+        """Load indexes and producer state ahead after a start; True if anything was not loaded."""
         if not self._is_first_use_near:
             return False
         self._is_first_use_near = False
@@ -355,7 +355,7 @@ class DiskLog:
         return False
 
     def loaded_ahead(self, producers: Producers | None) -> None:
-        """The segments have their indexes; these are the producers unless they were loaded before."""
+        """Install loaded indexes and, unless loaded before, the producer state."""
         if producers is not None:
             self.producer_state.install(producers)
 

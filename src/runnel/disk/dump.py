@@ -1,7 +1,7 @@
-"""Segment files as rows: what they contain, and what is wrong with them.
+"""The contents of segment files as rows, and their problems.
 
-Nothing is changed, so the files may belong to a running broker; the tail of its newest segment may then be
-cut off, and its newest index entries may not be on disk yet.
+It is read-only, so the broker may be running; the active segment may then appear truncated, and its newest
+index entries may not be on disk yet.
 """
 
 from collections.abc import Callable, Iterator
@@ -85,7 +85,7 @@ class ProducerRow:
 
 @dataclass(slots=True)
 class ProblemRow:
-    """Something that is not as it must be."""
+    """A problem."""
 
     path: str
     position: int
@@ -96,7 +96,7 @@ Row = SegmentRow | BatchRow | RecordRow | IndexRow | AbortedRow | ProducerRow | 
 
 
 def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row]:
-    """Everything in a segment file or a file beside it, a partition's folder, or a whole data directory."""
+    """The rows of a segment or another file of a log, of a partition directory, or of a data directory."""
     if path.endswith(LOG):
         yield from _dump_segment(files, path, with_records)
     elif path.endswith(SNAPSHOT):
@@ -107,7 +107,7 @@ def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row
         for name in sorted(files.names(path)):
             is_file = offset_of(name, LOG) is not None or offset_of(name, SNAPSHOT) is not None
             if is_file or partition_of(name) is not None:
-                # A running broker may delete a segment or a whole topic meanwhile: that is no damage.
+                # A running broker may delete a segment or a topic meanwhile, which is not a problem.
                 with suppress(FileNotFoundError):
                     yield from dump(files, f"{path}/{name}", with_records=with_records)
 
@@ -168,7 +168,7 @@ def _compression_name(header: BatchHeader) -> str:
 
 
 class _OffsetIndexCheck:
-    """Each entry must point at the batch that ends with its offset."""
+    """Each entry must refer to the batch that ends with its offset."""
 
     def __init__(self, path: str, entries: list[tuple[int, int]], base_offset: int) -> None:
         self._path = path
@@ -186,7 +186,7 @@ class _OffsetIndexCheck:
 
 
 class _TimeIndexCheck:
-    """Each entry must name a batch that was later than all before it, and its timestamp."""
+    """Each entry must refer to a batch with a larger timestamp than all before it."""
 
     def __init__(self, path: str, entries: list[tuple[int, int]], base_offset: int) -> None:
         self._path = path
@@ -207,7 +207,7 @@ class _TimeIndexCheck:
 
 
 class _AbortedCheck:
-    """Each entry must name the producer of the marker that it points at."""
+    """Each entry must have the producer id of its marker."""
 
     def __init__(self, path: str, entries: list[tuple[int, ...]], base_offset: int = -1) -> None:
         self._path = path
@@ -231,7 +231,7 @@ class _AbortedCheck:
 
 
 class _BrokenIndex:
-    """An index file that cannot be read at all."""
+    """An unreadable index file."""
 
     def __init__(self, path: str, text: str) -> None:
         self._problem = ProblemRow(path, 0, text)

@@ -1,11 +1,11 @@
-"""Opening a log that was not closed cleanly: rely on what is durable, check the rest, truncate what is torn.
+"""Recovery of a log that was not closed cleanly: verifies what may not be durable, truncates a torn tail.
 
     … segments before the recovery point    durable, with their indexes: not checked
-    the segment that holds it               walked up to the recovery point, checked batch by batch behind it
-    later segments                          checked batch by batch, each must begin where the last one ended
+    the segment that holds it               scanned up to the recovery point, verified batch by batch after it
+    later segments                          verified batch by batch, each must begin where the last one ended
 
-A corrupt batch ends the log: what must survive a power cut was synced, hence is not corrupt. After damage
-below the recovery point the files are left as they are, for an operator to inspect.
+The log is truncated at a corrupt batch: durable records were synced, so they are not corrupt. After
+corruption below the recovery point the files are kept unchanged for inspection.
 """
 
 import logging
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Recovered:
-    """What a log turned out to hold."""
+    """The result of the recovery of a log."""
 
     epochs: Epochs
     producers: Producers
@@ -57,11 +57,11 @@ class Recovered:
     unsealed: list[tuple[Segment, bytes | None]]
     """Closed segments that may lack their indexes, and the snapshots at their ends if these are missing."""
     damage: str | None = None
-    """What is wrong with records that were durable once; the log may be read, not written."""
+    """The corruption of durable records; the log is then read-only."""
 
 
 class Recovery:
-    """One log being recovered. Fills `segments` and truncates the files to what is sound."""
+    """The recovery of one log. Fills `segments` and truncates the files to valid batches."""
 
     def __init__(self, segments: Segments, config: LogConfig, recovery_point: int) -> None:
         self._segments = segments
@@ -90,7 +90,7 @@ class Recovery:
         if self._damage is None:
             self._remove_snapshots_behind(end_offset, names)
         durable_offset = min(self._recovery_point, end_offset)
-        # What is committed is not known yet: no end of a transaction is forgotten.
+        # The high watermark is not known yet: all markers are kept.
         producers, snapshots = load_producers(self._segments, end_offset, now_ms, log_start_offset)
         if self._damage is None:
             self._correct_aborted()
@@ -106,7 +106,7 @@ class Recovery:
                 remove_if_exists(self._files, snapshot_path(self._segments, offset))
                 self._has_removed = True
         if self._has_removed:
-            # A file that reappeared after a power cut would be taken for a part of what is written next.
+            # A file that reappeared after a power failure would be considered part of the new log.
             self._files.sync_folder(self._segments.folder)
 
     def _correct_aborted(self) -> None:
@@ -116,7 +116,7 @@ class Recovery:
                 self._segments.correct_aborted(segment)
 
     def _remove_leftovers(self) -> list[str]:
-        """Complete a decided swap, remove files that were being written or deleted; the remaining names."""
+        """Complete a committed swap, remove temporary and deleted files; returns the remaining names."""
         folder = self._segments.folder
         if self._files.exists(f"{folder}/{COMPACTION_SWAP}"):
             try:
@@ -192,7 +192,7 @@ class Recovery:
                 segment.close_time_index()
 
     def _check_segment(self, segment: Segment) -> bool:
-        """Walk one segment and truncate it behind its last sound batch; is it complete?"""
+        """Verify one segment and truncate it after its last valid batch; True if it is complete."""
         if segment.size_bytes == 0 and segment.base_offset >= self._recovery_point:
             self._remove_indexes(segment)
             segment.start_indexes()
@@ -209,7 +209,7 @@ class Recovery:
         try:
             for _, header, _ in walk_sound_batches(file, position, size_bytes):
                 if header.next_offset > end_offset_max:
-                    # It was written, taken back, and the next segment begun instead.
+                    # It was written, rolled back, and the next segment was created instead.
                     raise CorruptBatch(f"the next segment begins at {end_offset_max}")
                 self._adopt(segment, header)
         except CorruptBatch as reason:
@@ -244,7 +244,7 @@ class Recovery:
         """Find the recovery point in the segment without verifying checksums; None if it is damaged."""
         durable_end = self._recovery_point
         if segment is not self._segments.active:
-            # Until it is walked, a closed segment is taken to end where the next one begins.
+            # Until it is scanned, a closed segment is assumed to end where the next one begins.
             durable_end = min(durable_end, segment.next_offset)
         try:
             return self._walk_from_index(segment, file, size_bytes, durable_end)
@@ -295,7 +295,7 @@ class Recovery:
         return segment.size_bytes
 
     def _adopt_durable(self, segment: Segment, file: File, size_bytes: int, durable_end: int) -> None:
-        """Adopt batches up to this offset; CorruptBatch where there is none."""
+        """Add the batches up to this offset; CorruptBatch if one is invalid."""
         if segment.next_offset >= durable_end:
             return
         for _, header in walk_headers_of_file(file, segment.size_bytes, size_bytes):
@@ -314,7 +314,7 @@ class Recovery:
         self._epochs.assign(header.leader_epoch, header.base_offset)
 
     def _drop_from(self, count: int, reason: str) -> None:
-        """Let the log end with its first `count` segments."""
+        """Remove all but the first `count` segments."""
         for segment in self._segments.segments[count:]:
             logger.warning("%s: removed, %s", self._segments.path(segment, LOG), reason)
             self._segments.forget(segment)

@@ -1,8 +1,8 @@
 """Repair of a log after its disk failed to truncate or to sync.
 
-After a failed fdatasync the kernel may take pages for clean that never reached the disk, so another fdatasync
-that succeeds proves nothing about them. What is stored behind the durable offset is therefore read, checked,
-written again in place and synced; at the first corrupt batch the log is truncated.
+After a failed fdatasync the kernel may mark pages clean that were never written, so that a later fdatasync
+succeeds without writing them. The records after the durable offset are therefore read, verified, written
+again in place and synced; the log is truncated at the first corrupt batch.
 """
 
 import logging
@@ -30,7 +30,7 @@ class UnsyncedRange:
 
 
 def start_repair(log: DiskLog, workers: Workers) -> None:
-    """Start to repair the log, in a thread; it refuses writes until that has succeeded."""
+    """Start to repair the log in a thread; it rejects writes until that has succeeded."""
     log.health.can_repair = False
     log.settle()
     try:
@@ -55,7 +55,7 @@ def _ranges(log: DiskLog) -> list[UnsyncedRange]:
 
 
 def _write_again(files: Files, folder: str, ranges: list[UnsyncedRange]) -> int | None:
-    """The offset behind the last sound batch if the log must end there, None if all are sound."""
+    """The offset to truncate the log to, None if all batches are valid."""
     for unsynced in ranges:
         next_offset = unsynced.start_offset
         try:

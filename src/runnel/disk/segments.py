@@ -1,4 +1,4 @@
-"""The segments of one log: their order, their files and indexes, and where the log begins."""
+"""The segments of one log: their order, files and indexes, and the log start offset."""
 
 from bisect import bisect_right
 from collections.abc import Callable
@@ -16,11 +16,11 @@ from runnel.ports.files import File, Files
 
 
 class LongRebuild(Exception):
-    """An index must be rebuilt from more batches than may be walked on the event loop."""
+    """Rebuilding an index requires more batches than may be scanned on the event loop."""
 
 
 class Segments:
-    """Segments in order of offset, the last one being written to. There is always one, if only in memory."""
+    """Segments in offset order; the last one is active. There is always one, possibly only in memory."""
 
     __slots__ = (
         "_open_files",
@@ -39,23 +39,23 @@ class Segments:
         self.folder = folder
         self.segments: list[Segment] = []
         self.log_start_offset = 0
-        """Readers see nothing below; the first segment may begin before it."""
+        """The log start offset; the first segment may begin before it."""
         self.size_bytes = 0
         self.generation = 0
-        """Rises whenever segments are removed, replaced or truncated."""
+        """Incremented when segments are removed, replaced or truncated."""
         self.with_aborted: list[Segment] | None = None
-        """The segments that may hold abort markers, in order; None when they must be looked for."""
+        """The segments that may contain abort markers, in order; None if unknown."""
         self.read_ahead = open_files.read_ahead
         self._open_files = open_files
 
     def fill(self, segments: list[Segment], log_start_offset: int) -> None:
-        """Begin with these segments; readers see them from the log start on."""
+        """Install these segments and the log start offset."""
         self.segments = segments
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.size_bytes = sum(segment.size_bytes for segment in segments)
 
     def leased(self, files: Files) -> "Segments":
-        """The same folder for a thread whose use of names can be revoked; without segments of its own."""
+        """The same directory for a thread, with a revocable lease and without segments."""
         return Segments(files, self._open_files, self.folder)
 
     @property
@@ -64,11 +64,11 @@ class Segments:
 
     @property
     def written_offset(self) -> int:
-        """Everything below is in the files; it survives the process."""
+        """The offset up to which records are written to the files."""
         return self.segments[-1].next_offset
 
     def changed(self) -> None:
-        """Segments were removed, replaced or truncated: what was derived from them is stale."""
+        """Invalidate what was derived from removed, replaced or truncated segments."""
         self.with_aborted = None
         self.generation += 1
         self.read_ahead.clear()
@@ -77,7 +77,7 @@ class Segments:
         return f"{self.folder}/{offset_name(segment.base_offset, suffix)}"
 
     def open(self, segment: Segment, *, create: bool = False) -> File:
-        """The segment's file. Callers on the hot path look at `segment.file` first."""
+        """The segment's file. Callers on the hot path check `segment.file` first."""
         return self._open_files.open(segment, self.path(segment, LOG), create=create)
 
     def forget(self, segment: Segment) -> None:
@@ -86,11 +86,11 @@ class Segments:
         segment.offsets = segment.times = None
 
     def segment_of(self, offset: int) -> int:
-        """Which segment holds `offset`: the last one that does not begin after it."""
+        """The index of the segment with `offset`: the last one that does not begin after it."""
         return max(bisect_right(self.segments, offset, key=_base_offset) - 1, 0)
 
     def locate(self, offset: int) -> tuple[Segment, int]:
-        """(segment, position) of the batch that holds `offset`, or of the next one if there is none."""
+        """(segment, position) of the batch with `offset`, or of the next batch."""
         found = self.segment_of(offset)
         segment = self.segments[found]
         position = self.position_in(segment, offset)
@@ -115,7 +115,7 @@ class Segments:
         return next(walk_batch_bounds(self.open(segment), position, segment.size_bytes))[2]
 
     def truncate(self, segment: Segment, size_bytes: int, next_offset: int, interval_bytes: int) -> None:
-        """Let the segment end at this size, in its file and in memory."""
+        """Truncate the segment to this size, in its file and in memory."""
         file = self.open(segment, create=segment.size_bytes == 0)
         file.truncate(size_bytes)
         segment.size_bytes = size_bytes
@@ -141,7 +141,7 @@ class Segments:
         return segment.max_timestamp
 
     def load_indexes(self, segment: Segment, batches_max: int = FOREVER) -> None:
-        """Bring both indexes into memory, for a segment that is about to grow.
+        """Load both indexes of a segment that is about to grow.
 
         Raises LongRebuild if more batches than this would have to be walked.
         """
@@ -151,7 +151,7 @@ class Segments:
             self._load(segment, self._load_times, batches_max)
 
     def install(self, segment: Segment, loaded: Segment) -> None:
-        """Take over from a copy of this segment what was loaded or rebuilt from its files."""
+        """Install the indexes that a copy of this segment has loaded or rebuilt."""
         is_new = False
         if segment.offsets is None and loaded.offsets is not None:
             segment.offsets, segment.bytes_since_entry = loaded.offsets, loaded.bytes_since_entry
@@ -169,7 +169,7 @@ class Segments:
                 self._open_files.indexes_loaded(segment)
 
     def _load(self, segment: Segment, load: Callable[[Segment], None], batches_max: int = FOREVER) -> None:
-        """From the index file if that is sound, else from the segment itself."""
+        """Load an index from its file if that is valid, or rebuild it from the segment."""
         if segment.size_bytes == 0:
             segment.start_indexes()
             return
@@ -192,7 +192,7 @@ class Segments:
             segment.max_timestamp_offset = segment.times.last[1]
 
     def _load_max_timestamp(self, segment: Segment) -> None:
-        # Only the last entry is needed; to decode all of a large index would take a while.
+        # Only the last entry is needed; decoding a large index is slow.
         data = self.files.read(self.path(segment, TIME_INDEX))[-TIME_ENTRY_BYTES:]
         last = TimeIndex.decode(data, segment.base_offset).last
         segment.max_timestamp, segment.max_timestamp_offset = last or (NO_TIMESTAMP, segment.base_offset)
@@ -200,7 +200,7 @@ class Segments:
     def rebuild_indexes(
         self, segment: Segment, interval_bytes: int = 4096, batches_max: int = FOREVER
     ) -> None:
-        """Rebuild the indexes by walking the segment's batches; LongRebuild if there are more than this."""
+        """Rebuild the indexes from the batches of the segment; LongRebuild if there are more than this."""
         scratch = Segment(segment.base_offset)
         scratch.start_indexes()
         headers = walk_headers_of_file(self.open(segment), 0, segment.size_bytes)
@@ -225,7 +225,7 @@ class Segments:
             segment.aborted.append(entry)
 
     def aborted_loaded(self, segment: Segment) -> None:
-        """The aborted transactions of this segment were read from their file: they count as an index."""
+        """Account for the aborted transactions that were loaded for this segment."""
         if segment.has_index_files:
             self._open_files.indexes_loaded(segment)
 
@@ -257,7 +257,7 @@ class Segments:
             self.save_aborted(segment)
 
     def prepare_indexes(self, segment: Segment, *, sync: bool) -> None:
-        """Write the indexes that are in memory under other names. Any thread may, if nothing is appended."""
+        """Write the loaded indexes under temporary names, in any thread, while nothing is appended."""
         self.save_aborted(segment)
         offsets, times = segment.offsets, segment.times
         if offsets is not None and times is not None and len(offsets):
@@ -277,7 +277,7 @@ class Segments:
             if len(segment.offsets):
                 self.files.rename(path + TEMPORARY, path)
             else:
-                # To walk a segment that is too small to have an entry is faster than to open two files.
+                # Scanning a segment that is too small for an index entry is faster than opening two files.
                 remove_if_exists(self.files, path)
         segment.has_index_files = True
 

@@ -1,4 +1,4 @@
-"""Truncation of a log: its oldest segments, or its end."""
+"""Deletes the oldest segments of a log, or truncates its end."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def drop_below_start(log: "DiskLog") -> int:
-    """Drop the segments wholly below the log start, as far as they are sealed; how many."""
+    """Delete sealed segments below the log start offset; returns their number."""
     segments = log.segments.segments
     count = 0
     while count + 1 < len(segments) and segments[count + 1].base_offset <= log.log_start_offset:
@@ -31,7 +31,7 @@ def drop_below_start(log: "DiskLog") -> int:
 
 
 def drop_oldest(log: "DiskLog", count: int) -> int:
-    """Drop the oldest segments, as far as they are sealed; how many.
+    """Delete the oldest segments that are sealed; returns their number.
 
     Their files get another name now and are removed after a delay. A thread may be about to
     publish the indexes of a segment that is not sealed, by name. And the snapshot at its end, from which the
@@ -41,8 +41,8 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
     if count == 0:
         return 0
     dropped = log.segments.segments[:count]
-    # A power cut may restore segments that were dropped since the last sync, and then their aborted
-    # transactions are needed: those files are dropped later.
+    # A power failure may restore segments that were deleted since the last sync, and then their aborted
+    # transactions are needed: those files are deleted later.
     stale_offset = dropped[0].base_offset if log.durability.drops == log.durability.drops_durable else 0
     del log.segments.segments[:count]
     log.segments.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
@@ -52,7 +52,7 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
     log.durability.folder_changed = True
     log.durability.drops += 1
     for segment in dropped:
-        # Oldest first: what a crash leaves is still one run of offsets.
+        # Oldest first, so that offsets stay contiguous after a crash.
         retire(log, segment.base_offset, [LOG, INDEX, TIME_INDEX])
         log.segments.forget(segment)
     _drop_stale_files(log, stale_offset)
@@ -78,7 +78,7 @@ def _drop_stale_files(log: "DiskLog", stale_offset: int) -> None:
 
 
 def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
-    """Rename the files of this offset so that no start takes them for the log's, and remove them later."""
+    """Rename the files of this offset to `.deleted`, and remove them later."""
     retired: list[str] = []
     for suffix in suffixes:
         path = f"{log.segments.folder}/{offset_name(offset, suffix)}"
@@ -91,7 +91,7 @@ def retire(log: "DiskLog", offset: int, suffixes: list[str]) -> None:
 
 
 def truncate_to(log: "DiskLog", offset: int) -> None:
-    """Truncate every batch that does not end below `offset`, durably: it must not reappear after a crash.
+    """Truncate all batches that do not end below `offset`, durably.
 
     May raise OSError; doing it again is safe.
     """
@@ -108,7 +108,7 @@ def truncate_to(log: "DiskLog", offset: int) -> None:
     log.segments.open(segment).datasync()
     log.segments.files.sync_folder(log.segments.folder)
     log.truncated(end_offset)
-    # They cannot reappear any more, and their aborted transactions are not needed.
+    # They cannot reappear, so their aborted transactions are not needed.
     with suppress(OSError):
         _remove_aborted_behind(log, segment)
 
@@ -126,8 +126,8 @@ def _truncate_segments(log: "DiskLog", segment: Segment, position: int, end_offs
     segments = log.segments.segments
     count = segments.index(segment) + 1
     for later in segments[: count - 1 : -1]:
-        # Newest first: what a crash leaves is still one run of offsets.
-        # Their files of aborted transactions stay: a power cut may restore the segments.
+        # Newest first, so that offsets stay contiguous after a crash.
+        # Their transaction indexes are kept: a power failure may restore the segments.
         retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
         log.segments.forget(later)
         segments.pop()

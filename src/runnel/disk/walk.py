@@ -1,4 +1,4 @@
-"""Batch by batch through a segment file."""
+"""Iterates over the batches of a segment file."""
 
 from collections.abc import Iterator
 from struct import Struct
@@ -8,12 +8,12 @@ from runnel.batch.header import HEADER_BYTES, BatchHeader, crc_is_valid, read_he
 from runnel.ports.files import File
 
 CHUNK_BYTES = 1024 * 1024
-"""One read when every batch is looked at: large enough to cost little per batch, small enough to keep."""
+"""Read size for scanning all batches."""
 PROBE_BYTES = 8 * 1024
-"""One read when a few batches after an index entry are looked at: an index interval and a bit."""
+"""Read size for scanning a few batches after an index entry: a little more than an index interval."""
 
 _BOUNDS = Struct(">qi4xb6xi")
-"""Base offset, length, magic and last offset delta: all that finding a batch needs."""
+"""Base offset, length, magic and last offset delta, which suffice to find a batch."""
 _BOUNDS_BYTES = _BOUNDS.size
 _unpack_bounds = _BOUNDS.unpack_from
 
@@ -21,7 +21,7 @@ _unpack_bounds = _BOUNDS.unpack_from
 def walk_headers_of_file(
     file: File, position: int, end: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each batch from `position` up to `end`; CorruptBatch where there is none."""
+    """(position, header) of each batch from `position` up to `end`; CorruptBatch if one is invalid."""
     chunk = b""
     chunk_start = position
     while position < end:
@@ -71,7 +71,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, i
 
 
 def whole_beginning(chunk: bytes) -> tuple[int, int]:
-    """(bytes, offset after them) of the whole batches that a chunk begins with; (0, 0) if there is none."""
+    """(bytes, next offset) of the complete batches at the start of a chunk; (0, 0) without any."""
     size = next_offset = 0
     while len(chunk) - size >= _BOUNDS_BYTES:
         base_offset, length, magic, last_offset_delta = _unpack_bounds(chunk, size)
