@@ -73,7 +73,7 @@ mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while memb
 crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transactions, Spark (ROUNDS=200 KILLS=100 ONLY=chain)
 	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; COST=1: the pauses of the largest requests, writes docs/COSTS.md)
+fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; COST=1: the pauses of the largest requests, 15 minutes, writes docs/COSTS.md)
 	$(BIN)/python -m tools.fuzz $(if $(COST),--cost $(if $(QUICK),--quick),--frames $(FRAMES)) $(ARGS)
 
 fresh: $(STAMP) ## does a clean clone work: empty home and caches, make demo and make test (ARGS=--without-java)

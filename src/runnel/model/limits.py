@@ -9,7 +9,7 @@ REQUEST_BYTES_MAX = 100 * 1024 * 1024
 
 RECORDLESS_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """Requests of all APIs but Produce: they are copied, decoded and often echoed in the response, a few
-milliseconds per megabyte each time. 25,000 names of the longest kind take 6 MB."""
+milliseconds per megabyte each time. 60,000 names of the longest kind fit."""
 
 REQUEST_ELEMENTS_MAX = 100_000
 """Array elements of one request that is served in slices, all arrays together. An element of three bytes
