@@ -1,4 +1,4 @@
-"""A compacted log to try things on, and the twin that it is compared with."""
+"""A compacted log for tests, and the model that it is compared with."""
 
 from collections.abc import Callable
 from random import Random

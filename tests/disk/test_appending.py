@@ -1,4 +1,4 @@
-"""Staging and writing: offsets, rolls, duplicates, and a disk that refuses half way."""
+"""Staging and writing: offsets, rolls, duplicates, and writes that fail partly."""
 
 import errno
 from random import Random

@@ -1,4 +1,4 @@
-"""Writes that a thread does: order, failure, and operations that need the files at rest."""
+"""Writes in a thread: order, failures, and operations that wait for them."""
 
 import errno
 from collections.abc import Callable
@@ -89,7 +89,7 @@ def test_all_that_came_meanwhile_is_one_write() -> None:
     assert scene.values() == [0, 1, 2, 3]
 
 
-def test_a_write_that_cannot_wait_comes_behind_all_others() -> None:
+def test_a_synchronous_write_follows_all_others() -> None:
     scene = Scene()
     scene.later("a")
     scene.later("b")

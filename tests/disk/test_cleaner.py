@@ -1,4 +1,4 @@
-"""Compaction on a real log: the same table before and after, with any settings."""
+"""Compaction of a log: the last value of each key is unchanged, with any settings."""
 
 from copy import deepcopy
 from random import Random
@@ -115,7 +115,7 @@ def test_a_small_key_memory_needs_more_passes_and_ends_the_same(files):
     assert len(settled) == len(set(settled))
 
 
-def test_producers_are_known_after_their_records_are_gone(files):
+def test_producer_state_outlives_the_records(files):
     log = open_log(files)
     sequenced = {"producer_id": 7, "producer_epoch": 0}
     append(log, (b"key-1", b"a"), base_sequence=0, **sequenced)
@@ -154,7 +154,7 @@ def records_from(log: DiskLog, offset: int) -> list[Record]:
     return read
 
 
-def test_the_most_urgent_log_comes_first_and_one_at_a_time(files):
+def test_the_dirtiest_log_is_cleaned_first_one_at_a_time(files):
     disk = directory(files)
     logs = [disk.open_log(TopicPartition("table", number), ID, CONFIG) for number in range(2)]
     for log in logs:
@@ -171,7 +171,7 @@ def test_the_most_urgent_log_comes_first_and_one_at_a_time(files):
     assert plan_cleaning(logs[1], NOW_MS) is None and plan_cleaning(logs[0], NOW_MS) is not None
 
 
-def test_when_nothing_is_due_nothing_is_looked_at_for_a_while(files):
+def test_no_log_is_checked_during_the_backoff(files):
     log = open_log(files)
     idle = cleaner(backoff_ms=1000)
     idle.consider([log], NOW_MS)

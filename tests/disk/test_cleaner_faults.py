@@ -1,4 +1,4 @@
-"""Compaction under fire: power cuts at every step, full disks, damage, and company at work."""
+"""Compaction with faults: power failures at every step, full disks, corruption, concurrent operations."""
 
 import asyncio
 from copy import deepcopy

@@ -52,7 +52,7 @@ def test_after_a_clean_shutdown_no_file_of_a_log_is_touched_until_it_is_used() -
     assert logs[9].epoch_end(4) == (4, 2)
 
 
-def test_the_manifest_is_gone_before_anything_changes() -> None:
+def test_the_manifest_is_removed_before_anything_changes() -> None:
     files = SimFiles()
     place = Place(files)
     directory, log = place.open_log()
@@ -167,7 +167,7 @@ def test_removing_many_logs_renames_each_and_writes_nothing_that_tells_of_all() 
     assert files.operations - before == len(names)
 
 
-def test_a_removed_log_is_gone_at_once_and_its_files_later() -> None:
+def test_the_files_of_a_removed_log_are_deleted_later() -> None:
     files = SimFiles()
     place = Place(files)
     directory, log = place.open_log(LogConfig(file_delete_delay_ms=1000))

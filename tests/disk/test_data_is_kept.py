@@ -1,4 +1,4 @@
-"""Data that must not be touched: behind damage, in the folder of a recreated log, in an interrupted swap."""
+"""Data that must be kept: after corruption, of a recreated log, in an interrupted swap."""
 
 import errno
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What `log dump` sees in sound and in damaged files."""
+"""`log dump` of valid and of damaged files."""
 
 import pytest
 
@@ -104,7 +104,7 @@ def damage(folder, suffix: str, change) -> None:
     path.write_bytes(data)
 
 
-def test_a_wrong_checksum_is_shown_and_the_walk_goes_on(folder):
+def test_a_checksum_mismatch_is_shown_and_the_dump_continues(folder):
     def flip(data):
         data[65] ^= 1
 
@@ -113,7 +113,7 @@ def test_a_wrong_checksum_is_shown_and_the_walk_goes_on(folder):
     assert "checksum" in problems(folder)[0].text
 
 
-def test_a_torn_tail_is_shown_with_what_stands_before_it(folder):
+def test_a_torn_tail_is_shown_after_the_valid_batches(folder):
     damage(folder, ".log", lambda data: data.__delitem__(slice(len(data) - 5, None)))
     assert len([row for row in rows(folder) if isinstance(row, BatchRow)]) == 2
     assert "damaged" in problems(folder)[0].text

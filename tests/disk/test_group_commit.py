@@ -1,4 +1,4 @@
-"""Group commit: which callers wait for which fdatasync, and what a failed one means."""
+"""Group commit: which callers wait for which fdatasync, and failures."""
 
 import asyncio
 import errno
@@ -84,7 +84,7 @@ async def test_the_name_of_a_new_segment_is_durable_before_its_records_are() -> 
 
 
 @in_loop
-async def test_after_a_failed_sync_nothing_is_taken_until_the_bytes_are_written_again() -> None:
+async def test_after_a_failed_sync_writes_are_rejected_until_the_repair() -> None:
     files = SimFiles()
     place = Place(files)
     directory, log = place.open_log(COMMIT)
@@ -175,7 +175,7 @@ async def test_without_a_policy_only_closed_segments_are_synced() -> None:
 
 
 @in_loop
-async def test_closing_waits_for_what_is_under_way() -> None:
+async def test_closing_waits_for_syncs_in_flight() -> None:
     workers = HeldWorkers()
     place = Place(workers=workers)
     directory, log = place.open_log(COMMIT)

@@ -1,4 +1,4 @@
-"""The high watermark bounds what a log lets go of; only its owner moves it."""
+"""The high watermark bounds retention and compaction; only the owner of a log advances it."""
 
 import pytest
 

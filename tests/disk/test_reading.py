@@ -1,4 +1,4 @@
-"""What a reader finds in a log, against the plain list of its batches."""
+"""Reads of a log, compared with the list of its batches."""
 
 from random import Random
 

@@ -88,7 +88,7 @@ def test_descriptors_are_bounded(place: Place) -> None:
     assert len(os.listdir("/proc/self/fd")) < before
 
 
-def test_a_file_is_sent_though_its_segment_is_gone(place: Place) -> None:
+def test_a_file_is_sent_after_its_segment_was_deleted(place: Place) -> None:
     config = LogConfig(segment_bytes=150_000, file_delete_delay_ms=0)
     directory, log = place.open_log(config)
     for _ in range(3):

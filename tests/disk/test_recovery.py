@@ -1,4 +1,4 @@
-"""Opening a log that was not closed cleanly: what is believed, what is checked, what is cut."""
+"""Recovery of a log: what is trusted, verified and truncated."""
 
 import pytest
 from hypothesis import given
@@ -61,7 +61,7 @@ def test_a_killed_broker_finds_all_it_wrote() -> None:
 
 @pytest.mark.parametrize("suffix", [INDEX, TIME_INDEX, SNAPSHOT, EPOCHS])
 @pytest.mark.parametrize("harm", ["missing", "empty", "zero", "cut", "garbage"])
-def test_whatever_stands_beside_the_batches_can_be_lost(suffix: str, harm: str) -> None:
+def test_recovery_without_index_and_snapshot_files(suffix: str, harm: str) -> None:
     files = SimFiles()
     place = Place(files)
     directory, log = place.open_log(CONFIG)

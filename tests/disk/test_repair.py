@@ -1,4 +1,4 @@
-"""A log whose sync failed is checked, written again and takes writes; what is lost is truncated."""
+"""Repair of a log after a failed sync: rewritten, or truncated where records are lost."""
 
 import errno
 

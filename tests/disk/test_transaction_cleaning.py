@@ -209,7 +209,7 @@ def test_compaction_changes_nothing_for_readers_of_committed_records(block: int)
             raise AssertionError(f"seed {seed}") from failure
 
 
-def test_what_was_aborted_goes_in_the_end() -> None:
+def test_aborted_records_are_removed_eventually() -> None:
     history = CleaningHistory(0)
     log = history.log
     for sequence in range(30):

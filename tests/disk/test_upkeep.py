@@ -56,7 +56,7 @@ def test_a_clock_that_is_set_back_puts_nothing_off() -> None:
     assert interval.is_over(5100, first=True)
 
 
-def test_an_interval_of_nothing_is_always_over() -> None:
+def test_an_interval_of_zero_is_always_due() -> None:
     interval = Interval(0)
     assert all(interval.is_over(7, first=True) for _ in range(3))
 

@@ -1,4 +1,4 @@
-"""A log that fails in upkeep, for a foreseen reason or another, does not keep the others from it."""
+"""A log that fails in upkeep does not affect other logs."""
 
 import pytest
 

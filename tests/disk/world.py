@@ -1,4 +1,4 @@
-"""What the tests of this room share: a data directory on simulated or real files, and batches for it."""
+"""Shared by tests of the disk: a data directory on simulated or real files, and batches."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence

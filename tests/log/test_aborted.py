@@ -1,4 +1,4 @@
-"""The file of aborted transactions, and what readers get from it."""
+"""The transaction index and its lookups."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Compaction against an obvious twin: a dict of last values."""
+"""Compaction against a model: a dict of last values."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -157,7 +157,7 @@ def test_many_small_passes_lose_no_key_and_end_like_one(drawn, keys_that_fit, wa
 
 
 @given(st.lists(batches, min_size=1, max_size=6))
-def test_a_tombstone_stays_for_its_retention_and_then_goes(drawn):
+def test_a_tombstone_is_removed_after_its_retention(drawn):
     writer = written(drawn)
     tombstones = {r.key for r in records_of(clean(writer.log, note(writer.log))) if r.value is None}
     first = clean(writer.log, note(writer.log), NOW_MS)
@@ -268,7 +268,7 @@ def test_aborted_records_neither_stay_nor_replace_what_was_before():
     assert table(cleaned) == {b"a": b"good", b"b": b"fine"}
 
 
-def test_an_end_marker_goes_after_its_records_and_a_retention_of_its_own():
+def test_an_end_marker_is_removed_after_its_records_and_its_retention():
     writer = Writer()
     aborted = transaction(writer, b"a", b"bad", committed=False)
     writer.write((b"b", b"1"))
@@ -284,7 +284,7 @@ def test_an_end_marker_goes_after_its_records_and_a_retention_of_its_own():
     assert markers(clean(log, note(log), NOW_MS + DELETE_RETENTION_MS)) == []
 
 
-def test_an_abort_whose_marker_is_gone_does_not_void_what_came_later():
+def test_an_abort_without_its_marker_does_not_affect_later_records():
     writer = Writer()
     late = AbortedTransaction(9, 0, 1, 2)
     writer.end_offset = 2

@@ -1,4 +1,4 @@
-"""Leader epochs against the list of epochs that each offset was written in."""
+"""Leader epochs against a list of the epoch of each offset."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ def written(shapes: list[tuple[int, int]]) -> tuple[Epochs, list[int]]:
 
 
 @given(runs)
-def test_each_offset_knows_its_epoch(shapes) -> None:
+def test_the_epoch_of_each_offset(shapes) -> None:
     epochs, by_offset = written(shapes)
     assert [epochs.epoch_of(offset) for offset in range(len(by_offset))] == by_offset
 
@@ -45,7 +45,7 @@ def test_the_end_of_an_epoch_is_where_a_later_one_begins(shapes, asked: int) -> 
 
 
 @given(runs, st.integers(0, 30))
-def test_a_cut_log_knows_nothing_of_what_is_gone(shapes, end_offset: int) -> None:
+def test_truncation_removes_epochs(shapes, end_offset: int) -> None:
     epochs, by_offset = written(shapes)
     epochs.truncate_to(end_offset)
     assert all(start < end_offset for _, start in epochs.entries)
@@ -73,7 +73,7 @@ def test_an_older_epoch_changes_nothing() -> None:
     assert epochs.entries == ((5, 0),)
 
 
-def test_an_epoch_without_records_gives_way() -> None:
+def test_an_epoch_without_records_is_replaced() -> None:
     epochs = Epochs()
     epochs.assign(1, 0)
     epochs.assign(2, 10)

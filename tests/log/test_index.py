@@ -1,4 +1,4 @@
-"""Sparse indexes against the list of batches that they were made from."""
+"""Sparse indexes against the list of their batches."""
 
 import pytest
 from hypothesis import given
@@ -87,7 +87,7 @@ def test_an_entry_is_eight_bytes_as_kafka_writes_them() -> None:
         bytes([0, 0, 0, 5, 0, 0, 1, 0]),
     ],
 )
-def test_a_damaged_offset_index_is_noticed(data: bytes) -> None:
+def test_a_damaged_offset_index_is_detected(data: bytes) -> None:
     with pytest.raises(DamagedIndex):
         OffsetIndex.decode(data, BASE, 256)
 
@@ -142,6 +142,6 @@ def test_a_time_entry_is_twelve_bytes_as_kafka_writes_them() -> None:
 
 
 @pytest.mark.parametrize("data", [bytes(11), bytes(24), bytes(8) + b"\xff" * 4])
-def test_a_damaged_time_index_is_noticed(data: bytes) -> None:
+def test_a_damaged_time_index_is_detected(data: bytes) -> None:
     with pytest.raises(DamagedIndex):
         TimeIndex.decode(data, BASE)

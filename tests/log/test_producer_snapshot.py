@@ -1,4 +1,4 @@
-"""Producer snapshots: they come back whole, or are noticed not to."""
+"""Producer snapshots: round trips, and detection of damage."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ def test_snapshots_come_back(states):
 
 
 @given(st.lists(producer_states, min_size=1, max_size=3), st.data())
-def test_a_damaged_snapshot_is_noticed(states, data):
+def test_a_damaged_snapshot_is_detected(states, data):
     snapshot = bytearray(encode_producers(states))
     position = data.draw(st.integers(0, len(snapshot) - 1))
     if data.draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""Transactions of producers as transcripts: what is unstable, what was aborted, who may begin and end one."""
+"""Transcripts of transactions: unstable offsets, aborts, and verification."""
 
 import pytest
 

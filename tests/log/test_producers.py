@@ -1,4 +1,4 @@
-"""Idempotent producers: conversations, undo, expiry, and a twin that remembers everything."""
+"""Idempotent producers: transcripts, rollback, expiry, and comparison with a model."""
 
 from textwrap import dedent
 

@@ -27,7 +27,7 @@ def ages(found: list[tuple[int, int]]) -> list[SegmentAge]:
 
 
 @given(shapes, st.integers(-1, 10_000), st.integers(-1, 1500), st.integers(0, 80))
-def test_no_more_goes_than_allowed_and_no_less_than_due(
+def test_retention_deletes_exactly_what_is_due_and_allowed(
     found, retention_ms, retention_bytes, committed
 ) -> None:
     segments = ages(found)

@@ -1,4 +1,4 @@
-"""Checkpoints, manifest, swap and names: they survive their files, and notice when those did not survive."""
+"""Checkpoints, manifest, swap file and names: round trips, and detection of damage."""
 
 import pytest
 from hypothesis import given
@@ -40,13 +40,13 @@ def test_offsets_are_kafkas_text() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"1\n0\n", b"0\n2\na 3 7\n", b"0\n1\na 3\n", b"0\n1\na x 7\n", b"\xff\xff"]
 )
-def test_damaged_offsets_are_noticed(data: bytes) -> None:
+def test_damaged_offsets_are_detected(data: bytes) -> None:
     with pytest.raises(DamagedCheckpoint):
         text.decode_offsets(data)
 
 
 @given(st.dictionaries(partitions, offsets, min_size=1, max_size=5), st.data())
-def test_a_checkpoint_without_its_last_lines_is_noticed(found, data) -> None:
+def test_a_truncated_checkpoint_is_detected(found, data) -> None:
     lines = text.encode_offsets(found).splitlines(keepends=True)
     with pytest.raises(DamagedCheckpoint):
         text.decode_offsets(b"".join(lines[: data.draw(st.integers(0, len(lines) - 1))]))
@@ -66,7 +66,7 @@ def test_partition_metadata_survives(topic_id: bytes) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"version: 0\n", b"version: 0\ntopic_id: abc"])
-def test_damaged_partition_metadata_is_noticed(data: bytes) -> None:
+def test_damaged_partition_metadata_is_detected(data: bytes) -> None:
     with pytest.raises(DamagedCheckpoint):
         text.decode_partition_metadata(data)
 
@@ -82,7 +82,7 @@ def test_the_manifest_survives(found) -> None:
 
 
 @given(st.dictionaries(partitions, logs, min_size=1, max_size=3), st.data())
-def test_a_damaged_manifest_is_noticed(found, data) -> None:
+def test_a_damaged_manifest_is_detected(found, data) -> None:
     whole = bytearray(encode_manifest(found))
     position = data.draw(st.integers(0, len(whole) - 1))
     whole[position] ^= 1 << data.draw(st.integers(0, 7))
@@ -93,7 +93,7 @@ def test_a_damaged_manifest_is_noticed(found, data) -> None:
 
 
 @given(st.none() | offsets, st.lists(offsets, max_size=4), st.data())
-def test_a_swap_survives_or_is_noticed(base_offset, replaced, data) -> None:
+def test_a_damaged_swap_file_is_detected(base_offset, replaced, data) -> None:
     swap = Swap(base_offset, replaced)
     whole = encode_swap(swap)
     assert decode_swap(whole) == swap

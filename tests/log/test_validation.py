@@ -1,4 +1,4 @@
-"""What a log refuses, with which code, and how it reshapes what it takes."""
+"""Validation of batches: error codes and conversions."""
 
 from random import Random
 
@@ -280,7 +280,7 @@ def test_a_batch_that_grows_beyond_the_limit_by_repacking_is_too_large():
 @given(
     record_lists(max_size=3), compressions, st.sampled_from(["producer", "gzip", "uncompressed"]), st.data()
 )
-def test_whatever_comes_the_answer_is_a_batch_or_a_refusal(sent, compression, wanted, data):
+def test_any_bytes_are_accepted_or_rejected(sent, compression, wanted, data):
     batch = bytearray(build_batch(sent, compression=compression))
     for _ in range(data.draw(st.integers(0, 5))):
         batch[data.draw(st.integers(0, len(batch) - 1))] = data.draw(st.integers(0, 255))

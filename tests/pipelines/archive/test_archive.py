@@ -1,4 +1,4 @@
-"""The archive of a topic holds every committed record once, whatever happens between two of its steps."""
+"""The archive has every committed record once, with failures between any two steps."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The check over logs made by hand: each fault alone is named with its offsets, and a sound log passes."""
+"""The checker on synthetic logs: each fault is reported with its offsets, and a valid log passes."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Producers' sequences: retries written twice are found, and nothing that is as it should be."""
+"""Sequence numbers of producers: duplicates are found, without false positives."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +49,7 @@ def test_what_is_missing_is_a_jump():
     assert sequences.add(7, 0, 12, 1, 15) == DuplicateSequence(None)
 
 
-def test_a_producer_that_goes_back_before_all_that_is_known_is_no_repeat():
+def test_a_sequence_before_all_known_ones_is_not_a_duplicate():
     sequences = ProducerSequences()
     sequences.add(7, 0, 1000, 10, 0)
     assert sequences.add(7, 0, 0, 5, 10) == SequenceGap(-1010)

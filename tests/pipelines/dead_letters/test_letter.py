@@ -23,7 +23,7 @@ def letter(headers=OURS, partition=0, offset=5, timestamp_ms=2000):
     return read_letter("orders.dead-letters", partition, offset, timestamp_ms, b"k", b"v", headers)
 
 
-def test_a_letter_says_where_it_came_from():
+def test_a_letter_has_its_origin():
     found = letter()
     assert (found.reason, found.source_topic, found.source_partition) == (
         "not JSON at position 17",
@@ -56,7 +56,7 @@ def test_letters_of_kafka_connect_are_read_as_well():
     assert (found.source_topic, found.source_partition, found.reason) == ("payments", 1, "bad schema")
 
 
-def test_a_record_without_headers_is_a_letter_from_nowhere():
+def test_a_record_without_headers_is_a_letter_of_unknown_origin():
     found = letter([])
     assert (found.reason, found.source_topic) == ("no reason given", None)
 

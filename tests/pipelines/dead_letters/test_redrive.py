@@ -59,7 +59,7 @@ def letters(broker):
         ]
 
 
-def test_letters_are_grouped_chosen_and_sent_back_once(spark, broker):
+def test_letters_are_grouped_selected_and_redriven_once(spark, broker):
     choice = LetterFilter(reason="not json")
     options = DeadLetterOptions(bootstrap=broker.bootstrap_servers, redrive=True, dry_run=True)
     outcome = run(spark, options, Progress())
@@ -107,7 +107,7 @@ def test_a_run_that_died_in_the_middle_leaves_nothing_half_done(broker):
     assert sorted(message.value for message in sent_back(broker)) == [b"v%d" % number for number in range(6)]
 
 
-def test_letters_that_cannot_go_back_are_counted(broker):
+def test_letters_that_cannot_be_redriven_are_counted(broker):
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
         with Redriver(view, DEAD) as redriver:
@@ -119,7 +119,7 @@ def test_letters_that_cannot_go_back_are_counted(broker):
     }
 
 
-def test_letters_that_cannot_go_back_hold_up_no_others(broker):
+def test_letters_that_cannot_be_redriven_do_not_block_others(broker):
     stuck_first = sorted(letters(broker), key=lambda letter: letter.source_topic == "orders")
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)
@@ -135,7 +135,7 @@ def recreate_topic(broker):
         client.create_topic(DEAD, partitions=2, settings={"message.timestamp.after.max.ms": str(2**62)})
 
 
-def test_letters_of_a_topic_that_was_recreated_go_back_as_well(spark, broker):
+def test_letters_of_a_recreated_topic_are_redriven(spark, broker):
     """Their offsets are those of letters that were redriven before."""
     with BrokerView(broker.bootstrap_servers) as view:
         ensure_marks(view, DEAD)

@@ -1,4 +1,4 @@
-"""The forecast beside its obvious twin: go on day by day until the disk is full."""
+"""The forecast compared with a model that simulates day by day."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""How fast topics grow, how far logs had come, and what is drawn of it."""
+"""Growth of topics, past end offsets, and their charts."""
 
 import pytest
 from hypothesis import given

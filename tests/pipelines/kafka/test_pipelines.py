@@ -1,4 +1,4 @@
-"""The ready pipelines with Apache Kafka as the broker: an owner of Kafka can use them as they are."""
+"""The built-in jobs with Apache Kafka as the broker."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reports: round ticks, drawings that are sound XML, and pages that data cannot break."""
+"""Reports: round ticks, valid XML, and escaping of data."""
 
 import json
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ def invoke(*arguments: str):
     return RUNNER.invoke(app, ["run", *arguments], catch_exceptions=False)
 
 
-def test_a_topic_goes_to_the_archive_and_comes_back(shared_session, runnel, tmp_path, monkeypatch):
+def test_a_topic_is_archived_and_restored(shared_session, runnel, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with runnel.client() as client:
         client.create_topic("orders", partitions=2)

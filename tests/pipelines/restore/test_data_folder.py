@@ -1,4 +1,4 @@
-"""The folder of a stopped broker gives the rows that the broker would have given."""
+"""The data directory of a stopped broker has the rows that the broker would return."""
 
 import asyncio
 import os
@@ -55,7 +55,7 @@ def test_rows_are_those_that_the_broker_would_have_given(runnel):
     assert b"b" not in values and b"never" not in [row[3] for row in rows_in(found)] and b"c" in values
 
 
-def test_topics_are_listed_and_strangers_are_refused(runnel, tmp_path):
+def test_topics_are_listed_and_other_directories_are_rejected(runnel, tmp_path):
     fill(runnel, partitions=2)
     runnel.stop()
     topics = {topic.name: topic for topic in DataFolder(runnel.data_dir).topics()}

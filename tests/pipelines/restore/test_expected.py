@@ -71,7 +71,7 @@ def test_a_flipped_byte_in_the_last_batch_is_loss_after_a_clean_stop(stopped):
     assert found.torn_bytes == 0
 
 
-def test_it_is_loss_as_well_where_only_the_durable_offsets_were_noted(stopped):
+def test_loss_is_detected_from_the_durable_offsets_alone(stopped):
     os.remove(stopped / MANIFEST)
     assert checked(stopped).damages == []
     # Only the name of the segment shows how far the log extended.

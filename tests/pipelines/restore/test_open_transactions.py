@@ -1,4 +1,4 @@
-"""Transactions without an end in the files are decided as their broker, started again, would decide them."""
+"""Open transactions in the files end as the restarted broker would end them."""
 
 import os
 from pathlib import Path

@@ -43,7 +43,7 @@ def arrow(rows: list[tuple]) -> pa.RecordBatch:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(row, min_size=1, max_size=12), st.integers(0, 3), st.none() | st.just("@5 3:70"))
-def test_every_record_comes_back_with_its_trail_behind_its_own_headers(rows, skipped, until):
+def test_restored_records_keep_their_headers(rows, skipped, until):
     batch = arrow(rows).slice(min(skipped, len(rows) - 1))
     rows = rows[min(skipped, len(rows) - 1) :]
     packer = Packer(ProducerIdentity(1, 0, is_transactional=True), Compression.NONE, 200)

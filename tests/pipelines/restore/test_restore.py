@@ -1,4 +1,4 @@
-"""A topic comes back from its archive, or from the folder of a broker that is gone, and consumers go on."""
+"""A topic is restored from its archive or from a data directory, and consumers resume."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,9 +93,7 @@ def test_a_point_in_time_gives_exactly_the_records_up_to_it_and_groups_resume_th
             restore(spark, orders, tmp_path, target="again")
 
 
-def test_offsets_limit_it_partition_by_partition_and_strangers_are_not_mixed(
-    spark, catalog, orders, tmp_path
-):
+def test_offset_limits_per_partition_and_topics_with_other_records(spark, catalog, orders, tmp_path):
     Steps(spark, catalog, orders.bootstrap_servers).batch(0)
     with pytest.raises(TargetInUse, match="orders-0 has records"):
         restore(spark, orders, tmp_path)
@@ -118,7 +116,7 @@ def test_offsets_limit_it_partition_by_partition_and_strangers_are_not_mixed(
     assert outcome.records == 2
 
 
-def test_groups_come_from_the_archive_where_no_broker_knows_them(spark, catalog, orders, tmp_path):
+def test_committed_offsets_are_restored_from_the_archive(spark, catalog, orders, tmp_path):
     Steps(spark, catalog, orders.bootstrap_servers).batch(0)
     table = open_archive(catalog, "archive", "orders")
     table.set_properties({GROUPS: groups_text({"readers": {0: 1}})})

@@ -1,4 +1,4 @@
-"""Where old offsets are now, determined from the records themselves."""
+"""Translation of offsets, from the headers of restored records."""
 
 import asyncio
 
@@ -52,7 +52,7 @@ def look(broker: BrokerView, topic: str = "orders") -> RestoreState:
     return broker.run(find)
 
 
-def test_headers_of_another_topic_or_of_none_are_no_trail():
+def test_headers_of_other_restores_are_ignored():
     headers = restore_headers("orders", 1, 17, 99, "@5")
     assert dict(headers)["runnel.restore.partition"] == b"1"
     assert origin(headers, "orders") == Origin(17, "@5")
@@ -69,7 +69,7 @@ def test_a_limit_is_of_one_partition():
     assert limit(1, 0, {1: 7}) == "@0 1:7"
 
 
-def test_the_end_of_a_trail_is_found_behind_strangers_and_aborted_records(broker, monkeypatch):
+def test_the_last_restored_record_is_found_before_other_and_aborted_records(broker, monkeypatch):
     monkeypatch.setattr("runnel.pipelines.restore.restore_state.WINDOW_OFFSETS", 2)
     assert look(broker).has_records is False
     write(broker, old=[4, 9])
@@ -79,7 +79,7 @@ def test_the_end_of_a_trail_is_found_behind_strangers_and_aborted_records(broker
     assert look(broker, "payments") == RestoreState(True, None)
 
 
-def test_a_restored_record_that_an_application_has_copied_is_not_the_end_of_the_trail(broker):
+def test_a_copied_restored_record_is_not_the_last_restored_record(broker):
     write(broker, old=[4, 9])
     write(broker, old=[4])
     assert look(broker).last_offset == 9

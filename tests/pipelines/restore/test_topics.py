@@ -1,4 +1,4 @@
-"""The topic that a restore makes takes what the old one took, and a little more."""
+"""A topic created by a restore accepts all records of the original."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Rows go back into their partitions, in order and once, wherever a writer dies."""
+"""Rows are restored to their partitions, in order and once, also after crashes of a writer."""
 
 from dataclasses import replace
 

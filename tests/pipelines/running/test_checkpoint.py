@@ -1,4 +1,4 @@
-"""A checkpoint knows whose it is, and lets one process use it at a time."""
+"""A checkpoint records its query, and is locked by one process at a time."""
 
 import json
 import subprocess

@@ -119,7 +119,7 @@ def produce(broker: Broker, count: int) -> Counter[bytes]:
 
 
 def committed(broker: Broker, topic: str, count: int) -> Counter[bytes]:
-    """The values that readers of committed records see: so many, and whatever comes after them."""
+    """The values for read_committed consumers: this number, and any later ones."""
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap_servers,

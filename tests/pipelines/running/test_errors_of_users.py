@@ -1,4 +1,4 @@
-"""Common mistakes of users, and the one sentence that each is reported with."""
+"""Common errors of users, each reported in one line."""
 
 import pytest
 

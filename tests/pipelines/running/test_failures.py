@@ -1,4 +1,4 @@
-"""Traces as Spark gives them, and the one sentence in each that its owner needs."""
+"""Stack traces of Spark, and the error message extracted from each."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which Java is chosen, with programs that only claim to be one."""
+"""The choice of Java, with fake programs."""
 
 import subprocess
 import sys

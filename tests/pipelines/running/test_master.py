@@ -1,4 +1,4 @@
-"""Which masters can be one, and which answer."""
+"""Validation and reachability of Spark masters."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""A pipeline that runs for ever, as its owner sees it: figures meanwhile, and Ctrl-C to end it well."""
+"""A continuous pipeline: progress, and a clean end on Ctrl-C."""
 
 import json
 import re

@@ -99,7 +99,7 @@ def test_invalid_columns_are_rejected(columns, complaint):
         record_columns(schema(columns), "bills")
 
 
-def test_a_topic_must_be_given_one_way_or_the_other():
+def test_a_topic_is_required_as_option_or_column():
     with pytest.raises(BadOption, match="no topic is set"):
         record_columns(schema("value string"), None)
 

@@ -254,7 +254,7 @@ def numbered(query: Query, version: int, **options: str) -> None:
     writer.commit([writer.write(iter([arrow(rows_of(version))]))])
 
 
-def test_one_version_goes_to_several_topics_and_to_each_of_them_once(new_query):
+def test_one_version_is_written_to_several_topics_once_each(new_query):
     other = Query(new_query.bootstrap_servers, f"{new_query.topic}-copy", new_query.name)
     for query in (new_query, other, new_query, other):
         numbered(query, 17)

@@ -1,4 +1,4 @@
-"""What a power cut must not take: files, and the names of all folders on the way to them."""
+"""Durability of files and of all their parent directories."""
 
 from pathlib import Path
 

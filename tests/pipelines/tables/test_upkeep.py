@@ -1,4 +1,4 @@
-"""Keeping tables in shape: merging files, forgetting snapshots, removing what is not needed."""
+"""Upkeep of tables: compaction, snapshot expiry, removal of orphans."""
 
 import os
 import shutil
