@@ -22,8 +22,8 @@ def test_project_has_no_findings() -> None:
         ("tests/a.py", "# TO" + "DO later\n", "left behind"),
         ("tests/a.py", "class GroupManager:\n    pass\n", "class GroupManager"),
         ("tests/a.py", "class UtilsBox:\n    pass\n", "class UtilsBox"),
-        ("src/string_utils.py", '"""A."""\n', "does not say what lives in it"),
-        ("src/a.py", "x = 1\n", "does not say what it is"),
+        ("src/string_utils.py", '"""A."""\n', "does not describe its contents"),
+        ("src/a.py", "x = 1\n", "has no docstring"),
         ("tests/a.py", "# Who" + "ever waits is woken.\n", "use the term of the field"),
     ],
 )

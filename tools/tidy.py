@@ -38,10 +38,10 @@ def tidy_file(path: str, text: str) -> Iterator[str]:
             yield f"{path}:{number}: {found[0]} left behind: finish it or file it"
     yield from odd_words(path, lines)
     if HOLLOW_FILE.search(Path(path).stem):
-        yield f"{path}:1: a file named {Path(path).stem} does not say what lives in it"
+        yield f"{path}:1: a file named {Path(path).stem} does not describe its contents"
     tree = ast.parse(text, path)
     if path.startswith("src/") and text.strip() and ast.get_docstring(tree) is None:
-        yield f"{path}:1: the module does not say what it is"
+        yield f"{path}:1: the module has no docstring"
     yield from _tidy_definitions(path, tree)
 
 
