@@ -1,12 +1,14 @@
 """Spark's own Kafka connector, unchanged, against Runnel; and the same rows through ours."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.pipelines.conftest import QUICK_START
 from tests.pipelines.running import both_connectors
 from tools.fetch.programs import Unavailable
 from tools.spark_bench.connector import connector_jars
@@ -25,12 +27,16 @@ def jars() -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.runnel({"num.partitions": 3})
-def test_sparks_own_connector_reads_writes_and_streams_and_sees_what_ours_sees(jars, runnel, tmp_path):
+def test_sparks_own_connector_reads_writes_and_streams_and_sees_what_ours_sees(
+    jars, runnel, spark_home, tmp_path
+):
     driver = Path(both_connectors.__file__)
+    environment = {**os.environ, "SPARK_HOME": str(spark_home), "JAVA_TOOL_OPTIONS": QUICK_START}
     ended = subprocess.run(
         [sys.executable, driver, jars, runnel.bootstrap_servers, str(tmp_path / "checkpoint")],
         capture_output=True,
         text=True,
+        env=environment,
     )
     assert ended.returncode == 0, ended.stderr
     seen = json.loads(ended.stdout)
