@@ -53,7 +53,7 @@ def page(costs: Sequence[Cost], plan: Plan) -> str:
         f"{plan.population.transactional_ids:,} transactional ids:",
         f"{len(costs):,} requests. Times are CPU time of the event loop's thread between two waits; a",
         "request above the bound was repeated, and the least of three counts. Threads that decode and encode",
-        "large messages share the interpreter with the loop, which waits up to 5 ms for it when it has work.",
+        "large messages share the interpreter with the loop, which may wait 5 ms for it after a system call.",
         "",
         verdict,
         "",
