@@ -19,7 +19,7 @@ MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 PURPOSE = "run the tests of the Go client franz-go"
 LIMIT_S = 600
 """Tests that wait for a missing feature end with this limit; all others end long before."""
-PROBE_TIMEOUT_S = 20.0
+PROBE_TIMEOUT_S = 60.0
 PROBES_AT_ONCE = 2
 
 

@@ -243,7 +243,7 @@ def _be_members(scenario: Scenario) -> None:
         return make
 
     scenario.add()
-    scenario.compare_when_ready("an unknown member", scenario.commit((0, 11)))
+    scenario.compare_when_ready("without a member", scenario.commit((0, 11)))
     if scenario.version >= 3:
         scenario.check("a member", of_member(12, 1), scenario.version)
         scenario.check("a member of another generation", of_member(13, 7), scenario.version)
