@@ -1,5 +1,6 @@
 """What an application on librdkafka does."""
 
+import json
 import sys
 import time
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-TIMEOUT_S = 20
+TIMEOUT_S = 40
 GROUP = "confluent"
 MISSING = "missing"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -33,6 +34,13 @@ def produce(bootstrap: str, topic: str) -> None:
 
 
 def consume(bootstrap: str, topic: str) -> None:
+    heartbeats = 0
+
+    def count_heartbeats(statistics: str) -> None:
+        nonlocal heartbeats
+        brokers = json.loads(statistics)["brokers"].values()
+        heartbeats = sum(broker["req"].get("Heartbeat", 0) for broker in brokers)
+
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": GROUP,
@@ -41,6 +49,8 @@ def consume(bootstrap: str, topic: str) -> None:
         "heartbeat.interval.ms": 100,
         "fetch.wait.max.ms": 1,
         "log_level": 0,
+        "statistics.interval.ms": 100,
+        "stats_cb": count_heartbeats,
     }
     with closing(Consumer(settings)) as consumer:
         consumer.subscribe([topic])
@@ -50,8 +60,9 @@ def consume(bootstrap: str, topic: str) -> None:
             assert time.monotonic() < deadline, f"only {count} records came"
             count += sum(message.error() is None for message in consumer.consume(100, timeout=0.5))
         consumer.commit(asynchronous=False)
-        # Long enough for a heartbeat, also where others keep the machine busy.
-        consumer.poll(1)
+        while not heartbeats:
+            assert time.monotonic() < deadline, "no heartbeat was sent"
+            consumer.poll(0.1)
 
 
 def administer(bootstrap: str, topic: str) -> None:
