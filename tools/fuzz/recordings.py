@@ -13,7 +13,7 @@ from tools.fuzz.samples import TOPIC
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CLIENTS = ("confluent", "kafka_python", "aiokafka")
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 # Fetches and heartbeats repeat themselves; some of each are as good as all.
 KEPT_OF_EACH_MAX = 12
 _API_AND_VERSION = struct.Struct(">4xhh")

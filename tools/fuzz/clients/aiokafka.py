@@ -39,7 +39,7 @@ async def consume(bootstrap: str, topic: str) -> None:
             await consumer.getone()
         await consumer.commit()
         # Long enough for a heartbeat, also where others keep the machine busy.
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
 
 
 async def administer(bootstrap: str, topic: str) -> None:

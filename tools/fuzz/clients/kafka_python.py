@@ -44,7 +44,7 @@ def consume(bootstrap: str, topic: str) -> None:
             count += sum(len(batch) for batch in consumer.poll(timeout_ms=POLL_MS).values())
         consumer.commit()
         # Long enough for a heartbeat, also where others keep the machine busy.
-        consumer.poll(timeout_ms=1000)
+        consumer.poll(timeout_ms=2000)
 
 
 def administer(bootstrap: str, topic: str) -> None:
