@@ -11,7 +11,7 @@ from runnel.batch.compression import Compression
 from runnel.batch.control import EndMarker, build_end_marker, read_end_marker
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import crc_is_valid, patch_offset_and_epoch, read_header, seal
-from runnel.batch.records import Record, iterate_records
+from runnel.batch.records import Record, iterate_records, read_pairs, unpack_records
 from runnel.batch.varint import encode_varint, read_varint
 from tests.batch.other_clients import AiokafkaBatch, AiokafkaBuilder, KafkaPythonBatch, KafkaPythonBuilder
 from tests.batch.strategies import compressions, record_lists
@@ -27,6 +27,11 @@ def test_records_round_trip(records, compression, base_offset):
     assert crc_is_valid(batch, 0, read_header(batch))
     expected = [(base_offset + row[0], *row[1:]) for row in rows(records)]
     assert rows(iterate_records(batch)) == expected
+    header = read_header(batch)
+    pairs = read_pairs(unpack_records(batch, header), header.record_count)
+    assert [(base_offset + delta, *pair) for delta, *pair in pairs] == [
+        (row[0], row[2], row[3]) for row in expected
+    ]
 
 
 def aiokafka_build(records: list[Record], compression: int) -> bytes:
@@ -93,11 +98,16 @@ def test_damaged_batches_raise_only_corrupt_batch(records, compression, data):
 def test_random_records_raise_only_corrupt_batch(payload, count):
     header = read_header(build_batch([Record(0, 0, None, None)]))
     header.record_count = count
+    pairs = None
+    with suppress(CorruptBatch):
+        pairs = read_pairs(payload, count)
     try:
         read = list(iterate_records(seal(header, payload)))
     except CorruptBatch:
         return
     assert len(read) == count
+    assert pairs is not None
+    assert [pair[1:] for pair in pairs] == [(record.key, record.value) for record in read]
 
 
 def test_a_huge_record_count_allocates_nothing():
@@ -115,6 +125,8 @@ def test_records_match_their_lengths():
     for damaged in (record + b"\0", record[:-1], without_header_count):
         with pytest.raises(CorruptBatch):
             list(iterate_records(seal(header, damaged)))
+        with pytest.raises(CorruptBatch):
+            read_pairs(damaged, 1)
 
 
 def test_an_empty_batch_is_rejected():

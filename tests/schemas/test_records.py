@@ -40,6 +40,8 @@ CONTROL_RECORDS = [
     control.LeaderChangeMessage,
     control.SnapshotHeaderRecord,
     control.SnapshotFooterRecord,
+    control.KRaftVersionRecord,
+    control.VotersRecord,
 ]
 
 

@@ -77,6 +77,46 @@ def walk_records(raw: bytes, record_count: int) -> Iterator[RecordSpan]:
         raise CorruptBatch(f"{end - position} trailing bytes after {record_count} records")
 
 
+def read_pairs(raw: bytes, record_count: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    """The offset delta, key and value of each record, at half the cost of a Record; CorruptBatch as above."""
+    pairs: list[tuple[int, bytes | None, bytes | None]] = []
+    end, position = len(raw), 0
+    try:
+        for _ in range(record_count):
+            length, position = read_varint(raw, position)
+            record_end = position + length
+            # Most numbers are small, and take one byte.
+            position += 1
+            while raw[position] > 127:
+                position += 1
+            delta, position = raw[position + 1] >> 1, position + 2
+            if raw[position - 1] > 127:
+                delta, position = read_varint(raw, position - 1)
+            key, position = _read_bytes(raw, position)
+            value, position = _read_bytes(raw, position)
+            if not position < record_end <= end:
+                raise CorruptBatch(f"a record does not match its length, {length}")
+            pairs.append((delta, key, value))
+            position = record_end
+    except IndexError:
+        raise CorruptBatch("the records are truncated") from None
+    if position != end:
+        raise CorruptBatch(f"{end - position} trailing bytes after {record_count} records")
+    return pairs
+
+
+def _read_bytes(raw: bytes, position: int) -> tuple[bytes | None, int]:
+    length = raw[position]
+    if length < 128 and not length & 1:
+        start = position + 1
+        end = start + (length >> 1)
+        return raw[start:end], end
+    length, start = read_varint(raw, position)
+    if length < 0:
+        return None, start
+    return raw[start : start + length], start + length
+
+
 def iterate_records(batch: Buffer, max_bytes: int = DECOMPRESSED_BATCH_BYTES_MAX) -> Iterator[Record]:
     """The records of one complete batch; CorruptBatch if they are malformed. The checksum is not verified."""
     header = read_header(batch)

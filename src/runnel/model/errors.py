@@ -3,7 +3,10 @@
 ApiError                    the request fails with this ErrorCode and message
 ├── RecordValidationError   a batch is rejected because of some of its records
 ├── StorageFailed           reading from or writing to the log directory failed (KAFKA_STORAGE_ERROR)
+│   └── DamagedLog          records of a log are corrupt or missing
 └── CorruptBatch            not a valid record batch (CORRUPT_MESSAGE; see batch/errors.py)
+
+NotController               another node decides about metadata: the request is retried there
 
 Any other exception is a bug: it is logged, and fails its request or closes its connection.
 """
@@ -195,3 +198,15 @@ class StorageFailed(ApiError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class DamagedLog(StorageFailed):
+    """Records that were written to a log are corrupt or missing."""
+
+
+class NotController(Exception):
+    """This node is not the active controller, or no longer: the change may or may not take effect.
+
+    Not an ApiError, because it concerns the request as a whole: a handler must not report it as an error of
+    one of the topics or partitions. A forwarded request is sent to the next controller.
+    """

@@ -5,8 +5,12 @@ from typing import NamedTuple
 
 NO_ID = bytes(16)
 """Kafka's zero UUID: no id."""
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+"""The topic id of the metadata log, in every cluster."""
 NO_LEADER = -1
 """The leader id of a partition without a leader."""
+NO_BROKER_EPOCH = -1
+"""The epoch of a broker that is not registered, or of which it is not known."""
 
 
 class TopicPartition(NamedTuple):

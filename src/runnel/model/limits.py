@@ -11,6 +11,13 @@ RECORDLESS_REQUEST_BYTES_MAX = 16 * 1024 * 1024
 """Requests of all APIs but Produce: they are copied, decoded and often echoed in the response, a few
 milliseconds per megabyte each time. 60,000 names of the longest kind fit."""
 
+ENVELOPE_BYTES_MAX = RECORDLESS_REQUEST_BYTES_MAX + 4 * 1024
+"""An Envelope: the largest request that a broker accepts, its principal, and the address of its client."""
+
+FORWARDED_BYTES_MAX = 64 * 1024 * 1024
+"""Requests of clients that wait for the active controller, which may be away for half a minute: each is held
+once, and once more while it is sent. More are refused, and clients retry."""
+
 REQUEST_ELEMENTS_MAX = 100_000
 """Array elements of one request that is served in slices, all arrays together. An element of three bytes
 becomes an object of about 150, and takes one to three microseconds to decode."""
@@ -50,6 +57,14 @@ librdkafka 1,000,000, but a pipeline this deep already hides the round trip."""
 ANSWER_BYTES_PENDING_MAX = 8 * 1024 * 1024
 """Unsent response bytes of one connection; above it, its requests are no longer read."""
 
+PEER_REQUESTS_IN_FLIGHT_MAX = 10_000
+"""Requests of one channel to another node that wait for a response; more fail at once. Requests that are
+forwarded for clients are the only ones whose number is not fixed."""
+
+PEER_RESPONSE_BYTES_MAX = 512 * 1024 * 1024
+"""The maximum size of a response of another node; a larger one indicates another protocol. Memory is
+allocated as the bytes arrive."""
+
 CLIENT_WARNINGS_PER_SECOND_MAX = 5
 """Warnings that one listener logs about its clients; more are suppressed, as they could fill the disk."""
 
@@ -75,6 +90,12 @@ SCRAM_CHANGES_PER_REQUEST_MAX = 1_000
 
 ERROR_MESSAGE_CHARACTERS_MAX = 1_000
 """Error messages quote what the client sent: no response grows by much more than the request had."""
+
+REGISTERED_LISTENERS_MAX = 64
+"""Listeners of a node, which are in every snapshot of the metadata and looked through by name."""
+
+REGISTERED_DIRECTORIES_MAX = 1_000
+"""Log directories of a broker, and features of a node."""
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """Kafka's limit too. A larger request is usually a typo, and would block the metadata log."""

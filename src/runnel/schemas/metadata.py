@@ -49,10 +49,10 @@ class BrokerFeature(Struct):
     max_supported_version: int16 = 0
 
 
-class RegisterBrokerRecord(MetadataRecord, api=0, versions="0-3", flexible="0+"):
+class RegisterBrokerRecord(MetadataRecord, api=0, versions="0-4", flexible="0+"):
     """A broker registered, or registered again as a new incarnation.
 
-    v1 controlled shutdown · v2 left over from the move off ZooKeeper · v3 log directories
+    v1 controlled shutdown · v2 left over from the move off ZooKeeper · v3 log directories · v4 cordoned ones
     """
 
     broker_id: int32 = 0
@@ -65,6 +65,7 @@ class RegisterBrokerRecord(MetadataRecord, api=0, versions="0-3", flexible="0+")
     fenced: boolean = True
     in_controlled_shutdown: boolean = field("1+")
     log_dirs: list[uuid] = field("3+", tag=0)
+    cordoned_log_dirs: list[uuid] | None = field("4+", default=None, tag=1)
 
 
 class UnregisterBrokerRecord(MetadataRecord, api=1, versions="0", flexible="0+"):
@@ -204,14 +205,15 @@ class ProducerIdsRecord(MetadataRecord, api=15, versions="0", flexible="0+"):
     next_producer_id: int64 = 0  # the first id of the next block
 
 
-class BrokerRegistrationChangeRecord(MetadataRecord, api=17, versions="0-2", flexible="0+"):
-    """A registered broker was fenced, unfenced, or entered controlled shutdown."""
+class BrokerRegistrationChangeRecord(MetadataRecord, api=17, versions="0-3", flexible="0+"):
+    """A registered broker was fenced or unfenced, entered controlled shutdown, or changed its directories."""
 
     broker_id: int32 = 0
     broker_epoch: int64 = 0
     fenced: int8 = field(tag=0)  # 1 fenced, -1 unfenced, 0 no change
     in_controlled_shutdown: int8 = field("1+", tag=1)  # 1 yes, 0 no change
-    log_dirs: list[uuid] = field("2+", tag=2)
+    log_dirs: list[uuid] = field("2+", tag=2)  # empty for no change
+    cordoned_log_dirs: list[uuid] | None = field("3+", default=None, tag=3)  # null for no change
 
 
 class AccessControlEntryRecord(MetadataRecord, api=18, versions="0", flexible="0+"):
@@ -235,6 +237,12 @@ class RemoveAccessControlEntryRecord(MetadataRecord, api=19, versions="0", flexi
 
 class NoOpRecord(MetadataRecord, api=20, versions="0", flexible="0+"):
     """No change; advances the log."""
+
+
+class ZkMigrationStateRecord(MetadataRecord, api=21, versions="0", flexible="0+"):
+    """The state of a migration from ZooKeeper; only in the logs of clusters that were migrated."""
+
+    zk_migration_state: int8 = 0
 
 
 class RemoveUserScramCredentialRecord(MetadataRecord, api=22, versions="0", flexible="0+"):
