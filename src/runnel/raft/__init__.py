@@ -1,0 +1,1 @@
+"""Raft: the metadata quorum as KRaft defines it, without I/O."""
