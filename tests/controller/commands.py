@@ -12,7 +12,7 @@
     quotas [strict] [TYPE=NAME|TYPE=-|TYPE=* …]
     scram [+USER/MECHANISM/ITERATIONS] [-USER/MECHANISM] …
     users [USER …]
-    feature [v=] [kind=] NAME=LEVEL …
+    feature [v=] [kind=] [voters=1,2] NAME=LEVEL …
     move TOPIC-N:1+2 | TOPIC-N:stop …         · moves · elect TOPIC-N …|all [unclean]
     pages LIMIT [TOPIC …]
 
@@ -26,14 +26,17 @@ from typing import Any
 from runnel.controller.config_changes import decide_alter_configs, decide_incremental_alter_configs
 from runnel.controller.describe_configs import describe_configs
 from runnel.controller.describe_topics import describe_topic_partitions
-from runnel.controller.feature_changes import decide_update_features
+from runnel.controller.elections import elect_leaders
+from runnel.controller.feature_changes import Quorum, decide_update_features
+from runnel.controller.features import SUPPORTED_FEATURES
 from runnel.controller.image import MetadataImage
 from runnel.controller.quotas import decide_alter_client_quotas, describe_quotas
-from runnel.controller.reassignments import decide_elections, decide_reassignments, list_reassignments
+from runnel.controller.reassignments import decide_reassignments, list_reassignments
 from runnel.controller.result import ControllerResult
 from runnel.controller.scram import decide_alter_scram_credentials, describe_scram_credentials
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot import records_of
+from runnel.controller.steps import finish
 from runnel.controller.topic_changes import (
     Randomness,
     decide_create_partitions,
@@ -66,7 +69,9 @@ from runnel.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequ
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import (
     BrokerEndpoint,
+    BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     MetadataRecord,
     RegisterBrokerRecord,
 )
@@ -81,12 +86,12 @@ NODE = 1
 class Commands:
     """Runs transcript commands against an image."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: list[MetadataRecord] | None = None) -> None:
         self.image = MetadataImage()
         self.settings = Settings()
         self.ids = (bytes([number]) * 16 for number in count(1))
         self.batches: list[list[MetadataRecord]] = []
-        self.carry_out([_registration(NODE, None)])
+        self.carry_out(first or [_registration(NODE, None)])
 
     def play(self, command: str) -> list[str]:
         verb, *words = command.split()
@@ -102,13 +107,14 @@ class Commands:
         copy = MetadataImage()
         copy.replay_batch(records_of(self.image), self.image.version)
         assert same(copy, self.image)
-        self.settings.apply_dynamic(self.image.broker_configs(None), self.image.broker_configs(NODE))
+        if any(type(record) is ConfigRecord for record in records):
+            self.settings.apply_dynamic(self.image.broker_configs(None), self.image.broker_configs(NODE))
 
     def decided(
         self, outcome: ControllerResult[Any], answers: Callable[[Any], Iterable[str]]
     ) -> Iterator[str]:
         before = self.image.copy()
-        yield from _shortened([_shown(record) for record in outcome.records])
+        yield from shortened([shown(record) for record in outcome.records])
         assert same(before, self.image), "computing a result must not change the image"
         self.carry_out(outcome.records)
         yield from answers(outcome.response)
@@ -157,7 +163,7 @@ class Commands:
         assignments = None
         if len(words) > 1:
             lists = words[1].removeprefix("assign=").split(",")
-            assignments = [CreatePartitionsAssignment(_numbers(part)) for part in lists]
+            assignments = [CreatePartitionsAssignment(numbers(part)) for part in lists]
         topic = CreatePartitionsTopic(name, int(total), assignments)
         request = CreatePartitionsRequest([topic], validate_only=trial)
         outcome = decide_create_partitions(self.image, request, Randomness(self.ids))
@@ -245,11 +251,14 @@ class Commands:
     def play_feature(self, words: list[str]) -> Iterator[str]:
         named = dict(word.split("=") for word in words)
         version, kind = int(named.pop("v", "1")), int(named.pop("kind", "1"))
+        voters = [int(voter) for voter in named.pop("voters", "").split(",") if voter]
         updates = [
             FeatureUpdateKey(name, int(level), upgrade_type=kind, allow_downgrade=kind > 1)
             for name, level in named.items()
         ]
-        outcome = decide_update_features(self.image, UpdateFeaturesRequest(60000, updates), version)
+        outcome = decide_update_features(
+            self.image, self.settings, UpdateFeaturesRequest(60000, updates), version, Quorum(NODE, voters)
+        )
         yield from self.decided(outcome, lambda response: [_outcome(r.feature, r) for r in response.results])
 
     def play_move(self, words: list[str]) -> Iterator[str]:
@@ -257,10 +266,10 @@ class Commands:
         for word in words:
             partition, _, replicas = word.partition(":")
             topic, _, index = partition.rpartition("-")
-            target = None if replicas == "stop" else _numbers(replicas)
+            target = None if replicas == "stop" else numbers(replicas)
             wish = moves.ReassignablePartition(int(index), target)
             request.topics.append(moves.ReassignableTopic(topic, [wish]))
-        outcome = decide_reassignments(self.image, request)
+        outcome = decide_reassignments(self.image, self.settings, request)
         yield from self.decided(
             outcome,
             lambda response: [
@@ -282,15 +291,19 @@ class Commands:
         partitions = [word.rpartition("-") for word in words if word not in ("all", "unclean")]
         wishes = [TopicPartitions(topic, [int(index)]) for topic, _, index in partitions]
         request = ElectLeadersRequest(int("unclean" in words), None if "all" in words else wishes)
-        outcome = decide_elections(self.image, request)
-        yield from self.decided(
-            outcome,
-            lambda response: [
-                _outcome(f"{topic.topic}-{part.partition_id}", part)
-                for topic in response.replica_election_results
-                for part in topic.partition_result
-            ],
-        )
+        written: list[MetadataRecord] = []
+
+        def carry_out(records: list[MetadataRecord]) -> MetadataImage:
+            written.extend(records)
+            if records:
+                self.carry_out(records)
+            return self.image
+
+        response = finish(elect_leaders(self.image, self.settings, request), carry_out)
+        yield from shortened([shown(record) for record in written])
+        for topic in response.replica_election_results:
+            for part in topic.partition_result:
+                yield _outcome(f"{topic.topic}-{part.partition_id}", part)
 
     def play_pages(self, words: list[str]) -> Iterator[str]:
         request = DescribeTopicPartitionsRequest([TopicRequest(name) for name in words[1:]], int(words[0]))
@@ -313,6 +326,7 @@ def _registration(node_id: int, rack: str | None) -> RegisterBrokerRecord:
         broker_id=node_id,
         incarnation_id=bytes([node_id]) * 16,
         end_points=[BrokerEndpoint("PLAINTEXT", "localhost", 9090 + node_id)],
+        features=[BrokerFeature(name, *levels) for name, levels in SUPPORTED_FEATURES.items()],
         rack=rack,
         fenced=False,
         log_dirs=[bytes([100 + node_id]) * 16],
@@ -323,7 +337,7 @@ def _trial(words: list[str]) -> tuple[bool, list[str]]:
     return (True, words[1:]) if words[0] == "trial" else (False, words)
 
 
-def _numbers(text: str) -> list[int]:
+def numbers(text: str) -> list[int]:
     return [int(word) for word in text.split("+") if word]
 
 
@@ -345,7 +359,7 @@ def _new_topic(words: list[str]) -> CreatableTopic:
         if key == "assign":
             for part in value.split(","):
                 index, _, replicas = part.partition(":")
-                topic.assignments.append(CreatableReplicaAssignment(int(index), _numbers(replicas)))
+                topic.assignments.append(CreatableReplicaAssignment(int(index), numbers(replicas)))
         else:
             topic.configs.append(CreatableTopicConfig(key, value if equals else None))
     return topic
@@ -359,12 +373,12 @@ def _outcome(what: str, answer: Any) -> str:
     return _refused(what, answer) if answer.error_code else f"{what} ok"
 
 
-def _shown(record: MetadataRecord) -> str:
+def shown(record: MetadataRecord) -> str:
     kind = type(record).__name__.removesuffix("Record")
     parts = []
     for field in fields_of(type(record)):
         value = getattr(record, field.name)
-        if value != field.default and value not in ([], None, b""):
+        if value != field.default and (value not in ([], None, b"") or field.default is None):
             parts.append(f"{field.name}={_value(value)}")
     return f"+ {kind} {' '.join(parts)}"
 
@@ -379,5 +393,5 @@ def _value(value: Any) -> str:
     return str(value)
 
 
-def _shortened(lines: list[str]) -> list[str]:
+def shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= 8 else [*lines[:3], f"… {len(lines) - 4} more", lines[-1]]

@@ -25,10 +25,22 @@ OTHER_DEFAULTS = {
     "metadata.log.segment.bytes": "8388608",  # the log is truncated after each snapshot, by whole segments
     "socket.send.buffer.bytes": "262144",  # bulk fetches were a tenth faster than with 102400
     "group.coordinator.rebalance.protocols": "classic,consumer",  # the supported protocols
+    # A failure is detected within 1.5 s; Kafka takes 9.
+    "broker.heartbeat.interval.ms": "250",
+    "broker.session.timeout.ms": "1500",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
 }
 OTHER_TYPES = {"log.dir": "string"}  # one directory
 FIXED_HERE = {"listeners", "listener.security.protocol.map"}
-RUNNEL_ONLY = {"flush.policy", "log.flush.policy"}
+RUNNEL_ONLY = {
+    "broker.reconnect.timeout.ms",
+    "cluster.id",
+    "controller.quorum.unreachable.election.delay.ms",
+    "flush.policy",
+    "log.flush.policy",
+}
 # Kafka accepts these dynamically, but does not list them.
 UNLISTED = {
     "leader.replication.throttled.rate",
@@ -76,7 +88,7 @@ def test_definitions_match_kafka() -> None:
 
 def test_ignored_names_are_kafka_configs() -> None:
     names = {fact.name for fact in facts()}
-    for name in ("num.io.threads", "process.roles", "auto.leader.rebalance.enable"):
+    for name in ("num.io.threads", "num.network.threads", "controller.quota.window.num"):
         assert name in names
         assert is_ignored(name)
     assert not is_ignored("num.partitions")
@@ -94,6 +106,13 @@ def test_every_default_is_valid_and_every_config_documented(definition: ConfigDe
     ("name", "text", "complaint"),
     [
         ("retention.ms", "soon", "Not a number of type LONG"),
+        ("controller.quorum.voters", "1@a:1,2@b", "'2@b' is not of the form id@host:port"),
+        ("controller.quorum.voters", "a:1", "'a:1' is not of the form id@host:port"),
+        ("controller.quorum.voters", "1@a:1,1@b:1", "node 1 is listed twice"),
+        ("controller.quorum.bootstrap.servers", "a:1,b:70000", "'b:70000' is not of the form host:port"),
+        ("process.roles", "broker,zookeeper", "must be one of: broker, controller"),
+        ("security.inter.broker.protocol", "SSL", "must be one of: PLAINTEXT"),
+        ("replica.selector.class", "com.example.Nearest", "must be one of"),
         ("retention.ms", "9223372036854775808", "Not a number of type LONG"),
         ("retention.ms", "1_000", "Not a number of type LONG"),
         ("retention.ms", "-2", "at least -1"),
@@ -112,7 +131,7 @@ def test_every_default_is_valid_and_every_config_documented(definition: ConfigDe
 )
 def test_invalid_values_are_rejected_with_a_reason(name: str, text: str, complaint: str) -> None:
     with pytest.raises(BadConfig) as refused:
-        TOPIC_CONFIGS[name].parse(text)
+        {**BROKER_CONFIGS, **TOPIC_CONFIGS}[name].parse(text)
     assert str(refused.value).startswith(f"Invalid value {text} for configuration {name}: ")
     assert complaint in str(refused.value)
 

@@ -67,14 +67,17 @@ def test_all_security_configs_are_reported_at_once() -> None:
         ("authorizer.class.name", ""),
         ("ssl.client.auth", "none"),
         ("connections.max.reauth.ms", "0"),
-        ("security.inter.broker.protocol", "PLAINTEXT"),
         ("delegation.token.max.lifetime.ms", "604800000"),
-        ("inter.broker.listener.name", "PLAINTEXT"),
         ("listener.name.external.num.network.threads", "3"),
     ],
 )
 def test_a_config_without_protection_is_ignored(name: str, value: str) -> None:
     assert Settings({name: value}).ignored == (name,)
+
+
+@pytest.mark.parametrize("name", ["security.inter.broker.protocol", "inter.broker.listener.name"])
+def test_a_listener_for_brokers_without_protection_is_accepted(name: str) -> None:
+    assert Settings({name: "PLAINTEXT"}).text(name) == "PLAINTEXT"
 
 
 def test_unused_listener_protocols_are_ignored() -> None:

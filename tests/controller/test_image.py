@@ -10,14 +10,18 @@ from runnel.controller.topic_names import check_topic_name
 from runnel.model.errors import ApiError
 from runnel.schemas.metadata import (
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    RegisterControllerRecord,
+    RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     SnapshotRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
     decode_metadata_record,
     encode_metadata_record,
 )
@@ -121,13 +125,17 @@ ID, OTHER_ID = b"1" * 16, b"2" * 16
         PartitionChangeRecord(0, OTHER_ID),
         RemoveTopicRecord(OTHER_ID),
         BrokerRegistrationChangeRecord(9),
-        RegisterControllerRecord(1),
+        BrokerRegistrationChangeRecord(1, broker_epoch=7),
+        UnregisterBrokerRecord(9),
+        RemoveAccessControlEntryRecord(ID),
+        ClearElrRecord("nowhere"),
     ],
     ids=lambda record: repr(record)[:60],
 )
 def test_inconsistent_records_are_rejected(record: MetadataRecord) -> None:
     image = MetadataImage()
     image.replay(TopicRecord("t", ID))
+    image.replay(RegisterBrokerRecord(1, broker_epoch=6))
     with pytest.raises(BadMetadata):
         image.replay(record)
 
@@ -158,3 +166,14 @@ def test_topic_names_are_validated() -> None:
         check_topic_name("")
     with pytest.raises(ApiError, match="alphanumerics"):
         check_topic_name("tøpic")
+
+
+def test_records_without_content_leave_the_content_version() -> None:
+    image = MetadataImage()
+    image.replay_batch([TopicRecord("t", b"9" * 16)], 5)
+    assert image.content_version == 5
+    image.replay_batch([NoOpRecord()], 6)
+    image.replay_batch([NoOpRecord()], 7)
+    assert (image.version, image.content_version) == (7, 5)
+    image.replay_batch([NoOpRecord(), FeatureLevelRecord("metadata.version", 30)], 9)
+    assert image.content_version == 9

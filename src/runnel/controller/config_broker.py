@@ -4,6 +4,7 @@ Configs of share and streams groups have no effect yet: they are defined because
 describe them, and because group configs are validated against them.
 """
 
+from runnel.controller.config_broker_cluster import CLUSTER_CONFIGS
 from runnel.controller.config_broker_groups import (
     GROUP_COORDINATOR_CONFIGS,
     SHARE_CONFIGS,
@@ -15,6 +16,7 @@ from runnel.controller.config_broker_node import NODE_CONFIGS
 
 BROKER_CONFIGS = {
     **NODE_CONFIGS,
+    **CLUSTER_CONFIGS,
     **LOG_CONFIGS,
     **GROUP_COORDINATOR_CONFIGS,
     **TRANSACTION_CONFIGS,
@@ -32,28 +34,24 @@ IGNORED_PREFIXES = (
     "security.", "share.coordinator.", "ssl.", "zookeeper.",
 )  # fmt: skip
 IGNORED_NAMES = frozenset({
-    "alter.config.policy.class.name", "authorizer.class.name", "auto.leader.rebalance.enable",
-    "background.threads",
-    "broker.heartbeat.interval.ms", "broker.session.timeout.ms", "client.quota.callback.class",
-    "config.providers",
-    "connection.failed.authentication.delay.ms", "connections.max.reauth.ms", "controlled.shutdown.enable",
-    "cordoned.log.dirs", "create.topic.policy.class.name", "delete.records.purgatory.purge.interval.requests",
-    "early.start.listeners", "fetch.purgatory.purge.interval.requests",
-    "follower.fetch.last.tiered.offset.enable",
+    "alter.config.policy.class.name", "authorizer.class.name", "background.threads",
+    "client.quota.callback.class", "config.providers", "connection.failed.authentication.delay.ms",
+    "connections.max.reauth.ms", "cordoned.log.dirs", "create.topic.policy.class.name",
+    "delete.records.purgatory.purge.interval.requests", "early.start.listeners",
+    "fetch.purgatory.purge.interval.requests", "follower.fetch.last.tiered.offset.enable",
     "group.coordinator.append.linger.ms", "group.coordinator.background.threads",
     "group.coordinator.cached.buffer.max.bytes", "group.coordinator.threads", "group.share.assignors",
     "group.share.enable", "group.share.max.assignment.interval.ms", "group.share.min.assignment.interval.ms",
     "group.streams.max.assignment.interval.ms", "group.streams.min.assignment.interval.ms",
-    "initial.broker.registration.timeout.ms", "inter.broker.listener.name",
     "log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.threads", "log.dir.failure.timeout.ms",
-    "metadata.log.dir", "metadata.log.max.snapshot.interval.ms", "metadata.log.segment.ms",
-    "metadata.max.idle.interval.ms", "metadata.max.retention.bytes", "metadata.max.retention.ms",
+    "metadata.log.max.snapshot.interval.ms", "metadata.log.segment.ms",
+    "metadata.max.retention.bytes", "metadata.max.retention.ms",
     "num.io.threads",
     "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.alter.log.dirs.threads",
-    "num.replica.fetchers", "offsets.load.buffer.size",
+    "offsets.load.buffer.size",
     "principal.builder.class",
-    "process.roles", "producer.purgatory.purge.interval.requests", "queued.max.requests", "quota.window.num",
+    "producer.purgatory.purge.interval.requests", "queued.max.requests", "quota.window.num",
     "quota.window.size.seconds", "request.timeout.ms",
     "share.fetch.purgatory.purge.interval.requests",
     "socket.connection.setup.timeout.max.ms", "socket.connection.setup.timeout.ms", "super.users",

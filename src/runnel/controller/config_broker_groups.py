@@ -33,8 +33,8 @@ GROUP_COORDINATOR_CONFIGS = table(
     _row("offsets.topic.num.partitions", INT, 50, at_least(1), HIGH, FIXED,
          "The number of partitions of __consumer_offsets. It must not be changed once the topic exists."),
     _row("offsets.topic.replication.factor", SHORT, 3, at_least(1), HIGH, FIXED,
-         "The replication factor of __consumer_offsets; limited by the number of brokers when the topic "
-         "is created."),
+         "The replication factor of __consumer_offsets; limited by the number of brokers only if "
+         "process.roles is not set."),
     _row("offsets.topic.segment.bytes", INT, 104857600, at_least(1), HIGH, FIXED,
          "The segment size of __consumer_offsets; smaller segments are compacted earlier and loaded faster."),
     _row("offsets.topic.compression.codec", INT, 0, between(0, 4), HIGH, FIXED,
@@ -88,8 +88,8 @@ TRANSACTION_CONFIGS = table(
     _row("transaction.state.log.num.partitions", INT, 50, at_least(1), HIGH, FIXED,
          "The number of partitions of __transaction_state. It must not be changed once the topic exists."),
     _row("transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH, FIXED,
-         "The replication factor of __transaction_state; limited by the number of brokers when it is "
-         "created."),
+         "The replication factor of __transaction_state; limited by the number of brokers only if "
+         "process.roles is not set."),
     _row("transaction.state.log.min.isr", INT, 2, at_least(1), HIGH, FIXED,
          "The min.insync.replicas of __transaction_state; limited by its replication factor."),
     _row("transaction.state.log.segment.bytes", INT, 104857600, at_least(1), HIGH, FIXED,
@@ -145,8 +145,8 @@ SHARE_CONFIGS = table(
     _row("share.coordinator.state.topic.num.partitions", INT, 50, at_least(1), HIGH, FIXED,
          "The number of partitions of __share_group_state. It must not be changed once the topic exists."),
     _row("share.coordinator.state.topic.replication.factor", SHORT, 3, at_least(1), HIGH, FIXED,
-         "The replication factor of __share_group_state; limited by the number of brokers when it is "
-         "created."),
+         "The replication factor of __share_group_state; limited by the number of brokers only if "
+         "process.roles is not set."),
     _row("share.coordinator.state.topic.min.isr", SHORT, 2, at_least(1), HIGH, FIXED,
          "The min.insync.replicas of __share_group_state; limited by its replication factor."),
     _row("share.coordinator.state.topic.segment.bytes", INT, 104857600, at_least(1), HIGH, FIXED,

@@ -37,6 +37,8 @@ NODE_CONFIGS = table(
          "The data directory; log.dir applies if this is not set."),
     _row("log.dir", STRING, "runnel-data", None, HIGH, FIXED,
          "The data directory, if log.dirs is not set."),
+    _row("metadata.log.dir", STRING, None, None, HIGH, FIXED,
+         "The directory of the metadata log, which must be the data directory."),
     # Connections and requests.
     _row("socket.send.buffer.bytes", INT, 262144, at_least(-1), HIGH, FIXED,
          "The SO_SNDBUF of sockets; -1 for the default of the operating system."),

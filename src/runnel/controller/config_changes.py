@@ -9,6 +9,7 @@ from runnel.controller.image import MetadataImage
 from runnel.controller.log_settings import topic_default
 from runnel.controller.result import ControllerResult, duplicates_in
 from runnel.controller.settings import Settings
+from runnel.controller.topic_policies import MIN_ISR
 from runnel.controller.values import ConfigResource
 from runnel.messages import alter_configs, incremental_alter_configs
 from runnel.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -19,7 +20,7 @@ from runnel.messages.incremental_alter_configs import (
 )
 from runnel.model.configs import AlterOperation, ResourceType
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.schemas.metadata import ConfigRecord, MetadataRecord
+from runnel.schemas.metadata import ClearElrRecord, ConfigRecord, MetadataRecord
 
 
 def decide_incremental_alter_configs(
@@ -178,7 +179,27 @@ def _difference(
         check_configs(settings, resource.type, set_)
     else:
         check_configs(settings, resource.type, new)
-    return [
+    records: list[MetadataRecord] = [
         *(ConfigRecord(resource.type, resource.name, name, value) for name, value in set_.items()),
         *(ConfigRecord(resource.type, resource.name, name, None) for name in removed),
     ]
+    if image.has_eligible_replicas and (MIN_ISR in set_ or MIN_ISR in removed):
+        records += _clear_eligible(resource, is_removed=MIN_ISR in removed)
+    return records
+
+
+def _clear_eligible(resource: ConfigResource, *, is_removed: bool) -> list[MetadataRecord]:
+    """Who was eligible under another min.insync.replicas may lack records that count as committed now."""
+    if resource.type == ResourceType.TOPIC:
+        return [ClearElrRecord(resource.name)]
+    if resource.type != ResourceType.BROKER:
+        return []
+    if resource.name:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"Broker-level {MIN_ISR} cannot be altered while ELR is enabled."
+        )
+    if is_removed:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG, f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled."
+        )
+    return [ClearElrRecord()]

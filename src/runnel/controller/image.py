@@ -1,24 +1,32 @@
 """The metadata image: the state of the cluster after replaying its metadata records.
 
-TopicRecord, PartitionRecord, PartitionChangeRecord, RemoveTopicRecord   → topics, topics_by_id
-ConfigRecord                                                             → configs
-FeatureLevelRecord                                                       → features
-ClientQuotaRecord                                                        → quotas
-UserScramCredentialRecord, RemoveUserScramCredentialRecord               → credentials
-ProducerIdsRecord                                                        → next_producer_id
-RegisterBrokerRecord, BrokerRegistrationChangeRecord, Unregister…        → brokers
-ClusterRecord                                                            → cluster_id
+TopicRecord, PartitionRecord, PartitionChangeRecord, ClearElr…, RemoveTopic…  → topics, topics_by_id
+RegisterBrokerRecord, BrokerRegistrationChange…, Unregister…                  → brokers
+RegisterControllerRecord                                                      → controllers
+ConfigRecord                                                                  → configs
+FeatureLevelRecord                                                            → features
+ClientQuotaRecord                                                             → quotas
+UserScramCredentialRecord, RemoveUserScramCredentialRecord                    → credentials
+AccessControlEntryRecord, RemoveAccessControlEntryRecord                      → acls
+DelegationTokenRecord, RemoveDelegationTokenRecord                            → tokens
+ProducerIdsRecord                                                             → next_producer_id
+ClusterRecord                                                                 → cluster_id, in older logs
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
+from runnel.controller.features import ELIGIBLE_REPLICAS_VERSION, METADATA_LEVEL, METADATA_VERSION
+from runnel.controller.image_nodes import NODE_REPLAYS, BadMetadata, set_or_remove
+from runnel.controller.partition_index import PartitionIndex
 from runnel.controller.values import (
+    MIGRATING_DIRECTORY,
+    AccessControlEntry,
     BrokerRegistration,
     ConfigResource,
-    Endpoint,
+    ControllerRegistration,
+    DelegationToken,
     PartitionState,
     QuotaEntity,
     ScramCredential,
@@ -26,40 +34,26 @@ from runnel.controller.values import (
 )
 from runnel.model.configs import ResourceType
 from runnel.schemas.metadata import (
-    BrokerRegistrationChangeRecord,
-    ClientQuotaRecord,
-    ClusterRecord,
-    ConfigRecord,
-    FeatureLevelRecord,
+    ClearElrRecord,
     MetadataRecord,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    ProducerIdsRecord,
-    RegisterBrokerRecord,
     RemoveTopicRecord,
-    RemoveUserScramCredentialRecord,
     SnapshotRecord,
     TopicRecord,
-    UnregisterBrokerRecord,
-    UserScramCredentialRecord,
 )
+
+__all__ = ["UNCHANGED", "BadMetadata", "MetadataImage", "state_after"]
 
 STATES_MIN = 1000
 """The minimum size of the cache of shared partition states."""
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
 UNCHANGED = -2
 """The leader of a PartitionChangeRecord that does not change the leader."""
 
-
-_VALUES_OF = attrgetter(*(field.name for field in fields(PartitionState)))
-
-
-class BadMetadata(ValueError):
-    """Metadata records that contradict each other or that this release does not support."""
+INDEX_STEP = 2000
+"""Partitions that are added to the index in one step: some milliseconds."""
 
 
 @dataclass(slots=True)
@@ -68,7 +62,12 @@ class MetadataImage:
 
     version: int = 0
     """The offset after the last replayed record; images of one log with equal versions are equal."""
+    idle_offsets: int = field(default=0, compare=False)
+    """The number of offsets before `version` whose records changed nothing."""
+    offset: int = 0
+    """The offset of the record that is replayed."""
     cluster_id: str = ""
+    """Only in logs of older releases: the id is in meta.properties."""
     topics: dict[str, Topic] = field(default_factory=dict)
     topics_by_id: dict[bytes, Topic] = field(default_factory=dict)
     partition_count: int = 0
@@ -77,15 +76,61 @@ class MetadataImage:
     quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict)
     credentials: dict[str, dict[int, ScramCredential]] = field(default_factory=dict)
     """By user, then by mechanism."""
+    acls: dict[bytes, AccessControlEntry] = field(default_factory=dict)
+    tokens: dict[str, DelegationToken] = field(default_factory=dict)
     next_producer_id: int = 0
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
+    controllers: dict[int, ControllerRegistration] = field(default_factory=dict)
     _names_by_metric: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Names with '.' or '_' by their metric name, in which the two are not distinguished."""
     _states: dict[tuple[object, ...], PartitionState] = field(default_factory=dict)
     """Interned partition states."""
     _names: list[str] | None = None
+    _index: PartitionIndex | None = field(default=None, compare=False)
+    _unindexed: dict[bytes, None] = field(default_factory=dict, compare=False)
+    """Topics that are not in the index yet, in the order in which all nodes have them."""
     _token: object = field(default_factory=object, compare=False)
     """Marks the topics that this image owns."""
+
+    @property
+    def metadata_level(self) -> int:
+        """The finalized level of metadata.version: what may be written."""
+        return self.features.get(METADATA_VERSION, METADATA_LEVEL)
+
+    @property
+    def has_eligible_replicas(self) -> bool:
+        """Is the ELR enabled (KIP-966)?"""
+        return self.features.get(ELIGIBLE_REPLICAS_VERSION, 0) > 0
+
+    @property
+    def index(self) -> PartitionIndex:
+        """Partitions by broker, built by the first use unless `build_index` did. Replaying updates it."""
+        if self._index is None or self._unindexed:
+            for _ in self.build_index():
+                pass
+        assert self._index is not None
+        return self._index
+
+    def build_index(self) -> Iterator[None]:
+        """Build the index in steps; the image may change between them."""
+        if self._index is None:
+            self._index, self._unindexed = PartitionIndex(), dict.fromkeys(self.topics_by_id)
+        count = 0
+        for topic_id in list(self._unindexed):
+            if topic_id not in self._unindexed:
+                continue
+            del self._unindexed[topic_id]
+            topic = self.topics_by_id[topic_id]
+            self._index.created(topic)
+            count += len(topic.partitions)
+            if count >= INDEX_STEP:
+                count = 0
+                yield
+
+    @property
+    def content_version(self) -> int:
+        """Like `version`, but the same after records that only show that the controller is alive."""
+        return self.version - self.idle_offsets
 
     def topic_configs(self, name: str) -> dict[str, str]:
         """The config overrides of a topic; must not be modified."""
@@ -116,20 +161,19 @@ class MetadataImage:
         """The unfenced brokers, by id."""
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.is_fenced]
 
+    def is_active(self, broker_id: int) -> bool:
+        """Is this broker registered, and neither fenced nor stopping?"""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
     def copy(self) -> "MetadataImage":
         """An independent copy. Topics are shared until one of the images changes them (copy-on-write)."""
-        self._token = object()
         return replace(
-            self,
-            topics=self.topics.copy(),
+            self.frozen(),
             topics_by_id=self.topics_by_id.copy(),
-            configs=self.configs.copy(),
-            features=self.features.copy(),
-            quotas=self.quotas.copy(),
-            credentials=self.credentials.copy(),
-            brokers=self.brokers.copy(),
             _names_by_metric=self._names_by_metric.copy(),
-            _token=object(),
+            _index=None if self._index is None else self._index.copy(),
+            _unindexed=self._unindexed.copy(),
         )
 
     def frozen(self) -> "MetadataImage":
@@ -143,10 +187,20 @@ class MetadataImage:
             features=self.features.copy(),
             quotas=self.quotas.copy(),
             credentials=self.credentials.copy(),
+            acls=self.acls.copy(),
+            tokens=self.tokens.copy(),
             brokers=self.brokers.copy(),
+            controllers=self.controllers.copy(),
             _names_by_metric={},
+            _index=None,
+            _unindexed={},
             _token=object(),
         )
+
+    def become(self, other: "MetadataImage") -> None:
+        """Take over the state of another image, which must not be used afterwards."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record; BadMetadata if it is inconsistent with the image."""
@@ -156,12 +210,21 @@ class MetadataImage:
         change(self, record)
 
     def replay_batch(self, records: Iterable[MetadataRecord], version: int) -> None:
-        """Apply one batch, which ends at `version`. The first record of a snapshot resets the image."""
+        """Apply one batch, which ends at `version`.
+
+        Records of a transaction must be held back until it ends (`OpenTransaction`). In logs of older
+        releases, the first record of a snapshot resets the image.
+        """
+        records = records if isinstance(records, list) else list(records)
+        self.offset = version - len(records)
         for record in records:
             if type(record) is SnapshotRecord:
                 self.__init__()  # type: ignore[misc]
             else:
                 self.replay(record)
+            self.offset += 1
+        is_idle = all(type(record) is NoOpRecord for record in records)
+        self.idle_offsets = self.idle_offsets + version - self.version if is_idle else 0
         self.version = version
 
     def _topic_of(self, topic_id: bytes, record: MetadataRecord) -> Topic:
@@ -196,143 +259,105 @@ class MetadataImage:
         self._names = None
         form = _metric_form(topic.name)
         names = tuple(name for name in self._names_by_metric.get(form, ()) if name != topic.name)
-        _set_or_remove(self._names_by_metric, form, names)
+        set_or_remove(self._names_by_metric, form, names)
+        if topic.id in self._unindexed:
+            del self._unindexed[topic.id]
+        elif self._index is not None:
+            self._index.removed(topic)
 
     def _partition_created(self, record: PartitionRecord) -> None:
-        partitions = self._own_topic(record.topic_id, record).partitions
-        if record.partition_id != len(partitions):
-            raise BadMetadata(f"partition {record.partition_id} is created, but {len(partitions)} is next")
+        topic = self._own_topic(record.topic_id, record)
+        if record.partition_id != len(topic.partitions):
+            raise BadMetadata(
+                f"partition {record.partition_id} is created, but {len(topic.partitions)} is next"
+            )
+        directories = tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(record.replicas)
         # Looked up before it is created, because most partitions have equal states.
-        values = (
-            tuple(record.replicas),
-            tuple(record.isr),
-            record.leader,
-            record.leader_epoch,
-            record.partition_epoch,
-            tuple(record.directories),
-            tuple(record.adding_replicas),
-            tuple(record.removing_replicas),
-            record.leader_recovery_state,
-            tuple(record.eligible_leader_replicas or ()),
-            tuple(record.last_known_elr or ()),
+        state = self._interned(
+            (
+                tuple(record.replicas),
+                tuple(record.isr),
+                record.leader,
+                record.leader_epoch,
+                record.partition_epoch,
+                directories,
+                tuple(record.adding_replicas),
+                tuple(record.removing_replicas),
+                record.leader_recovery_state,
+                tuple(record.eligible_leader_replicas or ()),
+                tuple(record.last_known_elr or ()),
+            )
         )
-        state = self._states.get(values)
-        if state is None:
-            state = self._states[values] = PartitionState(*values)
-        partitions.append(state)
+        topic.partitions.append(state)
         self.partition_count += 1
+        if self._index is not None and topic.id not in self._unindexed:
+            self._index.changed(topic.id, record.partition_id, None, state)
 
     def _partition_changed(self, record: PartitionChangeRecord) -> None:
         topic = self._own_topic(record.topic_id, record)
         if not 0 <= record.partition_id < len(topic.partitions):
             raise BadMetadata(f"{topic.name}-{record.partition_id} is changed, but does not exist")
-        old = topic.partitions[record.partition_id]
-        changes: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
-        for name, values in (
-            ("isr", record.isr),
-            ("replicas", record.replicas),
-            ("adding", record.adding_replicas),
-            ("removing", record.removing_replicas),
-            ("directories", record.directories),
-            ("eligible", record.eligible_leader_replicas),
-            ("last_known_eligible", record.last_known_elr),
-        ):
-            if values is not None:
-                changes[name] = tuple(values)
-        if record.leader_recovery_state >= 0:
-            changes["recovery"] = record.leader_recovery_state
-        if record.leader != UNCHANGED:
-            # Every leader in a change record starts a new epoch, even if it is the current one.
-            changes.update(leader=record.leader, leader_epoch=old.leader_epoch + 1)
-        state = replace(old, **changes)
+        self._change(topic, record.partition_id, _values_after(topic.partitions[record.partition_id], record))
+
+    def _change(self, topic: Topic, index: int, values: tuple[Any, ...]) -> None:
+        """Give a partition of an owned topic a new state."""
         if len(self._states) > 2 * self.partition_count + STATES_MIN:
             # Most entries are stale by now. Clearing the cache only loses sharing.
             self._states.clear()
-        topic.partitions[record.partition_id] = self._states.setdefault(_VALUES_OF(state), state)
+        old, new = topic.partitions[index], self._interned(values)
+        topic.partitions[index] = new
+        if self._index is not None and topic.id not in self._unindexed:
+            self._index.changed(topic.id, index, old, new)
 
-    def _config_changed(self, record: ConfigRecord) -> None:
-        resource = ConfigResource(record.resource_type, record.resource_name)
-        configs = _changed(self.configs.get(resource), record.name, record.value)
-        _set_or_remove(self.configs, resource, configs)
+    def _interned(self, values: tuple[Any, ...]) -> PartitionState:
+        state = self._states.get(values)
+        if state is None:
+            state = self._states[values] = PartitionState(*values)
+        return state
 
-    def _feature_changed(self, record: FeatureLevelRecord) -> None:
-        if record.feature_level:
-            self.features[record.name] = record.feature_level
-        else:
-            self.features.pop(record.name, None)
-
-    def _quota_changed(self, record: ClientQuotaRecord) -> None:
-        entity = tuple(sorted((part.entity_type, part.entity_name) for part in record.entity))
-        value = None if record.remove else record.value
-        _set_or_remove(self.quotas, entity, _changed(self.quotas.get(entity), record.key, value))
-
-    def _credential_created(self, record: UserScramCredentialRecord) -> None:
-        credential = ScramCredential(
-            bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
-        )
-        self._credential_changed(record.name, record.mechanism, credential)
-
-    def _credential_removed(self, record: RemoveUserScramCredentialRecord) -> None:
-        self._credential_changed(record.name, record.mechanism, None)
-
-    def _credential_changed(self, user: str, mechanism: int, credential: ScramCredential | None) -> None:
-        _set_or_remove(self.credentials, user, _changed(self.credentials.get(user), mechanism, credential))
-
-    def _producer_ids_allocated(self, record: ProducerIdsRecord) -> None:
-        self.next_producer_id = record.next_producer_id
-
-    def _broker_registered(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = BrokerRegistration(
-            id=record.broker_id,
-            epoch=record.broker_epoch,
-            incarnation_id=bytes(record.incarnation_id),
-            endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
-            features=tuple(
-                (f.name, f.min_supported_version, f.max_supported_version) for f in record.features
-            ),
-            rack=record.rack,
-            is_fenced=record.fenced,
-            is_stopping=record.in_controlled_shutdown,
-            directories=tuple(bytes(directory) for directory in record.log_dirs),
-        )
-
-    def _broker_changed(self, record: BrokerRegistrationChangeRecord) -> None:
-        broker = self.brokers.get(record.broker_id)
-        if broker is None:
-            raise BadMetadata(f"broker {record.broker_id} is changed, but is not registered")
-        fenced = {1: True, -1: False}.get(record.fenced, broker.is_fenced)
-        self.brokers[broker.id] = replace(
-            broker,
-            is_fenced=fenced,
-            is_stopping=broker.is_stopping or record.in_controlled_shutdown == 1,
-            directories=tuple(record.log_dirs) or broker.directories,
-        )
-
-    def _broker_unregistered(self, record: UnregisterBrokerRecord) -> None:
-        self.brokers.pop(record.broker_id, None)
-
-    def _cluster_id_set(self, record: ClusterRecord) -> None:
-        self.cluster_id = record.cluster_id
-
-    def _nothing(self, record: NoOpRecord) -> None:
-        """Only the offset advances."""
+    def _eligible_cleared(self, record: ClearElrRecord) -> None:
+        names = [record.topic_name] if record.topic_name else list(self.topics)
+        for name in names:
+            topic = self.topics.get(name)
+            if topic is None:
+                raise BadMetadata(f"the ELR of the unknown topic {name} is cleared")
+            for index, state in enumerate(topic.partitions):
+                if state.eligible or state.last_known_eligible:
+                    change = PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                    self._change(self._own_topic(topic.id, record), index, _values_after(state, change))
 
 
-def _changed(values: dict[Key, Value] | None, key: Key, value: Value | None) -> dict[Key, Value]:
-    """A changed copy: images that were copied from each other share the old one. None removes the key."""
-    changed = dict(values or {})
-    if value is None:
-        changed.pop(key, None)
+def state_after(state: PartitionState, record: PartitionChangeRecord) -> PartitionState:
+    """The state of a partition after a change."""
+    return PartitionState(*_values_after(state, record))
+
+
+def _values_after(old: PartitionState, record: PartitionChangeRecord) -> tuple[Any, ...]:
+    """The values of a partition's state after a change; `None` fields of the record are unchanged."""
+    replicas = old.replicas if record.replicas is None else tuple(record.replicas)
+    if record.directories is not None:
+        directories = tuple(record.directories)
+    elif replicas is old.replicas:
+        directories = old.directories
     else:
-        changed[key] = value
-    return changed
-
-
-def _set_or_remove(target: dict[Key, Value], key: Key, value: Value) -> None:
-    if value:
-        target[key] = value
-    else:
-        target.pop(key, None)
+        known = dict(zip(old.replicas, old.directories, strict=True))
+        directories = tuple(known.get(broker, MIGRATING_DIRECTORY) for broker in replicas)
+    # Every leader in a change record starts a new epoch, even if it is the current one.
+    is_election = record.leader != UNCHANGED
+    eligible, last_known = record.eligible_leader_replicas, record.last_known_elr
+    return (
+        replicas,
+        old.isr if record.isr is None else tuple(record.isr),
+        record.leader if is_election else old.leader,
+        old.leader_epoch + is_election,
+        old.partition_epoch + 1,
+        directories,
+        old.adding if record.adding_replicas is None else tuple(record.adding_replicas),
+        old.removing if record.removing_replicas is None else tuple(record.removing_replicas),
+        old.recovery if record.leader_recovery_state < 0 else record.leader_recovery_state,
+        old.eligible if eligible is None else tuple(eligible),
+        old.last_known_eligible if last_known is None else tuple(last_known),
+    )
 
 
 def _metric_form(name: str) -> str:
@@ -344,15 +369,6 @@ _REPLAYS: dict[type[MetadataRecord], Callable[[MetadataImage, Any], None]] = {
     RemoveTopicRecord: MetadataImage._topic_removed,
     PartitionRecord: MetadataImage._partition_created,
     PartitionChangeRecord: MetadataImage._partition_changed,
-    ConfigRecord: MetadataImage._config_changed,
-    FeatureLevelRecord: MetadataImage._feature_changed,
-    ClientQuotaRecord: MetadataImage._quota_changed,
-    UserScramCredentialRecord: MetadataImage._credential_created,
-    RemoveUserScramCredentialRecord: MetadataImage._credential_removed,
-    ProducerIdsRecord: MetadataImage._producer_ids_allocated,
-    RegisterBrokerRecord: MetadataImage._broker_registered,
-    BrokerRegistrationChangeRecord: MetadataImage._broker_changed,
-    UnregisterBrokerRecord: MetadataImage._broker_unregistered,
-    ClusterRecord: MetadataImage._cluster_id_set,
-    NoOpRecord: MetadataImage._nothing,
+    ClearElrRecord: MetadataImage._eligible_cleared,
+    **NODE_REPLAYS,
 }

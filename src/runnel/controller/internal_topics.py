@@ -7,10 +7,14 @@ from runnel.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 
 def automatic_topic(image: MetadataImage, settings: Settings, name: str) -> CreatableTopic:
-    """The creation request for an automatically created topic."""
+    """The creation request for an automatically created topic, with the settings of the requesting broker."""
     if name in _INTERNAL:
         return _internal(image, settings, name, *_INTERNAL[name])
-    return CreatableTopic(name, num_partitions=-1, replication_factor=-1)
+    return CreatableTopic(
+        name,
+        num_partitions=settings.int("num.partitions"),
+        replication_factor=settings.int("default.replication.factor"),
+    )
 
 
 _OFFSETS = {"cleanup.policy": "compact", "compression.type": "producer"}
@@ -32,8 +36,10 @@ _INTERNAL = {
 def _internal(
     image: MetadataImage, settings: Settings, name: str, prefix: str, configs: dict[str, str]
 ) -> CreatableTopic:
-    # A cluster with fewer brokers than the replication factor still needs its coordinators.
-    replication_factor = min(settings.int(f"{prefix}.replication.factor"), max(1, len(image.live_brokers())))
+    replication_factor = settings.int(f"{prefix}.replication.factor")
+    if not settings.words("process.roles"):
+        # A node without roles is a cluster of one, which needs coordinators too. Others wait for brokers.
+        replication_factor = min(replication_factor, max(1, len(image.brokers)))
     own = {**configs, "segment.bytes": str(settings.int(f"{prefix}.segment.bytes"))}
     if f"{prefix}.min.isr" in settings:
         own["min.insync.replicas"] = str(min(settings.int(f"{prefix}.min.isr"), replication_factor))

@@ -1,23 +1,26 @@
-"""Partition reassignment and leader election."""
+"""Partition reassignment: new replicas are added, and the others removed once all new ones are in sync.
+
+start      replicas = target, then those to be removed; which are new and which leave is part of the state
+progress   the leader adds followers to the ISR by AlterPartition
+finish     with the AlterPartition that brings the last target replica into the ISR
+cancel     the new replicas are removed again
+"""
 
 from collections.abc import Sequence
 
+from runnel.controller.elections import existing_partition
 from runnel.controller.image import MetadataImage
-from runnel.controller.placement import check_replicas, directory_of
+from runnel.controller.partition_change import Election, PartitionChange
+from runnel.controller.placement import check_replicas
 from runnel.controller.result import ControllerResult
+from runnel.controller.settings import Settings
+from runnel.controller.topic_policies import TopicPolicies
 from runnel.controller.values import PartitionState, Topic
 from runnel.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
-)
-from runnel.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
 )
 from runnel.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -26,101 +29,91 @@ from runnel.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.schemas.metadata import MetadataRecord, PartitionChangeRecord
-
-PREFERRED, UNCLEAN = 0, 1
+from runnel.model.limits import PARTITIONS_PER_REQUEST_MAX
+from runnel.schemas.metadata import PartitionChangeRecord
 
 
 def decide_reassignments(
-    image: MetadataImage, request: AlterPartitionReassignmentsRequest
+    image: MetadataImage, settings: Settings, request: AlterPartitionReassignmentsRequest
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-    """Start, change or cancel the reassignment of each partition."""
+    """Start, replace or cancel the reassignment of each partition."""
+    if sum(len(topic.partitions) for topic in request.topics) > PARTITIONS_PER_REQUEST_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"A request can reassign at most {PARTITIONS_PER_REQUEST_MAX} partitions; split the request.",
+        )
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
     outcome = ControllerResult[AlterPartitionReassignmentsResponse]([], response)
+    policies = TopicPolicies(image, settings)
     for topic in request.topics:
         topic_response = ReassignableTopicResponse(topic.name)
-        for requested in topic.partitions:
-            partition_response = ReassignablePartitionResponse(requested.partition_index, error_message=None)
-            try:
-                outcome.records += _reassign(image, request, topic.name, requested)
-            except ApiError as error:
-                partition_response.error_code, partition_response.error_message = error.code, str(error)
-            topic_response.partitions.append(partition_response)
         response.responses.append(topic_response)
+        for requested in topic.partitions:
+            index, target = requested.partition_index, requested.replicas
+            result = ReassignablePartitionResponse(index, error_message=None)
+            topic_response.partitions.append(result)
+            try:
+                if target is None:
+                    record = _cancel(image, policies, topic.name, index)
+                else:
+                    may_change = request.allow_replication_factor_change
+                    record = _reassign(image, policies, topic.name, index, target, may_change)
+            except ApiError as error:
+                result.error_code, result.error_message = error.code, str(error)
+            else:
+                outcome.records += [] if record is None else [record]
     return outcome
 
 
 def _reassign(
     image: MetadataImage,
-    request: AlterPartitionReassignmentsRequest,
+    policies: TopicPolicies,
     name: str,
-    requested: ReassignablePartition,
-) -> list[MetadataRecord]:
-    topic, state = _existing(image, name, requested.partition_index)
-    if requested.replicas is None:
-        return _cancel(topic, requested.partition_index, state)
-    check_replicas(image, requested.replicas)
-    current = [node_id for node_id in state.replicas if node_id not in state.adding]
-    if not request.allow_replication_factor_change and len(requested.replicas) != len(current):
+    index: int,
+    target: Sequence[int],
+    may_change_factor: bool,
+) -> PartitionChangeRecord | None:
+    topic, state = existing_partition(image, name, index)
+    check_replicas(image, target)
+    original = [broker for broker in state.replicas if broker not in state.adding]
+    if not may_change_factor and len(target) != len(original):
         raise ApiError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The replication factor is changed from {len(current)} to {len(requested.replicas)}",
+            f"The replication factor is changed from {len(original)} to {len(target)}",
         )
-    target = tuple(requested.replicas)
-    if target == state.replicas and not state.adding and not state.removing:
-        return []
-    adding = [node_id for node_id in target if node_id not in current]
-    removing = [node_id for node_id in current if node_id not in target]
-    if not adding and not removing:
-        return [_change(image, topic, requested.partition_index, target)]
-    replicas = [*target, *removing]
-    return [_change(image, topic, requested.partition_index, replicas, adding, removing)]
+    change = PartitionChange(image, state, policies.of(topic).min_isr)
+    # Replicas that a replaced reassignment was adding may be all that is in sync: they leave at the end.
+    change.removing = sorted(set(state.replicas).difference(target))
+    change.adding = sorted(set(target).difference(original))
+    change.replicas = [*target, *change.removing]
+    return change.build(topic.id, index)
 
 
-def _cancel(topic: Topic, index: int, state: PartitionState) -> list[MetadataRecord]:
+def _cancel(
+    image: MetadataImage, policies: TopicPolicies, name: str, index: int
+) -> PartitionChangeRecord | None:
+    topic, state = existing_partition(image, name, index)
     if not state.adding and not state.removing:
         raise ApiError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-    kept = [
-        (node_id, directory)
-        for node_id, directory in zip(state.replicas, state.directories, strict=True)
-        if node_id not in state.adding
-    ]
-    return [
-        PartitionChangeRecord(
-            partition_id=index,
-            topic_id=topic.id,
-            replicas=[node_id for node_id, _ in kept],
-            isr=[node_id for node_id in state.isr if node_id not in state.adding],
-            adding_replicas=[],
-            removing_replicas=[],
-            directories=[directory for _, directory in kept],
-        )
-    ]
-
-
-def _change(
-    image: MetadataImage,
-    topic: Topic,
-    index: int,
-    replicas: Sequence[int],
-    adding: Sequence[int] = (),
-    removing: Sequence[int] = (),
-) -> PartitionChangeRecord:
-    state = topic.partitions[index]
-    directories = dict(zip(state.replicas, state.directories, strict=True))
-    # A replica that was being added may already be in the ISR, and leaves it if it is not in the new target.
-    in_sync = [node for node in state.isr if node in replicas]
-    return PartitionChangeRecord(
-        partition_id=index,
-        topic_id=topic.id,
-        isr=None if len(in_sync) == len(state.isr) else in_sync,
-        replicas=list(replicas),
-        adding_replicas=list(adding),
-        removing_replicas=list(removing),
-        directories=[directories.get(node) or directory_of(image.brokers[node]) for node in replicas],
-    )
+    policy = policies.of(topic)
+    change = PartitionChange(image, state, policy.min_isr)
+    change.replicas = [broker for broker in state.replicas if broker not in state.adding]
+    change.isr = [broker for broker in state.isr if broker not in state.adding]
+    change.adding = change.removing = ()
+    if state.isr and not change.isr:
+        # The only replicas in sync are those that would be removed.
+        if not policy.is_unclean:
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Unable to revert partition assignment for {name}:{index} because it would require an "
+                "unclean leader election.",
+            )
+        change.isr = change.replicas[:1]
+    if policy.is_unclean:
+        change.election = Election.UNCLEAN
+    return change.build(topic.id, index)
 
 
 def list_reassignments(
@@ -151,62 +144,3 @@ def list_reassignments(
 
 def _ongoing(index: int, state: PartitionState) -> OngoingPartitionReassignment:
     return OngoingPartitionReassignment(index, list(state.replicas), list(state.adding), list(state.removing))
-
-
-def decide_elections(
-    image: MetadataImage, request: ElectLeadersRequest
-) -> ControllerResult[ElectLeadersResponse]:
-    """Elect preferred leaders. An unclean election never has a candidate: a single replica is always in sync.
-
-    If all partitions are requested, those that need no election are omitted from the response.
-    """
-    if request.election_type not in (PREFERRED, UNCLEAN):
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
-    requested: list[tuple[str, Sequence[int]]]
-    if request.topic_partitions is None:
-        requested = [(topic.name, range(len(topic.partitions))) for topic in image.topics.values()]
-    else:
-        requested = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    outcome = ControllerResult[ElectLeadersResponse]([], ElectLeadersResponse())
-    for name, indexes in requested:
-        results: list[PartitionResult] = []
-        for index in indexes:
-            result = PartitionResult(index, error_message=None)
-            try:
-                outcome.records.append(_elect(image, name, index, request.election_type))
-            except ApiError as error:
-                if request.topic_partitions is None and error.error is ErrorCode.ELECTION_NOT_NEEDED:
-                    continue
-                result.error_code, result.error_message = error.code, str(error)
-            results.append(result)
-        if results or request.topic_partitions is not None:
-            outcome.response.replica_election_results.append(ReplicaElectionResult(name, results))
-    return outcome
-
-
-def _elect(image: MetadataImage, name: str, index: int, election_type: int) -> PartitionChangeRecord:
-    topic, state = _existing(image, name, index)
-    live = {broker.id for broker in image.live_brokers()}
-    if election_type == PREFERRED:
-        if state.leader == state.replicas[0]:
-            raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-        if state.replicas[0] not in state.isr or state.replicas[0] not in live:
-            raise ApiError(
-                ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-                "The preferred leader was not available.",
-            )
-        return PartitionChangeRecord(partition_id=index, topic_id=topic.id, leader=state.replicas[0])
-    if state.leader in live:
-        raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
-    raise ApiError(
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available."
-    )
-
-
-def _existing(image: MetadataImage, name: str, index: int) -> tuple[Topic, PartitionState]:
-    topic = image.topics.get(name)
-    if topic is None:
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    if not 0 <= index < len(topic.partitions):
-        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
-    return topic, topic.partitions[index]

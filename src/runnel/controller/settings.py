@@ -91,6 +91,10 @@ class Settings(Mapping[str, Any]):
         assert value is None or isinstance(value, list), f"{name} is {value!r}"
         return value or []
 
+    def is_set(self, name: str) -> Flag:
+        """Whether a config is set by any source."""
+        return any(layer.source is not ConfigSource.DEFAULT for layer in self.layers(name))
+
     def layers(self, name: str) -> list[Layered]:
         """The values of a config in order of precedence; the default is last, if there is one."""
         default = BROKER_CONFIGS[name].default

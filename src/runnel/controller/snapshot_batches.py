@@ -13,6 +13,7 @@ from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import crc_is_valid, read_header
 from runnel.batch.records import Record, iterate_records
 from runnel.controller.image import BadMetadata, MetadataImage
+from runnel.controller.record_versions import record_version
 from runnel.controller.snapshot import records_of
 from runnel.schemas.control import SnapshotFooterRecord, SnapshotHeaderRecord
 from runnel.schemas.metadata import (
@@ -30,14 +31,18 @@ BATCH_BYTES_MAX = 256 * 1024
 _KEY = Struct(">hh")
 
 
-def snapshot_batches(image: MetadataImage, timestamp_ms: int, epoch: int) -> Iterator[bytearray]:
-    """The batches of a snapshot of this image."""
-    header = encoded(SnapshotHeaderRecord(0, timestamp_ms), 0)
-    yield _control(HEADER_TYPE, header, 0, timestamp_ms, epoch)
-    offset, size_bytes = 1, 0
+def snapshot_batches(
+    image: MetadataImage, timestamp_ms: int, epoch: int, header: bytearray | None = None
+) -> Iterator[bytearray]:
+    """The batches of a snapshot of this image; `header` is the first one if it also describes the voters."""
+    if header is None:
+        first = encoded(SnapshotHeaderRecord(0, timestamp_ms), 0)
+        header = _control(HEADER_TYPE, first, 0, timestamp_ms, epoch)
+    yield header
+    offset, size_bytes, level = read_header(header).next_offset, 0, image.metadata_level
     records: list[Record] = []
     for record in records_of(image):
-        value = encode_metadata_record(record)
+        value = encode_metadata_record(record, record_version(record, level))
         records.append(Record(0, timestamp_ms, None, value))
         size_bytes += len(value)
         if size_bytes >= BATCH_BYTES_MAX:
