@@ -114,8 +114,10 @@ def test_offsets_match_the_log(history: list[str]) -> None:
         commands.play(command)
         assert known_to(commands.world.shard) == told_by(commands.world.log)
     for log in (commands.world.log, compacted(commands.world.log)):
-        loaded = load(GroupShard(GroupSettings(), FakeCluster()), log)
-        assert known_to(loaded) == known_to(commands.world.shard)
+        for defers in (False, True):
+            loaded = load(GroupShard(GroupSettings(), FakeCluster()), log, defers=defers)
+            assert known_to(loaded) == known_to(commands.world.shard)
+            assert loaded.groups.keys() >= {group for group, _, _ in known_to(loaded)[0]}
 
 
 @given(st.lists(commands, min_size=5, max_size=40), st.sampled_from(GROUPS))
@@ -132,3 +134,16 @@ def test_stable_offsets_are_not_changed_by_a_transaction_end(history: list[str],
     for seen, final in zip(before, after, strict=True):
         assert seen == final or seen.endswith("UNSTABLE_OFFSET_COMMIT")
     assert not any(line.endswith("UNSTABLE_OFFSET_COMMIT") for line in after)
+
+
+def test_loading_keeps_the_later_of_two_commits() -> None:
+    commands = loaded_commands()
+    for command in ("commit g t-0:1", "txn-commit g producer=7/0 t-0:2", "commit g u-0:3"):
+        commands.play(command)
+    commands.play("txn-commit g producer=8/0 u-0:4")
+    commands.play("commit g u-0:5")
+    for producer in PRODUCERS:
+        commands.play(f"end {producer} commit")
+    loaded = load(GroupShard(GroupSettings(), FakeCluster()), commands.world.log, defers=True)
+    assert known_to(loaded) == ({("g", "t", 0): 2, ("g", "u", 0): 5}, set())
+    assert known_to(commands.world.shard) == known_to(loaded)

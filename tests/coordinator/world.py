@@ -81,9 +81,12 @@ def kept(group: ConsumerGroup | None) -> ConsumerGroup | None:
     return None if group is None else replace(group, checked_version=-1, rejoining=set())
 
 
-def load(shard: GroupShard, log: list[Logged]) -> GroupShard:
+def load(shard: GroupShard, log: list[Logged], *, defers: bool = False) -> GroupShard:
     """Replay a log, or a part of it, into a shard."""
     for entry in log:
+        key = entry.key if defers and entry.producer is None else None
+        if key is not None and shard.defer(key, entry.value, entry.offset):
+            continue
         producer = entry.producer or ProducerIdAndEpoch(-1, -1)
         if entry.key is None:
             shard.replay_end(*producer, entry.is_commit)
@@ -91,6 +94,8 @@ def load(shard: GroupShard, log: list[Logged]) -> GroupShard:
         record = read_record(shard.record_types, entry.key, entry.value)
         assert isinstance(record, CoordinatorRecord)
         shard.replay(record.key, record.value, ReplayContext(entry.offset, *producer))
+    while shard.replay_deferred(2):
+        pass
     return shard
 
 
@@ -170,7 +175,7 @@ class World:
             assert isinstance(effect, Respond)
             self.answers[effect.waiter] = effect.response
         self.timers.clear()
-        self.shard = load(GroupShard(self.settings, self.cluster), self.log)
+        self.shard = load(GroupShard(self.settings, self.cluster), self.log, defers=True)
         self.twin = load(GroupShard(self.settings, self.cluster), self.log)
         self.carry_out(self.shard.loaded(self.now()))
 

@@ -10,6 +10,7 @@ path:
                                      ▼ 4. response       returned to the caller
                                        later             `committed`, if WhenCommitted was requested
     loading ──▶ `replay` of every record, `replay_end` of every transaction marker ──▶ `loaded`
+                    except for records that `defer` keeps, until `replay_deferred`
 
 1. Durable state changes only in `replay` and `replay_end`, and only with records that were appended. A failed
    append therefore needs no rollback.
@@ -161,6 +162,20 @@ class Shard(Protocol):
 
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """Apply the end of this producer's transaction."""
+        ...
+
+    def defer(self, key: bytes, value: bytes | None, offset: int) -> bool:
+        """While loading, keep an encoded record outside of transactions that later ones may supersede.
+
+        False if it must be replayed now.
+        """
+        ...
+
+    def replay_deferred(self, count: int) -> bool:
+        """Replay at most `count` of the records that were kept; returns whether there are more.
+
+        Raises MalformedMessage for a corrupt record, which is not kept any longer.
+        """
         ...
 
     def resume(self, continuation: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:

@@ -7,7 +7,7 @@
     read TOPIC-N                                       what a read_committed consumer reads
     all TOPIC-N                                        all records, markers in brackets
     describe ID · list [states=]
-    wait MILLISECONDS · reload · set NAME=NUMBER · set-epoch ID EPOCH
+    wait MILLISECONDS · jump MILLISECONDS · reload · set NAME=NUMBER · set-epoch ID EPOCH
     log refuses ERROR · log works · commits wait · commits go · markers wait · markers go
     trouble TOPIC-N ERROR · heal TOPIC-N
 
@@ -60,6 +60,7 @@ class Commands:
             "describe": self.describe,
             "list": self.list_all,
             "wait": lambda plain, _: self.world.wait(int(plain[0])),
+            "jump": self.jump,
             "reload": lambda plain, _: self.world.reload(),
             "set": self.set_setting,
             "set-epoch": self.set_epoch,
@@ -193,6 +194,9 @@ class Commands:
     def set_commits(self, plain: list[str], options: dict[str, str]) -> None:
         self.world.commits_wait = plain[0] == "wait"
         self.world.go_on()
+
+    def jump(self, plain: list[str], options: dict[str, str]) -> None:
+        self.world.jumped_ms += int(plain[0])
 
     def set_markers(self, plain: list[str], options: dict[str, str]) -> None:
         self.world.markers_wait = plain[0] == "wait"

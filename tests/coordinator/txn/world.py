@@ -101,6 +101,8 @@ class World:
 
     settings: TransactionSettings = field(default_factory=TransactionSettings)
     now_ms: int = 0
+    jumped_ms: int = 0
+    """How far the wall clock has jumped."""
     log: list[LogRecord] = field(default_factory=list)
     log_refuses: ErrorCode | None = None
     commits_wait: bool = False
@@ -122,7 +124,7 @@ class World:
         self.carry_out(self.shard.loaded(self.now()))
 
     def now(self) -> Moment:
-        return Moment(START_MS + self.now_ms, self.now_ms)
+        return Moment(START_MS + self.now_ms + self.jumped_ms, self.now_ms)
 
     def partition(self, name: TopicPartition) -> ModelPartition:
         return self.partitions.setdefault(name, ModelPartition())

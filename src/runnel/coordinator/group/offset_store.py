@@ -133,6 +133,11 @@ class OffsetStore:
             offsets.pending.setdefault(context.producer_id, {})[topic, partition] = committed
             self._in_transaction.setdefault(context.producer_id, set()).add(group_id)
 
+    def topic_of(self, group_id: str, topic: str) -> dict[int, CommittedOffset]:
+        """The committed offsets of a group in a topic, for replay: at least one must be added."""
+        offsets = self._by_group.setdefault(group_id, GroupOffsets())
+        return offsets.committed.setdefault(topic, {})
+
     def replay_tombstone(self, group_id: str, topic: str, partition: int) -> None:
         """Apply an offset tombstone."""
         offsets = self._by_group.get(group_id)

@@ -12,6 +12,7 @@ from runnel.coordinator.group.consumer.leave import MembersRemoved, members_remo
 from runnel.coordinator.group.consumer.migrate import Downgraded, Upgraded, downgraded, upgraded
 from runnel.coordinator.group.consumer.records import CONSUMER_KEYS, CONSUMER_RECORD_TYPES
 from runnel.coordinator.group.context import RequestContext
+from runnel.coordinator.group.deferred_offsets import DeferredOffsets
 from runnel.coordinator.group.group import Group
 from runnel.coordinator.group.join import check_session_timeout, join
 from runnel.coordinator.group.leave import leave
@@ -67,6 +68,7 @@ class GroupShard:
         """Classic groups, and simple groups that only commit offsets."""
         self.consumers = ConsumerGroups(cluster, self.groups)
         self.offsets = OffsetStore()
+        self._deferred = DeferredOffsets(self.offsets)
         self._unexamined: list[str] = []
         """Groups that the current expiration has not examined yet."""
 
@@ -172,6 +174,18 @@ class GroupShard:
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """Apply the end of a producer's transaction."""
         self.offsets.replay_end(producer_id, is_commit)
+
+    def defer(self, key: bytes, value: bytes | None, offset: int) -> bool:
+        """Keep offset commits: most are superseded by later ones before the log ends."""
+        return self._deferred.defer(key, value, offset)
+
+    def replay_deferred(self, count: int) -> bool:
+        """Replay the last commit of each offset."""
+        try:
+            return self._deferred.replay(count)
+        finally:
+            for group_id in sorted(self._deferred.replayed):
+                self._keep_simple_group(group_id)
 
     def committed(self, token: Any, now: Moment) -> CoordinatorResult[None]:
         """Not used: the driver delays responses until they are committed."""

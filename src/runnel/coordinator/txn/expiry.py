@@ -1,7 +1,7 @@
 """Transaction timeouts and expiration of transactional ids."""
 
 from collections.abc import Iterable
-from itertools import islice
+from math import inf
 
 from runnel.coordinator.contract import CoordinatorResult, Moment, ShardEffect
 from runnel.coordinator.txn.end_txn import fence
@@ -23,14 +23,11 @@ class AllocateProducerId(ShardEffect):
 def abort_timed_out(store: TransactionStore, now: Moment) -> tuple[CoordinatorResult[None], bool]:
     """Abort transactions that have timed out; returns whether there may be more."""
     result = CoordinatorResult[None](is_atomic=False)
-    late = (
-        transaction
-        for transaction in map(store.transactions.__getitem__, list(store.ongoing))
-        if transaction.started_ms + transaction.timeout_ms < now.wall_ms
-    )
-    for transaction in islice(late, ABORTS_MAX):
+    set_deadlines(store, now)
+    late = [name for name, due_ms in store.ongoing.items() if due_ms is not None and due_ms < now.steady_ms]
+    for name in late[:ABORTS_MAX]:
         try:
-            fence(store, transaction, now, result)
+            fence(store, store.transactions[name], now, result)
         except ProducerIdRequired:
             result.add_effect(AllocateProducerId())
     for name in store.prepared:
@@ -38,6 +35,21 @@ def abort_timed_out(store: TransactionStore, now: Moment) -> tuple[CoordinatorRe
         if name not in store.pending_markers:
             result.when_committed(prepared_token(store.transactions[name]))
     return result, len(result.records) == ABORTS_MAX
+
+
+def set_deadlines(store: TransactionStore, now: Moment) -> None:
+    """Give each open transaction its deadline in monotonic time, which does not jump.
+
+    A transaction that was begun elsewhere has only its start in wall-clock time; one that was begun here
+    is no older than the last call of this function.
+    """
+    age_max_ms = inf if store.deadlines_set_ms is None else now.steady_ms - store.deadlines_set_ms
+    for name, due_ms in store.ongoing.items():
+        if due_ms is None:
+            known = store.transactions[name]
+            age_ms = min(max(0, now.wall_ms - known.started_ms), age_max_ms)
+            store.ongoing[name] = now.steady_ms + known.timeout_ms - int(age_ms)
+    store.deadlines_set_ms = now.steady_ms
 
 
 def expire(store: TransactionStore, names: Iterable[str], now: Moment) -> CoordinatorResult[None]:

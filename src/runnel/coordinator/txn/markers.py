@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from runnel.coordinator.contract import CoordinatorResult, Moment, ShardEffect, Timer
 from runnel.coordinator.txn.end_txn import Prepared
 from runnel.coordinator.txn.records import transaction_record
-from runnel.coordinator.txn.settings import RETRY_MS
 from runnel.coordinator.txn.store import PendingMarkers, TransactionStore
 from runnel.coordinator.txn.transaction import (
     NO_PRODUCER_ID,
@@ -45,6 +44,9 @@ _MARKED = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         # The partition has a later epoch of this producer, so the transaction has ended there.
         ErrorCode.INVALID_PRODUCER_EPOCH,
+        # The partition cannot hold transactions.
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
 """Results after which a partition needs no marker."""
@@ -80,16 +82,19 @@ def marked(
     if error not in _MARKED:
         pending.failed.add(partition)
         result = CoordinatorResult[None]()
-        result.set_timer(_retry_timer(transaction.id), RETRY_MS)
+        result.set_timer(_retry_timer(transaction.id), pending.retry_delay_ms)
         return result
     return _complete(store, transaction, now) if pending.is_done else CoordinatorResult()
 
 
-def completed(completion: Completed, error: ErrorCode | None) -> CoordinatorResult[None]:
+def completed(
+    store: TransactionStore, completion: Completed, error: ErrorCode | None
+) -> CoordinatorResult[None]:
     """Retry if the append failed: the transactional id is not usable before."""
     result = CoordinatorResult[None]()
-    if error is not None:
-        result.set_timer(_retry_timer(completion.transactional_id), RETRY_MS)
+    pending = store.pending_markers.get(completion.transactional_id)
+    if error is not None and pending is not None:
+        result.set_timer(_retry_timer(completion.transactional_id), pending.retry_delay_ms)
     return result
 
 
@@ -98,6 +103,7 @@ def retry_markers(store: TransactionStore, transactional_id: str, now: Moment) -
     pending = store.pending_markers.get(transactional_id)
     if pending is None:
         return CoordinatorResult()
+    pending.retries += 1
     transaction = store.transactions[transactional_id]
     if pending.is_done:
         return _complete(store, transaction, now)

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 
 RETRY_MS = 1000
-"""The delay before failed appends and markers are retried."""
+"""The delay before the next step of a long abort, and the longest one before a retry."""
+
+FIRST_RETRY_MS = 25
+"""The delay before failed markers and completions are retried first; it doubles with each retry."""
 
 TRANSACTION_V2 = 2
 """The `transaction.version` in which every transaction bumps the producer epoch (KIP-890)."""

@@ -106,6 +106,14 @@ class TransactionShard:
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         """Not used: transaction state is not written in transactions."""
 
+    def defer(self, key: bytes, value: bytes | None, offset: int) -> bool:
+        """Not used: retries are recognized by the previous epoch, which only the previous record has."""
+        return False
+
+    def replay_deferred(self, count: int) -> bool:
+        """Nothing is deferred."""
+        return False
+
     def resume(self, continuation: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
         """Continue after the records of a result were appended, or the append failed."""
         match continuation:
@@ -114,7 +122,7 @@ class TransactionShard:
                     self.store.transactions[transactional_id].last_epoch = last_epoch
                 return CoordinatorResult()
             case Completed():
-                return markers.completed(continuation, error)
+                return markers.completed(self.store, continuation, error)
             case _:
                 raise TypeError(f"unexpected continuation {type(continuation).__name__}")
 
@@ -151,6 +159,7 @@ class TransactionShard:
     def loaded(self, now: Moment) -> CoordinatorResult[None]:
         """Start the timers, and resume writing the markers of prepared transactions."""
         result = CoordinatorResult[None]()
+        expiry.set_deadlines(self.store, now)
         result.set_timer(_ABORT, self.store.settings.abort_interval_ms)
         result.set_timer(_EXPIRE, self.store.settings.expire_interval_ms)
         for name in self.store.prepared:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from runnel.coordinator.txn.settings import TransactionSettings
+from runnel.coordinator.txn.settings import FIRST_RETRY_MS, RETRY_MS, TransactionSettings
 from runnel.coordinator.txn.transaction import PREPARED, Transaction, TransactionState
 from runnel.model.ids import TopicPartition
 
@@ -18,6 +18,12 @@ class PendingMarkers:
     in_flight: set[TopicPartition]
     failed: set[TopicPartition] = field(default_factory=set)
     """To be retried."""
+    retries: int = 0
+
+    @property
+    def retry_delay_ms(self) -> int:
+        """A new leader is usually known within moments; a partition without one may stay so for long."""
+        return min(RETRY_MS, FIRST_RETRY_MS << min(self.retries, 10))
 
     @property
     def is_done(self) -> bool:
@@ -30,8 +36,10 @@ class TransactionStore:
 
     settings: TransactionSettings
     transactions: dict[str, Transaction] = field(default_factory=dict)
-    ongoing: dict[str, None] = field(default_factory=dict)
-    """Transactions that can time out."""
+    ongoing: dict[str, int | None] = field(default_factory=dict)
+    """Transactions that can time out → their deadline in monotonic time, once it is known."""
+    deadlines_set_ms: int | None = None
+    """When the deadlines of all open transactions were known, in monotonic time."""
     prepared: dict[str, None] = field(default_factory=dict)
     """Transactions in a prepare state, whose markers are not all written."""
     pending_markers: dict[str, PendingMarkers] = field(default_factory=dict)
@@ -48,7 +56,7 @@ class TransactionStore:
         name = transaction.id
         self.transactions[name] = transaction
         if transaction.state is TransactionState.ONGOING:
-            self.ongoing[name] = None
+            self.ongoing.setdefault(name)
         else:
             self.ongoing.pop(name, None)
         if transaction.state in PREPARED:
