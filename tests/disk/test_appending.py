@@ -5,7 +5,9 @@ from random import Random
 
 import pytest
 
+from runnel.batch.build import build_batch
 from runnel.batch.header import patch_offset_and_epoch, read_header
+from runnel.batch.records import Record
 from runnel.disk.disk_log import DiskLog
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.log_config import HOUR_MS, LogConfig
@@ -285,14 +287,38 @@ def test_a_follower_keeps_what_its_leader_wrote() -> None:
         log.stage(memoryview(copies((11, 4))), 9, START_MS, Origin.REPLICA)
 
 
+def test_damaged_copies_have_no_effect() -> None:
+    _, log = Place().open_log()
+    log.stage(memoryview(copies((0, 2))), 2, START_MS, Origin.REPLICA)
+    log.write_staged()
+    flipped = copies((2, 2), (4, 2))
+    flipped[-1] ^= 1
+    short_marker = build_batch(
+        [Record(0, START_MS, b"\0", b"")],
+        base_offset=4,
+        leader_epoch=2,
+        producer_id=5,
+        producer_epoch=0,
+        control=True,
+    )
+    for damaged in (flipped, copies((2, 2), (2, 2)), copies((2, 1)), copies((2, 2)) + short_marker):
+        with pytest.raises(ApiError) as refused:
+            log.stage(memoryview(damaged), 2, START_MS, Origin.REPLICA)
+        assert refused.value.error is ErrorCode.CORRUPT_MESSAGE
+        log.write_staged()
+        assert (log.end_offset, log.epochs.entries) == (2, ((2, 0),))
+        assert [producer.last_sequence for producer in log.producers()] == [1]
+
+
 def test_a_follower_undoes_copies_that_were_not_written() -> None:
     files = SimFiles()
     _, log = Place(files).open_log()
     log.stage(memoryview(copies((0, 1))), 9, START_MS, Origin.REPLICA)
     log.write_staged()
     failing(files, "pwritev")
-    log.stage(memoryview(copies((2, 1))), 9, START_MS, Origin.REPLICA)
+    log.stage(memoryview(copies((2, 2), (4, 3))), 9, START_MS, Origin.REPLICA)
     with pytest.raises(StorageFailed):
         log.write_staged()
     assert [producer.last_sequence for producer in log.producers()] == [1]
     assert log.end_offset == 2
+    assert log.epochs.entries == ((1, 0), (2, 2)), "as after an election without a record"

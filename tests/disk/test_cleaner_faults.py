@@ -9,8 +9,8 @@ import pytest
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.cleaning_plan import read_cleaner_checkpoint
 from runnel.disk.data_directory import DataDirectory
+from runnel.disk.dropping import drop_oldest
 from runnel.disk.os_files import OsFiles
-from runnel.disk.truncation import drop_oldest
 from runnel.disk.workers import LoopWorkers
 from runnel.log.names import CLEANED
 from runnel.sim.files import PowerFailure, SimFiles

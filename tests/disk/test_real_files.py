@@ -14,6 +14,7 @@ from runnel.batch.header import walk_headers
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.os_files import OsFiles
 from runnel.disk.workers import LoopWorkers
+from runnel.log.names import LOCK
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FlushPolicy, LogConfig
@@ -70,6 +71,27 @@ def test_only_one_process_at_a_time(place: Place) -> None:
     with pytest.raises(BlockingIOError):
         place.open()
     directory.close()
+    place.open().close()
+
+
+LOCKED_AS_JAVA_DOES = """
+import fcntl, sys
+with open(sys.argv[1], "w") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_not_together_with_apache_kafka(place: Place) -> None:
+    """Java has locks of another kind on the same file."""
+    place.open().close()
+    command = [sys.executable, "-c", LOCKED_AS_JAVA_DOES, f"{place.path}/{LOCK}"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"locked\n"
+        with pytest.raises(BlockingIOError):
+            place.open()
+        other.communicate()
     place.open().close()
 
 

@@ -9,7 +9,7 @@ import pytest
 from runnel.batch.header import read_header
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.truncation import drop_oldest
+from runnel.disk.dropping import drop_oldest
 from runnel.log.names import CLEANED
 from runnel.sim.files import SimFiles
 from tests.disk.compacted import CONFIG, ID, NAME, NOW_MS, append, fill, new_files, records, table

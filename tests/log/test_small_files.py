@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runnel.batch.checksum import crc32c
 from runnel.log import checkpoints as text
 from runnel.log.checkpoints import DamagedCheckpoint
+from runnel.log.clean_shutdown import decode_clean_shutdown, encode_clean_shutdown
 from runnel.log.manifest import DamagedManifest, LogEntry, SegmentEntry, decode_manifest, encode_manifest
 from runnel.log.names import LOG, offset_name, offset_of, partition_of
 from runnel.log.swap import DamagedSwap, Swap, decode_swap, encode_swap
@@ -76,20 +78,40 @@ def test_properties_survive_with_comments_left_out() -> None:
     assert text.decode_properties(text.encode_properties({"a": "1", "b": "2"})) == {"a": "1", "b": "2"}
 
 
-@given(st.dictionaries(partitions, logs, max_size=4))
-def test_the_manifest_survives(found) -> None:
-    assert decode_manifest(encode_manifest(found)) == found
+@given(st.dictionaries(partitions, logs, max_size=4), st.integers(-1, 2**40))
+def test_the_manifest_survives(found, broker_epoch) -> None:
+    decoded = decode_manifest(encode_manifest(found, broker_epoch))
+    assert (decoded.logs, decoded.broker_epoch) == (found, broker_epoch)
+
+
+def test_a_manifest_of_an_earlier_release_is_read() -> None:
+    body = b'[["t",0,"AAAAAAAAAAAAAAAAAAAAAQ",3,false,[[1,3]],[[3,5,70,8,9]]]]'
+    decoded = decode_manifest(b"runnel-manifest 1 %08x\n" % crc32c(body) + body)
+    entry = decoded.logs[TopicPartition("t", 0)]
+    assert (decoded.broker_epoch, entry.log_start_offset, entry.epochs) == (None, 3, [(1, 3)])
+
+
+@given(st.integers(-1, 2**62))
+def test_the_mark_of_a_clean_shutdown_survives(broker_epoch: int) -> None:
+    data = encode_clean_shutdown(broker_epoch)
+    assert data == b'{"version":0,"brokerEpoch":%d}' % broker_epoch
+    assert decode_clean_shutdown(data) == broker_epoch
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"brokerEpoch":"x"}', b"\xff"])
+def test_a_mark_without_an_epoch_has_none(data: bytes) -> None:
+    assert decode_clean_shutdown(data) == -1
 
 
 @given(st.dictionaries(partitions, logs, min_size=1, max_size=3), st.data())
 def test_a_damaged_manifest_is_detected(found, data) -> None:
-    whole = bytearray(encode_manifest(found))
+    whole = bytearray(encode_manifest(found, 7))
     position = data.draw(st.integers(0, len(whole) - 1))
     whole[position] ^= 1 << data.draw(st.integers(0, 7))
     with pytest.raises(DamagedManifest):
         decode_manifest(bytes(whole))
     with pytest.raises(DamagedManifest):
-        decode_manifest(encode_manifest(found)[:position])
+        decode_manifest(encode_manifest(found, 7)[:position])
 
 
 @given(st.none() | offsets, st.lists(offsets, max_size=4), st.data())

@@ -296,7 +296,7 @@ def test_any_bytes_are_accepted_or_rejected(sent, compression, wanted, data):
 
 def test_copies_keep_their_offsets_and_a_cut_off_last_one_waits():
     first, second = (build_batch(records(), base_offset=offset, leader_epoch=4) for offset in (10, 20))
-    batches = validate_copies(memoryview(first + second + first[:40]))
+    batches = validate_copies(memoryview(first + second + first[:40]), 10, 4, 4)
     assert [(batch.header.base_offset, batch.header.leader_epoch) for batch in batches] == [(10, 4), (20, 4)]
     assert [bytes(batch.data) for batch in batches] == [bytes(first), bytes(second)]
 
@@ -304,10 +304,27 @@ def test_copies_keep_their_offsets_and_a_cut_off_last_one_waits():
 def test_copies_that_are_damaged_or_go_back_are_corrupt():
     first, second = (build_batch(records(), base_offset=offset) for offset in (10, 12))
     with pytest.raises(CorruptBatch):
-        validate_copies(memoryview(first + second))
+        validate_copies(memoryview(first + second), 10, -1, 9)
+    with pytest.raises(CorruptBatch):
+        validate_copies(memoryview(first), 11, -1, 9)
     first[-1] ^= 1
     with pytest.raises(CorruptBatch):
-        validate_copies(memoryview(first))
+        validate_copies(memoryview(first), 10, -1, 9)
+
+
+def test_copies_continue_the_epochs_of_the_log_up_to_the_one_in_which_they_were_fetched():
+    def offsets(epochs: list[int], epoch: int, epoch_max: int) -> list[int]:
+        data = bytearray()
+        for number, leader_epoch in enumerate(epochs):
+            data += build_batch(records(), base_offset=10 * number, leader_epoch=leader_epoch)
+        return [batch.base_offset for batch in validate_copies(memoryview(data), 0, epoch, epoch_max)]
+
+    assert offsets([3, 4, 5], 3, 4) == [0, 10], "KAFKA-18723"
+    assert offsets([5], 3, 4) == []
+    assert offsets([-1, 4], 3, 4) == [0, 10], "batches of old releases have no epoch"
+    for epochs in ([2], [3, 4, 3]):
+        with pytest.raises(CorruptBatch):
+            offsets(epochs, 3, 4)
 
 
 HEADER_VALUES = {

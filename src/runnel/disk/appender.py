@@ -15,6 +15,7 @@ from functools import partial
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.aborted_on_disk import aborted_of
+from runnel.disk.damage import is_damage
 from runnel.disk.durability import Durability
 from runnel.disk.health import Health, nothing
 from runnel.disk.home import WriteThreads
@@ -34,7 +35,7 @@ from runnel.disk.staged_write import (
 from runnel.disk.staging import Staging
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.rolling import index_entries_max
-from runnel.model.errors import StorageFailed
+from runnel.model.errors import DamagedLog, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.files import File
 
@@ -143,7 +144,7 @@ class Appender:
             if file is None or active.size_bytes == 0:
                 file = self._open_active(active)
             write_all(file, [batch.data for batch in staged], active.size_bytes)
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._undo([Run(active, staged, None)], error) from error
         active.is_warm = True
         self._take_over(active, staged)
@@ -215,7 +216,7 @@ class Appender:
         self._durability.folder_changed |= bool(rolls) or self._segments.active.size_bytes == 0
         try:
             open_runs(self._segments, runs)
-        except OSError as error:
+        except (OSError, CorruptBatch) as error:
             raise self._undo(runs, error, is_announced=is_announced) from error
         producers = self._producers.loaded
         changes = producers.staged_count if producers is not None else 0
@@ -291,12 +292,17 @@ class Appender:
     def _undo(self, runs: list[Run], error: Exception, *, is_announced: bool = True) -> StorageFailed:
         """Roll back all staged batches; returns the error to raise."""
         folder = self._segments.folder
-        failed = StorageFailed(f"{folder}: {error}")
+        # An OSError of a write proves nothing about what was written before.
+        is_damaged = isinstance(error, CorruptBatch) and is_damage(error)
+        failed = (DamagedLog if is_damaged else StorageFailed)(f"{folder}: {error}")
         try:
             undo_runs(self._segments, runs)
         except OSError as second:
             # Unacknowledged bytes remain after the end of the log: nothing may be appended.
             self._health.fail(f"{folder} could not be truncated: {second}", can_repair=True)
+        except CorruptBatch:
+            # The file ends before them.
+            pass
         self._durability.folder_changed = True
         is_announced = is_announced and len(self._staging.batches) <= self._announced
         if not self._has_caller and not is_announced:

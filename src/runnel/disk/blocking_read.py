@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from runnel.batch.errors import CorruptBatch
+from runnel.disk.damage import read_failure
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import Segment
-from runnel.disk.segments import Segments
+from runnel.disk.segments import IndexDiscarded, Segments
 from runnel.model.errors import StorageFailed
 
 ATTEMPTS_MAX = 5
@@ -74,7 +75,11 @@ class SegmentsRead(Generic[Result]):
     def run(self) -> None:
         """In a thread."""
         try:
-            self._result = [self._work(self._view)]
+            try:
+                self._result = [self._work(self._view)]
+            except IndexDiscarded:
+                # It is rebuilt here.
+                self._result = [self._work(self._view)]
         except (OSError, CorruptBatch) as failure:
             self._failure = failure
 
@@ -89,7 +94,9 @@ class SegmentsRead(Generic[Result]):
     def finish(self) -> Result:
         folder = self._segments.folder
         if self._failure is not None:
-            raise StorageFailed(f"{folder}: {self._failure}") from self._failure
+            # A file that was replaced by another one is not damaged.
+            failure = StorageFailed(f"{folder}: {self._failure}")
+            raise (failure if self.is_stale else read_failure(folder, self._failure)) from self._failure
         if self.is_stale:
             raise StorageFailed(f"{folder}: its segments were replaced while they were read")
         self._install()

@@ -3,6 +3,7 @@
 import logging
 from asyncio import Future, get_running_loop
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -13,22 +14,25 @@ from runnel.disk.cleaner import Cleaner
 from runnel.disk.closing import close_logs
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.group_commit import GroupCommit
+from runnel.disk.identity import check_identity, load_identity, store_identity
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.opening import create_log, log_from_manifest, recover_log, topic_id_of
 from runnel.disk.removal import Removal
 from runnel.disk.segments import Segments
 from runnel.disk.snapshots import SnapshotFiles
 from runnel.disk.staged_write import BACKGROUND_BYTES_MIN
+from runnel.disk.state_files import StateFilesOnDisk
+from runnel.disk.truncation import Steps, run_soon
 from runnel.disk.upkeep import Upkeep, UpkeepIntervals
-from runnel.log.checkpoints import decode_properties, encode_properties
+from runnel.log.clean_shutdown import NO_EPOCH, decode_clean_shutdown, encode_clean_shutdown
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
-from runnel.log.names import LOCK, MANIFEST, PROPERTIES, partition_of
+from runnel.log.names import CLEAN_SHUTDOWN, LOCK, MANIFEST, partition_of
 from runnel.log.producers import Producers
 from runnel.model.errors import ApiError, StorageFailed
-from runnel.model.ids import TopicPartition, id_from_text, id_text
+from runnel.model.ids import METADATA_TOPIC_ID, TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.clock import Clock
-from runnel.ports.disk import BlockingRead, PartitionLog
+from runnel.ports.disk import BlockingRead, Identity, PartitionLog
 from runnel.ports.entropy import Entropy
 from runnel.ports.files import Files, Workers
 
@@ -69,10 +73,11 @@ class DataDirectory:
         self._loading: set[DiskLog] = set()
         make_durable_folder(files, self._path)
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
-        self._id = self._load_id(entropy)
-        self.stays_unclean = False
-        self._closed_logs = self._take_manifest()
-        """Logs of the last clean run that have not been opened since."""
+        self._identity = load_identity(files, self._path, entropy)
+        self.unclean: set[str] = set()
+        self.broker_epoch = NO_EPOCH
+        self._closed_logs = self._take_marks()
+        """Logs of the last clean run of Runnel that have not been opened since."""
         self._checkpoints = Checkpoints(files, self._path, sync_workers, upkeep_workers)
         self._commit = GroupCommit(sync_workers, upkeep_workers, self._checkpoints.record)
         self._removal = Removal(files, self._path, upkeep_workers)
@@ -99,9 +104,11 @@ class DataDirectory:
         if log is not None:
             self.remove_log(partition)
         try:
-            self._logs[partition] = log = self._open(partition, topic_id, config)
+            log = self._open(partition, topic_id, config)
         except OSError as error:
             raise StorageFailed(f"{self._path}/{partition}: {error}") from error
+        log.advance_high_watermark(self._checkpoints.high_watermarks.offsets.get(partition, 0))
+        self._logs[partition] = log
         return log
 
     def _open(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
@@ -142,6 +149,7 @@ class DataDirectory:
             recovery_point=checkpoints.recovery_points.offsets.get(partition, 0),
             log_start_offset=checkpoints.log_starts.offsets.get(partition, 0),
         )
+        log.was_closed_cleanly = self._was_closed_cleanly and log.failure is None
         if is_recreated:
             checkpoints.recreated.add(log)
         return log
@@ -152,7 +160,7 @@ class DataDirectory:
         self._closed_logs.pop(partition, None)
         if log is not None:
             log.settle()
-            log.abandon_cleaning()
+            log.abandon_changes()
             log.fail(f"{partition} was removed", can_repair=False)
             self._commit.forget(log)
             for segment in log.segments.segments:
@@ -199,15 +207,30 @@ class DataDirectory:
     def snapshots(self, partition: TopicPartition) -> SnapshotFiles:
         return SnapshotFiles(self._files, f"{self._path}/{partition}")
 
+    def state_files(self, partition: TopicPartition) -> StateFilesOnDisk:
+        return StateFilesOnDisk(self._files, f"{self._path}/{partition}")
+
     def was_closed_cleanly(self, partition: TopicPartition) -> bool:
         log = self._logs.get(partition)
-        return log.was_closed_cleanly if log is not None else partition in self._closed_logs
+        if log is not None:
+            return log.was_closed_cleanly
+        return partition in self._closed_logs or (self._was_closed_cleanly and partition in self._folders)
 
     def known_logs(self) -> Iterable[TopicPartition]:
         return sorted(self._folders)
 
+    @property
+    def identity(self) -> Identity:
+        return self._identity
+
+    def identify(self, cluster_id: str, node_id: int) -> None:
+        if (self._identity.cluster_id, self._identity.node_id) != (cluster_id, node_id):
+            check_identity(self._identity, self._path, cluster_id, node_id)
+            self._identity = replace(self._identity, cluster_id=cluster_id, node_id=node_id)
+            store_identity(self._files, self._path, self._identity)
+
     def directory_id(self) -> bytes:
-        return self._id
+        return self._identity.directory_id
 
     def directory_path(self) -> str:
         return self._path
@@ -238,16 +261,32 @@ class DataDirectory:
         self._read_workers.close()
         try:
             self._checkpoints.store(self._logs.values())
-            if not self.stays_unclean:
-                data = encode_manifest({**self._closed_logs, **entries})
-                replace_file(self._files, self._path, MANIFEST, data, sync=True)
+            if not self.unclean and len(entries) == len(self._logs):
+                self._mark_clean({**self._closed_logs, **entries})
         except OSError as error:
             logger.warning("%s is not closed cleanly: %s", self._path, error)
+        self._release()
+
+    def abandon(self) -> None:
+        """End as if the process was killed: no more is written, and the next start runs recovery."""
+        if self._lock is None:
+            return
+        for workers in (self._write_workers, self._sync_workers, self._upkeep_workers, self._read_workers):
+            workers.close()
+        self._release()
+
+    def _release(self) -> None:
         for log in self._logs.values():
             log.fail(f"{self._path} is closed", can_repair=False)
             for segment in log.segments.segments:
                 log.segments.forget(segment)
         self._lock = None
+
+    def _mark_clean(self, logs: dict[TopicPartition, LogEntry]) -> None:
+        data = encode_manifest(logs, self.broker_epoch)
+        replace_file(self._files, self._path, MANIFEST, data, sync=True)
+        data = encode_clean_shutdown(self.broker_epoch)
+        replace_file(self._files, self._path, CLEAN_SHUTDOWN, data, sync=True)
 
     # What logs need of their directory (`Home`).
 
@@ -292,35 +331,49 @@ class DataDirectory:
     def advance_log_start(self, log: DiskLog, offset: int, done: Callable[[ApiError | None], None]) -> None:
         self._checkpoints.advance_log_start(log, offset, done)
 
-    def interrupt_sync(self, log: DiskLog) -> None:
-        self._commit.interrupt(log)
+    def interrupt_sync(self, log: DiskLog) -> list[Callable[[], None]]:
+        return self._commit.interrupt(log)
 
-    def truncate_checkpoints(self, log: DiskLog, end_offset: int) -> None:
-        self._checkpoints.truncate(log, end_offset)
+    def truncate_checkpoints(self, log: DiskLog, end_offset: int) -> list[Callable[[], None]]:
+        return self._checkpoints.truncate(log, end_offset)
+
+    def truncate_soon(self, steps: Steps, done: Callable[[ApiError | None], None]) -> None:
+        run_soon(steps, self._read_workers, self._sync_workers, done)
 
     def discard(self, paths: list[str], delay_ms: int) -> None:
         self._removal.discard(paths, delay_ms)
 
-    def _load_id(self, entropy: Entropy) -> bytes:
+    def _closing_epoch(self) -> int | None:
+        """The broker epoch of the last run, of Runnel or Apache Kafka, if it ended cleanly."""
         try:
-            properties = decode_properties(self._files.read(f"{self._path}/{PROPERTIES}"))
+            return decode_clean_shutdown(self._files.read(f"{self._path}/{CLEAN_SHUTDOWN}"))
         except FileNotFoundError:
-            properties = {}
-        if "directory.id" not in properties:
-            properties |= {"version": "1", "directory.id": id_text(entropy.id_bytes())}
-            replace_file(self._files, self._path, PROPERTIES, encode_properties(properties), sync=True)
-        return id_from_text(properties["directory.id"])
+            return None
 
-    def _take_manifest(self) -> dict[TopicPartition, LogEntry]:
-        """The logs of the last run if it ended cleanly. The manifest is removed, durably, on return."""
-        path = f"{self._path}/{MANIFEST}"
+    def _take_marks(self) -> dict[TopicPartition, LogEntry]:
+        """The logs of the manifest, if it is valid. The marks of a clean shutdown are removed durably.
+
+        The metadata log is always recovered: a controller of Apache Kafka appends to it and leaves the marks.
+        """
+        closing_epoch = self._closing_epoch()
+        self.previous_broker_epoch = NO_EPOCH if closing_epoch is None else closing_epoch
+        self._was_closed_cleanly = closing_epoch is not None
         try:
-            logs = decode_manifest(self._files.read(path))
+            manifest = decode_manifest(self._files.read(f"{self._path}/{MANIFEST}"))
+            logs = manifest.logs
+            if manifest.broker_epoch != closing_epoch:
+                logger.warning("%s/%s is not used: another release has run since", self._path, MANIFEST)
+                logs = {}
         except FileNotFoundError:
-            return {}
-        except DamagedManifest as damage:
-            logger.warning("%s is not used: %s", path, damage)
             logs = {}
-        self._files.remove(path)
-        self._files.sync_folder(self._path)
-        return logs
+        except DamagedManifest as damage:
+            logger.warning("%s/%s is not used: %s", self._path, MANIFEST, damage)
+            logs = {}
+        # In this order: the manifest of a folder without the other mark is not valid.
+        marks = [f"{self._path}/{name}" for name in (CLEAN_SHUTDOWN, MANIFEST)]
+        marks = [path for path in marks if self._files.exists(path)]
+        for path in marks:
+            self._files.remove(path)
+        if marks:
+            self._files.sync_folder(self._path)
+        return {name: entry for name, entry in logs.items() if entry.topic_id != METADATA_TOPIC_ID}

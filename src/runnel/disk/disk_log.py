@@ -2,14 +2,13 @@
 
 stage ─► Staging ─► Appender ─► Segments ◄─ Reader ◄─ read
             │           │          │
-      ProducerState  Durability  Health          drop and truncate: `truncation`; compaction: `segment_swap`
+      ProducerState  Durability  Health    drop: `dropping`; truncate: `truncation`; compact: `segment_swap`
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from runnel.batch.errors import CorruptBatch
-from runnel.disk import truncation
 from runnel.disk.aborted_on_disk import aborted_of
 from runnel.disk.appender import Appender
 from runnel.disk.blocking_read import Plan, SegmentsRead
@@ -24,12 +23,13 @@ from runnel.disk.segment_swap import SegmentSwap, end_swap
 from runnel.disk.segments import Segments
 from runnel.disk.staged_write import Done
 from runnel.disk.staging import Staging
+from runnel.disk.truncation import Restart, Steps, Truncation, run_now
 from runnel.log.epochs import Epochs
 from runnel.log.producers import Guard, Producers
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig
-from runnel.ports.disk import BlockingRead, ProducerView, TimestampedOffset
+from runnel.ports.disk import BlockingRead, ProducerView, TimestampedOffset, Verified
 from runnel.ports.files import File
 
 
@@ -59,6 +59,7 @@ class DiskLog:
         "stage_all",
         "swap",
         "topic_id",
+        "truncation",
         "truncations",
         "was_closed_cleanly",
         "write_staged",
@@ -96,6 +97,8 @@ class DiskLog:
         self.swap: SegmentSwap | None = None
         """The swap of compacted segments in progress."""
         self.cleaning: FolderLease | None = None
+        self.truncation: Steps | None = None
+        """The truncation in progress."""
         self.truncations = 0
         self.on_truncated: Callable[[], None] = lambda: None
         self.was_closed_cleanly = False
@@ -143,6 +146,10 @@ class DiskLog:
         return self.health.failure
 
     @property
+    def is_damaged(self) -> bool:
+        return self.health.is_damaged
+
+    @property
     def leader_epoch(self) -> int:
         return self.epochs.latest
 
@@ -183,6 +190,9 @@ class DiskLog:
     ) -> list[tuple[int, int]]:
         return self.reader.aborted_transactions(first_offset, end_offset, may_block=may_block)
 
+    def verify(self, offset: int, max_bytes: int) -> BlockingRead[Verified]:
+        return self.reader.verify(offset, max_bytes, lambda: self.epochs.entries)
+
     def begin_epoch(self, leader_epoch: int) -> None:
         self.durability.epochs_changed |= self.epochs.assign(leader_epoch, self.end_offset)
 
@@ -211,6 +221,9 @@ class DiskLog:
     ) -> Guard:
         return self.producer_state.get().guard(producer_id, producer_epoch, base_sequence, now_ms)
 
+    def is_guarded(self, guard: Guard) -> bool:
+        return self.producer_state.get().is_guarded(guard)
+
     def check_guard(self, guard: Guard, base_sequence: int, *, needs_start: bool) -> None:
         self.producer_state.get().check_guard(guard, base_sequence, needs_start=needs_start)
 
@@ -234,13 +247,22 @@ class DiskLog:
         if self.failure is not None:
             raise StorageFailed(self.failure)
         try:
-            truncation.truncate_to(self, offset)
+            run_now(Truncation(self, offset))
         except (OSError, CorruptBatch) as error:
             # The state in memory may differ from the files; the next start recovers the log.
             self.fail(f"{self.segments.folder} could not be truncated: {error}", can_repair=False)
             raise StorageFailed(str(self.failure)) from error
 
+    def truncate_later(self, offset: int, done: Done) -> None:
+        self._home.truncate_soon(Truncation(self, offset), done)
+
+    def restart_at(self, offset: int, done: Done) -> None:
+        self._home.truncate_soon(Restart(self, offset), done)
+
     # For the data directory.
+
+    def now_ms(self) -> int:
+        return self._home.now_ms()
 
     def fail(self, reason: str, *, can_repair: bool) -> None:
         """Reject writes from now on; reads are served."""
@@ -283,10 +305,13 @@ class DiskLog:
             self.cleaning = FolderLease(self.segments.files)
         return self.cleaning
 
-    def abandon_cleaning(self) -> None:
-        """Revoke the lease of compaction: the log is being removed."""
+    def abandon_changes(self) -> None:
+        """Revoke the leases of compaction and truncation: the log is being removed."""
         self.cleaner_files().revoke()
         self.swap = None
+        if self.truncation is not None:
+            self.truncation.abandon()
+            self.truncation = None
 
     def detach(self) -> None:
         """The log is removed: without references from its parts, it is freed as soon as it is not used.
@@ -298,17 +323,27 @@ class DiskLog:
         self.producer_state.detach()
         self.appender.detach()
 
-    def begin_truncation(self, end_offset: int) -> None:
-        """Lower all durable offsets before truncation to this offset. Durable on return."""
-        self._home.interrupt_sync(self)
+    def begin_truncation(self, end_offset: int) -> list[Callable[[], None]]:
+        """Lower all durable offsets before truncation to this offset: what makes that durable."""
+        waits = self._home.interrupt_sync(self)
         self.durability.truncate(end_offset)
-        self._home.truncate_checkpoints(self, end_offset)
+        return waits + self._home.truncate_checkpoints(self, end_offset)
 
-    def truncated(self, end_offset: int) -> None:
-        """Truncate all parts after the segments. May raise OSError and CorruptBatch."""
+    def forget_epochs_from(self, offset: int) -> None:
+        """Forget epochs that begin at this offset or later, without a record."""
+        self.durability.epochs_changed |= self.epochs.truncate_to(offset)
+
+    def restarted(self, offset: int) -> None:
+        """All segments were replaced by an empty one that begins at `offset`."""
+        self.epochs.truncate_to(0)
+        self.producer_state.high_watermark = offset
+        self.truncated(offset, Producers())
+
+    def truncated(self, end_offset: int, producers: Producers) -> None:
+        """The segments end at this offset now, with these producers: truncate all other parts."""
         self.truncations += 1
-        self.durability.epochs_changed |= self.epochs.truncate_to(end_offset)
-        self.producer_state.truncated(end_offset)
+        self.forget_epochs_from(end_offset)
+        self.producer_state.truncated(end_offset, producers)
         self.appender.truncated()
         self.segments_changed()
         self.on_truncated()

@@ -28,9 +28,8 @@ class FolderLease:
         with self._names:
             self.is_revoked = True
 
-    def revoke_and_wait(self) -> None:
-        """As `revoke`, and wait for the disk until the holder does not write to open files either."""
-        self.revoke()
+    def wait(self) -> None:
+        """After `revoke`: wait for the disk until the holder does not write to open files either."""
         with self._writing:
             pass
 

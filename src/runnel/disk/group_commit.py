@@ -62,16 +62,20 @@ class GroupCommit:
         if log in self._running:
             self._running[log][0].lease.revoke()
 
-    def interrupt(self, log: DiskLog) -> None:
-        """The log is being truncated: once this returns, no thread touches its folder. Its waiters remain."""
+    def interrupt(self, log: DiskLog) -> list[Callable[[], None]]:
+        """The log is being truncated; its waiters remain.
+
+        Once what this returns has been called, in any thread, no other thread touches the log's folder.
+        """
         job, waiters = self._running.pop(log, (None, []))
         if job is None:
-            return
-        job.lease.revoke_and_wait()
+            return []
+        job.lease.revoke()
         return_changes(job)
         if waiters:
             self._next[log] = waiters + self._next.get(log, [])
             get_running_loop().call_soon(self._start_if_idle, log)
+        return [job.lease.wait]
 
     def is_busy(self, log: DiskLog) -> bool:
         return log in self._running
@@ -90,8 +94,13 @@ class GroupCommit:
             _fail(waiters, StorageFailed("the data directory is closed"))
 
     def _start_if_idle(self, log: DiskLog) -> None:
-        if log in self._next and log not in self._running and not self._is_closed:
-            self._begin(log, self._next.pop(log), self._workers, with_active=True)
+        if log not in self._next or log in self._running or self._is_closed:
+            return
+        waiters = self._next.pop(log)
+        if log.failure is not None:
+            _fail(waiters, StorageFailed(log.failure))
+        else:
+            self._begin(log, waiters, self._workers, with_active=True)
 
     def _begin(self, log: DiskLog, waiters: "list[Future[int]]", workers: Workers, with_active: bool) -> None:
         try:

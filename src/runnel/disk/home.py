@@ -7,6 +7,7 @@ from runnel.model.errors import ApiError
 
 if TYPE_CHECKING:
     from runnel.disk.disk_log import DiskLog
+    from runnel.disk.truncation import Steps
 
 
 class WriteThreads(Protocol):
@@ -53,12 +54,16 @@ class Home(WriteThreads, Protocol):
         """Advance the log start to `offset`; `done` is called once that is durable, or with the error."""
         ...
 
-    def interrupt_sync(self, log: "DiskLog") -> None:
-        """The log is being truncated: stop threads that write its files."""
+    def interrupt_sync(self, log: "DiskLog") -> list[Callable[[], None]]:
+        """The log is being truncated: stop threads that write its files, and what waits for that."""
         ...
 
-    def truncate_checkpoints(self, log: "DiskLog", end_offset: int) -> None:
-        """Lower the checkpoints of a log that is about to be truncated; durable on return."""
+    def truncate_checkpoints(self, log: "DiskLog", end_offset: int) -> list[Callable[[], None]]:
+        """Lower the checkpoints of a log that is about to be truncated: what makes that durable."""
+        ...
+
+    def truncate_soon(self, steps: "Steps", done: Callable[[ApiError | None], None]) -> None:
+        """Truncate a log, with what waits for the disk in threads; `done` is called with the outcome."""
         ...
 
     def discard(self, paths: list[str], delay_ms: int) -> None:

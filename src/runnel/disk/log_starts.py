@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from runnel.disk.truncation import drop_below_start
+from runnel.disk.dropping import drop_below_start
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.ports.files import Workers

@@ -1,5 +1,6 @@
 """A bounded cache of open segment files and loaded indexes."""
 
+from runnel.batch.errors import CorruptBatch
 from runnel.disk.read_ahead import ReadAhead
 from runnel.disk.segment import Segment
 from runnel.ports.files import File, Files
@@ -31,7 +32,11 @@ class OpenFiles:
         if file is None:
             if len(self._open) >= self.limit:
                 self._drop_a_cold_one()
-            file = segment.file = self._files.open(path, create=create)
+            file = self._files.open(path, create=create)
+            if not create and file.size_bytes() < segment.size_bytes:
+                # To append would leave a hole.
+                raise CorruptBatch(f"{path} ends before position {segment.size_bytes}")
+            segment.file = file
             self._open[segment] = None
         segment.is_warm = True
         return file

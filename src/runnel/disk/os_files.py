@@ -148,5 +148,7 @@ class OsFiles:
 
     def lock(self, path: str) -> OsFile:
         file = self.open(path, create=True)
+        # The first excludes others in this process too, the second Apache Kafka on the same folder.
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         return file

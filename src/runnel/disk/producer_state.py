@@ -107,11 +107,11 @@ class ProducerState:
             if self.loaded is not None:
                 self.loaded.forget_ended(self.high_watermark)
 
-    def truncated(self, end_offset: int) -> None:
-        """Reload the producer state after truncation. May raise OSError and CorruptBatch."""
+    def truncated(self, end_offset: int, producers: Producers) -> None:
+        """The log ends at this offset now, with these producers."""
         self.high_watermark = min(self.high_watermark, end_offset)
         self.snapshot_offset = -1
-        self.loaded, _ = load_producers(self._segments, end_offset, self._now_ms(), self.high_watermark)
+        self.loaded = producers
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Expire idle producers."""

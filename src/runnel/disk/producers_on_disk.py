@@ -79,11 +79,9 @@ def producers_at(segments: Segments, offset: int) -> Producers:
 def first_open_offset_at(segments: Segments, offset: int) -> int | None:
     """The first offset of the oldest transaction that was open at `offset`."""
     try:
-        data = segments.files.read(snapshot_path(segments, offset))
-        check_snapshot(data)
+        return first_open_offset_in(segments.files.read(snapshot_path(segments, offset)))
     except (FileNotFoundError, DamagedSnapshot):
         return producers_at(segments, offset).first_open_offset
-    return first_open_offset_in(data)
 
 
 def load_producers(

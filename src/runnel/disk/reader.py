@@ -5,21 +5,23 @@ no index in memory, is loaded by a thread (`NotResident`), and so are lookups th
 segment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk import reading
 from runnel.disk.aborted_on_disk import aborted_in, touch_aborted
 from runnel.disk.blocking_read import Plan, SegmentsRead
+from runnel.disk.damage import read_failure
 from runnel.disk.segment import Segment
-from runnel.disk.segments import Segments
+from runnel.disk.segments import IndexDiscarded, Segments
+from runnel.disk.verification import verify
 from runnel.disk.walk import PROBE_BYTES, whole_beginning
 from runnel.log.index import OffsetIndex
-from runnel.model.errors import ApiError, ErrorCode, StorageFailed
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
 from runnel.model.limits import SENDFILE_BYTES_MIN
-from runnel.ports.disk import BlockingRead, FileSlice, NotResident, Slice, TimestampedOffset
+from runnel.ports.disk import BlockingRead, FileSlice, NotResident, Slice, TimestampedOffset, Verified
 from runnel.ports.files import File
 
 TOUCHED_BYTES_MAX = 1024 * 1024
@@ -69,9 +71,15 @@ class Reader:
                 return found
             if offset < self._young_offset and not may_block:
                 self._check_residency(offset, max_bytes, end_offset)
-            return self._find_and_read(offset, max_bytes, end_offset, at_least_one)
+            try:
+                return self._find_and_read(offset, max_bytes, end_offset, at_least_one)
+            except IndexDiscarded:
+                plan = partial(self._plan_touch, offset, max_bytes, end_offset)
+                if not may_block:
+                    raise NotResident(SegmentsRead(segments, plan)) from None
+                return self._find_and_read(offset, max_bytes, end_offset, at_least_one)
         except (OSError, CorruptBatch) as error:
-            raise StorageFailed(f"{segments.folder}: {error}") from error
+            raise read_failure(segments.folder, error) from error
 
     def _find_and_read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> Slice:
         segments = self._segments
@@ -168,6 +176,17 @@ class Reader:
 
         return SegmentsRead(self._segments, plan)
 
+    def verify(
+        self, offset: int, max_bytes: int, epochs: Callable[[], Sequence[tuple[int, int]]]
+    ) -> BlockingRead[Verified]:
+        def plan() -> Plan[Verified]:
+            start = max(offset, self._segments.log_start_offset)
+            end = self._segments.written_offset
+            work = partial(verify, offset=start, max_bytes=max_bytes, end_offset=end, epochs=epochs())
+            return Plan(start, end, work)
+
+        return SegmentsRead(self._segments, plan)
+
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
         def plan() -> Plan[TimestampedOffset | None]:
             start, end = self._bounds(end_offset)
@@ -194,7 +213,7 @@ class Reader:
         try:
             found = aborted_in(self._segments, first_offset, end_offset)
         except (OSError, CorruptBatch) as error:
-            raise StorageFailed(f"{self._segments.folder}: {error}") from error
+            raise read_failure(self._segments.folder, error) from error
         return [(transaction.producer_id, transaction.first_offset) for transaction in found]
 
     def _plan_touch_aborted(self, first_offset: int, end_offset: int) -> Plan[None]:

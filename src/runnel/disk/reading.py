@@ -7,7 +7,7 @@ from runnel.batch.header import BatchHeader
 from runnel.batch.records import unpack_records, walk_records
 from runnel.disk.segment import Segment
 from runnel.disk.segments import Segments
-from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, walk_batch_bounds, walk_headers_of_file
+from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, check_sums, walk_batch_bounds, walk_headers_of_file
 from runnel.model.limits import LOOKUP_BATCH_BYTES_MAX, LOOKUP_RECORDS_MAX
 from runnel.ports.disk import TimestampedOffset
 
@@ -18,7 +18,8 @@ def whole_batches(
     """(bytes, next offset) of the complete batches from `position` that fit into `max_bytes`."""
     size = next_offset = 0
     target = position + max_bytes
-    start = max(position, segments.offsets_of(segment).position_at_most(target))
+    entry = segments.offsets_of(segment).entry_at_most(target)
+    start = segments.checked(segment, entry) if entry[1] > position else position
     if start > position:
         # Everything before the indexed batch fits; whether that one does is seen below.
         size = start - position
@@ -76,7 +77,8 @@ def touch(segments: Segments, offset: int, max_bytes: int, end_offset: int) -> N
     segments.offsets_of(segment)
     # At least an index interval: that much is searched for the batch where the answer ends.
     size_bytes = min(max(max_bytes, PROBE_BYTES), limit - position)
-    segments.open(segment).pread(max(size_bytes, 0), position)
+    # What comes from the disk is verified; the page cache is trusted.
+    check_sums(segments.open(segment).pread(max(size_bytes, 0), position), position)
 
 
 def first_at_or_after(

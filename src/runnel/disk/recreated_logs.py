@@ -1,6 +1,6 @@
 """Logs whose names the checkpoint files may still list for an older log that was removed.
 
-    mark (an empty file beside the new folder) ─► store both files without the name ─► remove the mark
+    mark (an empty file beside the new folder) ─► store the files without the name ─► remove the mark
 
 Neither the creation of a log nor its first writes wait for that. A start that finds the mark ignores what
 the checkpoint files contain under the name. The mark is created before the folder, in the same directory;
@@ -92,7 +92,7 @@ class RecreatedLogs:
     def _store_and_unmark(self, stores: list[Callable[[], None]], marks: set[str]) -> None:
         for store in stores:
             store()
-        for mark in marks:
+        for mark in sorted(marks):
             remove_if_exists(self._files, mark)
         # What the files list from now on must not be ignored after a power failure.
         self._files.sync_folder(self._folder)

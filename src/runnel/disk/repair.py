@@ -12,7 +12,7 @@ from functools import partial
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.staged_write import write_all
-from runnel.disk.truncation import truncate_to
+from runnel.disk.truncation import Truncation, run_now
 from runnel.disk.walk import walk_sound_batches
 from runnel.ports.files import File, Files, Workers
 
@@ -82,7 +82,7 @@ def _repaired(
     if failure is None and end_offset is not None:
         logger.warning("%s: the records behind offset %d are lost", log.segments.folder, end_offset)
         try:
-            truncate_to(log, end_offset)
+            run_now(Truncation(log, end_offset))
         except (OSError, CorruptBatch) as second:
             failure = second
     if failure is not None:

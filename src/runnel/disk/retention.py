@@ -1,7 +1,7 @@
 """Retention carried out: drop the segments that the plan names."""
 
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.truncation import drop_oldest
+from runnel.disk.dropping import drop_oldest
 from runnel.log.names import LOG
 from runnel.log.retention import SegmentAge, segments_to_drop
 

@@ -1,8 +1,10 @@
 """The segments of one log: their order, files and indexes, and the log start offset."""
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable
 
+from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import NO_TIMESTAMP
 from runnel.disk.atomic import remove_if_exists
 from runnel.disk.open_files import OpenFiles
@@ -13,6 +15,12 @@ from runnel.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIn
 from runnel.log.names import ABORTED, INDEX, LOG, TEMPORARY, TIME_INDEX, offset_name
 from runnel.model.log_config import FOREVER
 from runnel.ports.files import File, Files
+
+logger = logging.getLogger(__name__)
+
+
+class IndexDiscarded(CorruptBatch):
+    """An entry of an index does not point at its batch: the index is discarded, and rebuilt when needed."""
 
 
 class LongRebuild(Exception):
@@ -105,22 +113,42 @@ class Segments:
             return 0
         if offset >= segment.next_offset:
             return segment.size_bytes
-        start = self.offsets_of(segment).position_before(offset)
+        start = self.checked(segment, self.offsets_of(segment).entry_before(offset))
         return find_batch(self.open(segment), start, segment.size_bytes, offset)[0]
+
+    def checked(self, segment: Segment, entry: tuple[int, int]) -> int:
+        """The position of an index entry. Raises IndexDiscarded unless its batch is there.
+
+        Index files have no checksum, and a wrong entry would skip records.
+        """
+        last_offset, position = entry
+        if last_offset < 0:
+            return position
+        try:
+            bounds = next(walk_batch_bounds(self.open(segment), position, segment.size_bytes))
+        except CorruptBatch:
+            # Either the index or the batch is damaged; if it is the batch, rebuilding the index fails.
+            bounds = None
+        if bounds is None or bounds[3] - 1 != last_offset:
+            self._discard_index(segment)
+            raise IndexDiscarded(f"{self.path(segment, INDEX)} is damaged at offset {last_offset}")
+        return position
+
+    def _discard_index(self, segment: Segment) -> None:
+        logger.warning("%s is damaged, and is rebuilt", self.path(segment, INDEX))
+        for suffix in (INDEX, TIME_INDEX):
+            remove_if_exists(self.files, self.path(segment, suffix))
+        if segment is self.active:
+            # It may be written to just now.
+            self.rebuild_indexes(segment)
+        else:
+            segment.offsets = None
 
     def base_offset_at(self, segment: Segment, position: int) -> int:
         """The base offset of the batch at this position, or the offset after the segment's end."""
         if position >= segment.size_bytes:
             return segment.next_offset
         return next(walk_batch_bounds(self.open(segment), position, segment.size_bytes))[2]
-
-    def truncate(self, segment: Segment, size_bytes: int, next_offset: int, interval_bytes: int) -> None:
-        """Truncate the segment to this size, in its file and in memory."""
-        file = self.open(segment, create=segment.size_bytes == 0)
-        file.truncate(size_bytes)
-        segment.size_bytes = size_bytes
-        self.rebuild_indexes(segment, interval_bytes)
-        segment.next_offset = next_offset
 
     def offsets_of(self, segment: Segment) -> OffsetIndex:
         if segment.offsets is None:

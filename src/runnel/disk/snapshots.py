@@ -49,12 +49,43 @@ class SnapshotFiles:
 
     def read(self, snapshot: SnapshotId) -> list[memoryview]:
         """All batches of a snapshot. CorruptBatch if its bytes are not batches."""
+        return self._read(snapshot_name(snapshot))
+
+    def read_page(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, int]:
+        """Bytes from a position on, and the size of the snapshot; FileNotFoundError if there is none."""
         path = f"{self._folder}/{snapshot_name(snapshot)}"
         try:
-            data = memoryview(self._files.read(path))
+            file = self._files.open(path)
+            return file.pread(max_bytes, position), file.size_bytes()
+        except FileNotFoundError:
+            raise
         except OSError as error:
             raise StorageFailed(f"{path}: {error}") from error
-        return list(_cut(data))
+
+    def write_page(self, snapshot: SnapshotId, position: int, data: memoryview) -> None:
+        """Add bytes to a snapshot that is received in pages; the page at 0 replaces earlier ones."""
+        part = f"{self._folder}/{snapshot_name(snapshot)}{PART}"
+        try:
+            file = self._files.open(part, create=True)
+            if position == 0:
+                file.truncate(0)
+            write_all(file, [data], position)
+        except OSError as error:
+            raise StorageFailed(f"{part}: {error}") from error
+
+    def read_received(self, snapshot: SnapshotId) -> list[memoryview]:
+        """All batches of a snapshot that was received and is not published."""
+        return self._read(snapshot_name(snapshot) + PART)
+
+    def publish_received(self, snapshot: SnapshotId) -> None:
+        """Make a received snapshot durable and complete."""
+        path = f"{self._folder}/{snapshot_name(snapshot)}"
+        try:
+            self._files.open(path + PART).datasync()
+            self._files.rename(path + PART, path)
+            self._files.sync_folder(self._folder)
+        except OSError as error:
+            raise StorageFailed(f"{path}: {error}") from error
 
     def remove_before(self, snapshot: SnapshotId) -> None:
         """Remove older snapshots, and what a crash left of any that was being written."""
@@ -67,8 +98,17 @@ class SnapshotFiles:
         except OSError as error:
             raise StorageFailed(f"{self._folder}: {error}") from error
 
+    def _read(self, name: str) -> list[memoryview]:
+        path = f"{self._folder}/{name}"
+        try:
+            data = memoryview(self._files.read(path))
+        except OSError as error:
+            raise StorageFailed(f"{path}: {error}") from error
+        return list(cut_batches(data))
 
-def _cut(data: memoryview) -> Iterator[memoryview]:
+
+def cut_batches(data: memoryview) -> Iterator[memoryview]:
+    """The batches of a file. CorruptBatch if its bytes are not batches."""
     position = 0
     while position < len(data):
         size_bytes = read_header(data, position).size_bytes

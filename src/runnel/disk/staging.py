@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from runnel.batch.control import read_end_marker
-from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import patch_offset_and_epoch, patch_whole_batch
 from runnel.disk.durability import Durability
 from runnel.disk.health import Health
@@ -84,7 +83,7 @@ class Staging:
             # Offsets must not be assigned again before the failure of their first batches is reported.
             raise self.unreported
         if origin is _REPLICA:
-            return self._stage_copies(records, now_ms)
+            return self._stage_copies(records, leader_epoch, now_ms)
         batch = validate(records, self.config, now_ms, from_client=origin is _CLIENT)
         header = batch.header
         base_offset = self.end_offset
@@ -179,15 +178,15 @@ class Staging:
             earlier.base_offset, earlier.last_offset, append_time_ms, log_start_offset, duplicate=True
         )
 
-    def _stage_copies(self, records: memoryview, now_ms: int) -> Staged:
+    def _stage_copies(self, records: memoryview, leader_epoch: int, now_ms: int) -> Staged:
         """Batches as their leader wrote them: offsets, epochs and sequences are assigned already."""
-        batches = validate_copies(records)
         base_offset = self.end_offset
-        if batches and batches[0].header.base_offset < base_offset:
-            raise CorruptBatch(
-                f"a copy begins at {batches[0].header.base_offset}, our log ends at {base_offset}"
-            )
-        for batch in batches:
+        batches = validate_copies(records, base_offset, self._epochs.latest, leader_epoch)
+        # Before anything is staged, because these may fail.
+        markers = [read_end_marker(batch.data) if batch.header.is_control else None for batch in batches]
+        if any(batch.header.producer_id >= 0 for batch in batches):
+            self._producers.get()
+        for batch, marker in zip(batches, markers, strict=True):
             header = batch.header
             limits = self._limits
             if (
@@ -197,7 +196,6 @@ class Staging:
             ):
                 self._plan_roll()
             if header.producer_id >= 0:
-                marker = read_end_marker(batch.data) if header.is_control else None
                 self._producers.get().stage_copy(header, marker, now_ms)
             self._durability.epochs_changed |= self._epochs.assign(header.leader_epoch, header.base_offset)
             if self._tail_bytes == 0:
@@ -230,6 +228,8 @@ class Staging:
         if self._producers.loaded is not None:
             self._producers.loaded.undo_staged()
         self.end_offset = self._segments.written_offset
+        # An epoch may begin at the end without a record.
+        self._durability.epochs_changed |= self._epochs.truncate_to(self.end_offset + 1)
         self.measure_tail()
 
     def segment_is_full(self) -> None:

@@ -8,11 +8,11 @@ from runnel.batch.errors import CorruptBatch
 from runnel.disk.checkpointing import Checkpoints
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.dropping import drop_below_start
 from runnel.disk.group_commit import GroupCommit
 from runnel.disk.removal import Removal
 from runnel.disk.repair import start_repair
 from runnel.disk.retention import apply_retention
-from runnel.disk.truncation import drop_below_start
 from runnel.model.errors import StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import FOREVER
@@ -37,6 +37,7 @@ class UpkeepIntervals:
     retention_interval_ms: int = 0
     recovery_points_interval_ms: int = 60_000
     log_starts_interval_ms: int = 60_000
+    high_watermarks_interval_ms: int = 5_000
 
 
 class Interval:
@@ -85,7 +86,7 @@ class Upkeep:
         self._round: list[DiskLog] = []
         self._loads_left = 0
         self._round_applies_retention = False
-        self._failed: set[DiskLog] = set()
+        self._failed: dict[DiskLog, None] = {}
         self._unfinished: set[DiskLog] = set()
         """Logs with segments that retention drops as soon as they are sealed."""
         self._not_before_ms: dict[TopicPartition, int] = {}
@@ -93,6 +94,7 @@ class Upkeep:
         self._retention = Interval(intervals.retention_interval_ms)
         self._recovery_points = Interval(intervals.recovery_points_interval_ms)
         self._log_starts = Interval(intervals.log_starts_interval_ms)
+        self._high_watermarks = Interval(intervals.high_watermarks_interval_ms)
 
     def close(self) -> None:
         """Stop, and wait for background work."""
@@ -104,7 +106,7 @@ class Upkeep:
 
     def repair_later(self, log: DiskLog) -> None:
         """Schedule the repair of this log."""
-        self._failed.add(log)
+        self._failed[log] = None
 
     def run(self, now_ms: int) -> None:
         """Start what is due."""
@@ -172,7 +174,7 @@ class Upkeep:
     def _repair(self) -> None:
         for log in list(self._failed):
             if not log.health.can_repair:
-                self._failed.discard(log)
+                del self._failed[log]
             elif not self._commit.is_busy(log):
                 start_repair(log, self._workers)
 
@@ -181,6 +183,7 @@ class Upkeep:
         for interval, file in (
             (self._recovery_points, checkpoints.recovery_points),
             (self._log_starts, checkpoints.log_starts),
+            (self._high_watermarks, checkpoints.high_watermarks),
         ):
             if interval.is_over(now_ms, first=False):
                 checkpoints.recreated.release(again=True)

@@ -29,6 +29,8 @@ def walk_headers_of_file(
         if local < 0 or local + HEADER_BYTES > len(chunk):
             chunk_start, local = position, 0
             chunk = file.pread(min(chunk_bytes, end - position), position)
+            if len(chunk) < HEADER_BYTES:
+                raise CorruptBatch(f"the file ends inside the batch at position {position}")
         header = read_header(chunk, local)
         if position + header.size_bytes > end:
             raise CorruptBatch(f"the batch at position {position} is incomplete")
@@ -56,6 +58,18 @@ def walk_sound_batches(file: File, position: int, end: int) -> Iterator[tuple[in
             raise CorruptBatch(f"the batch at position {position} does not match its checksum")
         yield position, header, chunk[local : local + size]
         position += size
+
+
+def check_sums(chunk: bytes, position: int) -> None:
+    """Verify the whole batches at the start of a chunk, which was read at `position`. Raises CorruptBatch."""
+    start = 0
+    while len(chunk) - start >= HEADER_BYTES:
+        header = read_header(chunk, start)
+        if start + header.size_bytes > len(chunk):
+            return
+        if not crc_is_valid(chunk, start, header):
+            raise CorruptBatch(f"the batch at position {position + start} does not match its checksum")
+        start += header.size_bytes
 
 
 def find_batch(file: File, position: int, end: int, offset: int) -> tuple[int, int, int]:

@@ -45,13 +45,24 @@ class OffsetIndex:
 
     def position_before(self, offset: int) -> int:
         """The position of an indexed batch at or before the batch with `offset`."""
-        found = bisect_right(self._offsets, max(offset - self.base_offset, 0))
-        return self._positions[found - 1] if found else 0
+        return self.entry_before(offset)[1]
+
+    def entry_before(self, offset: int) -> tuple[int, int]:
+        """(last offset, position) of the last indexed batch not behind that with `offset`, or (-1, 0)."""
+        return self._entry(bisect_right(self._offsets, max(offset - self.base_offset, 0)) - 1)
 
     def position_at_most(self, position: int) -> int:
         """The position of the last indexed batch at or before `position`."""
-        found = bisect_right(self._positions, position)
-        return self._positions[found - 1] if found else 0
+        return self.entry_at_most(position)[1]
+
+    def entry_at_most(self, position: int) -> tuple[int, int]:
+        """(last offset, position) of the last indexed batch at or before `position`, or (-1, 0)."""
+        return self._entry(bisect_right(self._positions, position) - 1)
+
+    def _entry(self, number: int) -> tuple[int, int]:
+        if number < 0:
+            return -1, 0
+        return self._offsets[number] + self.base_offset, self._positions[number]
 
     @property
     def last(self) -> tuple[int, int] | None:

@@ -1,8 +1,10 @@
 """The clean shutdown manifest, with which the next start opens no files of partitions.
 
-    runnel-manifest <version> <crc-32c of what follows, hex> \\n <JSON: one list per log>
+    runnel-manifest <version> <crc-32c of what follows, hex> \\n <JSON: broker epoch, one list per log>
 
-It is valid because it is removed durably before anything that it describes can change.
+It is valid because it is removed durably before anything that it describes can change, by Runnel. Apache
+Kafka, which may run on the same folder in between, does not know it, but removes or replaces the file that
+marks a clean shutdown: the manifest is valid only beside the one with the same broker epoch.
 """
 
 import json
@@ -11,7 +13,9 @@ from dataclasses import dataclass, field
 from runnel.batch.checksum import crc32c
 from runnel.model.ids import TopicPartition, id_from_text, id_text
 
-VERSION = 1
+VERSION = 2
+_VERSION_WITHOUT_EPOCH = 1
+"""Of earlier releases, whose manifest was the only mark of a clean shutdown."""
 _TITLE = "runnel-manifest"
 
 
@@ -42,7 +46,16 @@ class LogEntry:
     segments: list[SegmentEntry] = field(default_factory=list)
 
 
-def encode_manifest(logs: dict[TopicPartition, LogEntry]) -> bytes:
+@dataclass(slots=True)
+class Manifest:
+    """All logs of a data directory at shutdown."""
+
+    logs: dict[TopicPartition, LogEntry]
+    broker_epoch: int | None
+    """The epoch in the file beside it that marks the clean shutdown; None if there must be no such file."""
+
+
+def encode_manifest(logs: dict[TopicPartition, LogEntry], broker_epoch: int) -> bytes:
     rows = [
         [
             name.topic,
@@ -58,17 +71,23 @@ def encode_manifest(logs: dict[TopicPartition, LogEntry]) -> bytes:
         ]
         for name, entry in logs.items()
     ]
-    body = json.dumps(rows, separators=(",", ":")).encode()
+    body = json.dumps([broker_epoch, rows], separators=(",", ":")).encode()
     return f"{_TITLE} {VERSION} {crc32c(body):08x}\n".encode() + body
 
 
-def decode_manifest(data: bytes) -> dict[TopicPartition, LogEntry]:
+def decode_manifest(data: bytes) -> Manifest:
     """Decode a manifest; DamagedManifest if it is incomplete or corrupt."""
     title, _, body = data.partition(b"\n")
-    if title != f"{_TITLE} {VERSION} {crc32c(body):08x}".encode():
+    versions = {
+        f"{_TITLE} {version} {crc32c(body):08x}".encode(): version
+        for version in (VERSION, _VERSION_WITHOUT_EPOCH)
+    }
+    if title not in versions:
         raise DamagedManifest("it does not match its checksum")
     try:
-        return {
+        decoded = json.loads(body)
+        broker_epoch, rows = decoded if versions[title] == VERSION else (None, decoded)
+        logs = {
             TopicPartition(topic, partition): LogEntry(
                 id_from_text(topic_id),
                 log_start_offset,
@@ -76,9 +95,8 @@ def decode_manifest(data: bytes) -> dict[TopicPartition, LogEntry]:
                 [(epoch, start) for epoch, start in epochs],
                 [SegmentEntry(*segment) for segment in segments],
             )
-            for topic, partition, topic_id, log_start_offset, has_producers, epochs, segments in json.loads(
-                body
-            )
+            for topic, partition, topic_id, log_start_offset, has_producers, epochs, segments in rows
         }
     except (ValueError, TypeError) as error:
         raise DamagedManifest(str(error)) from None
+    return Manifest(logs, broker_epoch)

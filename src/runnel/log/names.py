@@ -22,6 +22,8 @@ CLEANER_CHECKPOINT = "cleaner-offset"
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MANIFEST = "clean-shutdown-manifest"
 PROPERTIES = "meta.properties"
 LOCK = ".lock"

@@ -150,13 +150,17 @@ class Producers:
             guard.lowest_sequence = sequence
         return guard
 
+    def is_guarded(self, guard: Guard) -> bool:
+        """Is this guard still in place?"""
+        return self._guards.get(guard.producer_id) is guard
+
     def check_guard(self, guard: Guard, sequence: int, *, needs_start: bool) -> None:
         """Reject the begin of a transaction unless its guard is still in place.
 
         `needs_start`: with transaction version 2, a producer without state begins at sequence 0.
         """
         producer_id = guard.producer_id
-        if self._guards.get(producer_id) is not guard:
+        if not self.is_guarded(guard):
             raise ApiError(
                 ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} is not in an ongoing transaction"
             )

@@ -61,7 +61,7 @@ class ValidBatch:
     """A valid batch, to be appended with its base offset and leader epoch patched in."""
 
     data: memoryview
-    """The batch, writable; in the caller's memory unless it was converted."""
+    """The batch; in the caller's memory unless it was converted. Writable unless a leader sent it."""
     header: BatchHeader
     log_append_time_ms: int
     """-1 with CreateTime."""
@@ -154,13 +154,15 @@ def validate(records: memoryview, config: LogConfig, now_ms: int, *, from_client
     return ValidBatch(records, header, now_ms)
 
 
-def validate_copies(records: memoryview) -> list[ValidBatch]:
-    """The complete batches of a leader's response, verified; an incomplete last one is ignored."""
-    if records.readonly:
-        records = memoryview(bytearray(records))
+def validate_copies(records: memoryview, next_offset: int, epoch: int, epoch_max: int) -> list[ValidBatch]:
+    """The complete batches of a leader's response, verified; an incomplete last one is ignored.
+
+    They continue a log that ends at `next_offset` in `epoch`; there are gaps where batches were compacted.
+    Batches above `epoch_max`, in which they were fetched, are left for a later fetch: before those, the logs
+    may diverge (KAFKA-18723). CorruptBatch if any is damaged or out of order; none is taken then.
+    """
     batches: list[ValidBatch] = []
     position = 0
-    next_offset = -1
     while len(records) - position >= HEADER_BYTES:
         header = read_header(records, position)
         end = position + header.size_bytes
@@ -170,7 +172,13 @@ def validate_copies(records: memoryview) -> list[ValidBatch]:
             raise CorruptBatch(f"the batch at offset {header.base_offset} does not match its checksum")
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             raise CorruptBatch(f"the batch at offset {header.base_offset} follows offset {next_offset - 1}")
-        next_offset = header.next_offset
+        if header.leader_epoch > epoch_max:
+            break
+        if 0 <= header.leader_epoch < epoch:
+            raise CorruptBatch(
+                f"the batch at offset {header.base_offset} is of epoch {header.leader_epoch}, after {epoch}"
+            )
+        next_offset, epoch = header.next_offset, max(epoch, header.leader_epoch)
         batches.append(ValidBatch(records[position:end], header, -1))
         position = end
     return batches
