@@ -87,8 +87,8 @@ def test_transaction_v2_versions_require_the_feature(level, produce, end):
 
 def test_responses_are_matched_to_requests():
     conversation = learned(heartbeat=(0, 4))
-    first, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
-    second, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
+    first, _ = conversation.send(HeartbeatRequest())
+    second, _ = conversation.send(HeartbeatRequest())
     answers = b"".join(
         b"".join(response_frame(HeartbeatResponse(error_code=number), 4, number))
         for number in (first, second)
@@ -107,7 +107,7 @@ def test_an_unexpected_correlation_id():
 
 def test_an_older_broker_responds_to_api_versions_in_version_0():
     conversation = ConnectionState("test")
-    number, _ = conversation.send(ApiVersionsRequest(), ApiVersionsResponse)
+    number, _ = conversation.send(ApiVersionsRequest())
     error = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
     )
@@ -119,7 +119,7 @@ def test_an_older_broker_responds_to_api_versions_in_version_0():
 
 def test_a_malformed_response_is_reported():
     conversation = learned(heartbeat=(0, 4))
-    number, _ = conversation.send(HeartbeatRequest(), HeartbeatResponse)
+    number, _ = conversation.send(HeartbeatRequest())
     frame = number.to_bytes(4, "big") + b"\x00\x01"
     with pytest.raises(InvalidResponse, match="malformed HeartbeatResponse"):
         list(conversation.received(len(frame).to_bytes(4, "big") + frame))

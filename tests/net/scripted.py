@@ -15,7 +15,8 @@ import struct
 from pathlib import Path
 
 from runnel.disk.os_files import OsFiles
-from runnel.net.listener import Listener, ListenerLimits
+from runnel.net.admission import Admission, ListenerLimits
+from runnel.net.listener import Listener
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import CloseConnection, Loan, Reply, Session
 
@@ -158,7 +159,7 @@ class World:
 
     def __init__(self, limits: ListenerLimits | None = None, file: Path | None = None) -> None:
         self.service = ScriptedService(file)
-        self.listener = Listener(self.service, "TEST", limits)
+        self.listener = Listener(self.service, "TEST", Admission(limits))
         self.port = self.listener.listen("127.0.0.1", 0)
         self.clients: list[Client] = []
 

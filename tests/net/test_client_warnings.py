@@ -6,8 +6,8 @@ import re
 import pytest
 
 from runnel.model.limits import CLIENT_WARNINGS_PER_SECOND_MAX
+from runnel.net.admission import ListenerLimits
 from runnel.net.client_warnings import ClientWarnings
-from runnel.net.listener import ListenerLimits
 from tests.net.scripted import World
 
 FLOOD = 200

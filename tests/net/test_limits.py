@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from runnel.model.limits import ANSWER_BYTES_PENDING_MAX, REQUESTS_IN_FLIGHT_MAX
-from runnel.net.listener import ListenerLimits
+from runnel.net.admission import ListenerLimits
 from tests.net.scripted import World, frame
 
 

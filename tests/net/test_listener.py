@@ -12,8 +12,8 @@ import pytest
 
 from runnel.disk.os_files import OsFile
 from runnel.net import connection
+from runnel.net.admission import ListenerLimits
 from runnel.net.file_sender import THREADS_MAX
-from runnel.net.listener import ListenerLimits
 from tests.net.scripted import Client, World, frame
 
 
@@ -257,7 +257,7 @@ def test_equivalent_forms_of_an_address(run, host, allowed):
         others = {"192.0.2.1": 3, "fe80::1": 4}
         limits = ListenerLimits(connections_per_host_max=7, connections_of_host_max=others)
         async with World(limits) as world:
-            assert world.listener._host_max(host) == allowed
+            assert world.listener.admission._host_max(host) == allowed
 
     run(scenario())
 
@@ -283,7 +283,7 @@ def test_rate_zero_accepts_no_connections_until_it_changes(run):
             client.send(b"e1")
             await asyncio.sleep(0.05)
             assert not world.listener.connections
-            world.listener.change_limits(ListenerLimits())
+            world.listener.admission.change(ListenerLimits())
             assert await client.receive() == b"1"
 
     run(scenario())
@@ -297,7 +297,7 @@ def test_raised_limits_accept_waiting_connections(run):
             second.send(b"e2")
             await asyncio.sleep(0.05)
             assert len(world.listener.connections) == 1
-            world.listener.change_limits(ListenerLimits(connections_max=2))
+            world.listener.admission.change(ListenerLimits(connections_max=2))
             assert await second.receive() == b"2"
 
     run(scenario())
@@ -311,7 +311,7 @@ def test_lowered_limits_close_connections_without_pending_requests(run):
             for client in idle:
                 assert await client.ask(b"e2") == b"2"
             await world.until(lambda: world.service.later)
-            world.listener.change_limits(ListenerLimits(connections_max=1))
+            world.listener.admission.change(ListenerLimits(connections_max=1))
             for client in idle:
                 assert await client.is_closed()
             world.service.release()

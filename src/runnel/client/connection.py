@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
         """Send a request and wait for its response. Concurrent requests are pipelined."""
         await self._writable.wait()
         self._check_open()
-        correlation_id, buffers = self._state.send(request, response_type)
+        correlation_id, buffers = self._state.send(request)
         future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = future
         self._send(buffers)

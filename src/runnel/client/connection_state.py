@@ -1,7 +1,7 @@
 """The client side of one connection, without I/O: encodes requests and decodes responses.
 
-    send(request, ResponseType) -> (correlation id, buffers to send)
-    received(data)              -> [(correlation id, response), …]
+    send(request)  -> (correlation id, buffers to send)
+    received(data) -> [(correlation id, response), …]
 
 Versions are negotiated once: the first request is ApiVersions, and each later one is sent in the newest
 version that both sides support.
@@ -11,15 +11,14 @@ from collections.abc import Generator, Iterator
 from struct import Struct as Layout
 
 from runnel.client.errors import InvalidResponse, UnsupportedVersion
-from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from runnel.model.errors import ErrorCode
-from runnel.wire import Buffer, MalformedMessage, Request, Response, decode
-from runnel.wire.frame import has_flexible_header, read_response_header, request_frame
+from runnel.messages.api_versions import ApiVersionsResponse
+from runnel.messages.exchange import Exchange, NoCommonVersion
+from runnel.wire import Buffer, MalformedMessage, Request, Response
+from runnel.wire.frame import NEVER
 
 RESPONSE_BYTES_MAX = 512 * 1024 * 1024
 """The maximum size of a response; a larger length indicates another protocol."""
 
-_INT16 = Layout(">h")
 _INT32 = Layout(">i")
 
 
@@ -75,63 +74,53 @@ class ConnectionState:
     """The in-flight requests of one connection, and the negotiated versions."""
 
     def __init__(self, client_id: str) -> None:
-        self._client_id = client_id
+        self._exchange = Exchange(client_id)
         self._frames = FrameDecoder()
-        self._expected: dict[int, tuple[type[Response], int]] = {}
-        self._next_correlation_id = 0
         self.version_limits = dict(_VERSION_LIMITS)
         """API key → the first version that is not used."""
-        self.versions: dict[int, range] = {ApiVersionsRequest.api_key: ApiVersionsRequest.versions}
         self.features: dict[str, int] = {}
         """The finalized feature levels of the cluster."""
 
-    def send(self, request: Request, response_type: type[Response]) -> tuple[int, list[Buffer]]:
+    @property
+    def versions(self) -> dict[int, range]:
+        """API key → the versions that the broker supports."""
+        return self._exchange.versions
+
+    def send(self, request: Request) -> tuple[int, list[Buffer]]:
         """Encode a request; returns its correlation id and the bytes."""
-        version = self.version_of(request)
-        correlation_id = self._take_correlation_id()
-        self._expected[correlation_id] = (response_type, version)
-        return correlation_id, request_frame(request, version, correlation_id, self._client_id)
+        return self._exchange.encode(request, self.version_of(request))
 
     def send_oneway(self, request: Request) -> list[Buffer]:
         """Encode a request without a response (produce with acks=0)."""
-        version = self.version_of(request)
-        return request_frame(request, version, self._take_correlation_id(), self._client_id)
+        return self._exchange.encode_oneway(request, self.version_of(request))
 
     def received(self, data: bytes) -> Iterator[tuple[int, Response]]:
         """Decode the responses that `data` completes."""
         for frame in self._frames.feed(data):
-            (correlation_id,) = _INT32.unpack_from(frame)
-            if correlation_id not in self._expected:
-                raise InvalidResponse(f"unexpected correlation id {correlation_id}")
-            response_type, version = self._expected.pop(correlation_id)
-            yield correlation_id, _decode(response_type, version, frame)
+            try:
+                yield self._exchange.decode(frame)
+            except MalformedMessage as error:
+                raise InvalidResponse(str(error)) from error
 
     def set_api_versions(self, response: ApiVersionsResponse) -> None:
         """Set the versions and features of the broker."""
-        for api in response.api_keys:
-            self.versions[api.api_key] = range(api.min_version, api.max_version + 1)
+        self._exchange.set_api_versions(response)
         self.features = {feature.name: feature.max_version_level for feature in response.finalized_features}
 
     def version_of(self, request: Request) -> int:
         """The newest version of this request that both sides support."""
-        supported = self.versions.get(request.api_key, range(0))
-        known = request.versions
-        version = min(supported.stop, known.stop, self._version_limit(request.api_key)) - 1
-        if version < max(supported.start, known.start):
-            name = type(request).__name__.removesuffix("Request")
-            raise UnsupportedVersion(f"the broker and this client support no common version of {name}")
-        return version
+        try:
+            return self._exchange.version_of(request, self._version_limit(request.api_key))
+        except NoCommonVersion as error:
+            raise UnsupportedVersion(
+                f"the broker and this client support no common version of {error}"
+            ) from None
 
     def _version_limit(self, api_key: int) -> int:
         """The first version of an API that must not be used."""
         if self.features.get("transaction.version", 0) < 2 and api_key in _TRANSACTION_VERSION_2:
             return _TRANSACTION_VERSION_2[api_key]
-        return self.version_limits.get(api_key, 2**15)
-
-    def _take_correlation_id(self) -> int:
-        correlation_id = self._next_correlation_id
-        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        return correlation_id
+        return self.version_limits.get(api_key, NEVER)
 
 
 _VERSION_LIMITS = {0: 13, 1: 13, 8: 10, 9: 10, 24: 4}
@@ -140,18 +129,3 @@ AddPartitionsToTxn that is for brokers only. Not used unless a caller raises the
 _TRANSACTION_VERSION_2 = {0: 12, 26: 5, 28: 5}
 """The first versions of Produce, EndTxn and TxnOffsetCommit of transaction V2 (KIP-890). Only for clusters
 with that feature level."""
-
-
-def _decode(response_type: type[Response], version: int, frame: memoryview) -> Response:
-    try:
-        _, position = read_response_header(frame, has_flexible_header(response_type, version))
-        if response_type is ApiVersionsResponse and _is_unsupported_version(frame):
-            # An older broker responds in version 0, with its supported versions (KIP-511).
-            version = 0
-        return decode(response_type, version, frame, position)
-    except MalformedMessage as error:
-        raise InvalidResponse(f"malformed {response_type.__name__}: {error}") from error
-
-
-def _is_unsupported_version(frame: memoryview) -> bool:
-    return bytes(frame[4:6]) == _INT16.pack(ErrorCode.UNSUPPORTED_VERSION.code)

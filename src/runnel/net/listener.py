@@ -4,19 +4,13 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from ipaddress import IPv6Address
 from math import inf
 
-from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX, REQUEST_BYTES_MAX
-from runnel.net.buffers import ReceiveMemory
+from runnel.net.admission import Admission, ListenerLimits
 from runnel.net.busy_poll import BusyPoll
 from runnel.net.client_warnings import ClientWarnings
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
 from runnel.net.file_sender import FileSender
-from runnel.net.rate_limit import TokenBucket
 from runnel.ports.service import Service, Session
 
 ACCEPTS_PER_EVENT = 64
@@ -34,32 +28,17 @@ STALLED_REQUEST_SECONDS = 60
 log = logging.getLogger("runnel.net")
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerLimits:
-    """Limits of a listener, named after Kafka's settings."""
-
-    connections_max: int = 2**31 - 1
-    connections_per_host_max: int = 2**31 - 1
-    connections_of_host_max: Mapping[str, int] = field(default_factory=dict)
-    connections_per_second_max: int = 2**31 - 1
-    idle_max_ms: int = 10 * 60 * 1000
-    request_bytes_max: int = REQUEST_BYTES_MAX
-    receive_memory_bytes_max: int = RECEIVE_MEMORY_BYTES_MAX
-    send_buffer_bytes: int = -1
-    receive_buffer_bytes: int = -1
-    backlog: int = 1024
-
-
 class Listener:
     """Accepts connections, enforces limits, closes idle connections, and shuts down gracefully."""
 
-    def __init__(self, service: Service, name: str, limits: ListenerLimits | None = None) -> None:
+    def __init__(self, service: Service, name: str, admission: Admission | None = None) -> None:
         self.service = service
         self.name = name
-        self.limits = limits or ListenerLimits()
         self.loop = asyncio.get_running_loop()
+        self.admission = admission or Admission()
+        """Limits, possibly shared with other listeners."""
         self.request_bytes_max = self.limits.request_bytes_max
-        self.memory = ReceiveMemory(self.limits.receive_memory_bytes_max)
+        self.memory = self.admission.memory
         # Shared by all connections: its contents are only valid during a turn.
         self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
         self.sender = FileSender(self.loop)
@@ -69,8 +48,6 @@ class Listener:
         self.connections: set[Connection] = set()
         self.now = self.loop.time()
         """Time of the last sweep: precise enough for idle timeouts, and free to read."""
-        self._hosts: Counter[str] = Counter()
-        self._connection_rate = TokenBucket(self.limits.connections_per_second_max, self.now)
         self._warnings = ClientWarnings(name, self.now)
         self._dirty: list[Connection] = []
         self._served_together = 0
@@ -83,6 +60,12 @@ class Listener:
         self._socket: socket.socket | None = None
         self._pause: asyncio.TimerHandle | None = None
         self._sweep: asyncio.TimerHandle | None = None
+        self.admission.when_room(self._accept_again)
+
+    @property
+    def limits(self) -> ListenerLimits:
+        """The limits in force."""
+        return self.admission.limits
 
     def listen(self, host: str, port: int) -> int:
         """Bind and accept; returns the port, chosen by the system if 0 is given."""
@@ -112,18 +95,9 @@ class Listener:
 
     def accept(self) -> None:
         """Start to accept connections."""
+        if self._sweep is None:
+            self._sweep_later()
         self._accept_again()
-        self._sweep_later()
-
-    def change_limits(self, limits: ListenerLimits) -> None:
-        """Apply new limits; options of the listening socket are not changed."""
-        if limits.connections_per_second_max != self.limits.connections_per_second_max:
-            self._connection_rate = TokenBucket(limits.connections_per_second_max, self.loop.time())
-        self.limits = limits
-        if self._sweep is not None:
-            self._accept_again()
-        # Deferred: the change may be made during a connection's turn.
-        self.loop.call_soon(self._shed)
 
     def dirty(self, connection: Connection) -> None:
         """A response of this connection was completed outside of its turn."""
@@ -134,12 +108,8 @@ class Listener:
     def closed(self, connection: Connection) -> None:
         """The connection was closed."""
         self.connections.discard(connection)
-        host = connection.session.client_host
-        self._hosts[host] -= 1
-        if not self._hosts[host]:
-            del self._hosts[host]
         self.service.closed(connection.session)
-        self._accept_again()
+        self.admission.closed(connection)
 
     def warn(self, message: str, *arguments: object, bug: Exception | None = None) -> None:
         """Log a throttled warning about a client, or a bug that it triggered."""
@@ -147,14 +117,7 @@ class Listener:
 
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Stop accepting, send pending responses, then close all connections."""
-        if self._socket is not None:
-            self._stop_accepting()
-            self._socket.close()
-            self._socket = None
-        if self._pause is not None:
-            self._pause.cancel()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        self._stop()
         for connection in self.connections:
             connection.stop_reading()
         self.service.ending()
@@ -167,6 +130,23 @@ class Listener:
         # Slices of the sender thread are released by its callbacks.
         await asyncio.sleep(0)
         self._warnings.report_suppressed()
+
+    def abort(self) -> None:
+        """Close everything at once, as if the process was killed: pending responses are not sent."""
+        self._stop()
+        for connection in list(self.connections):
+            connection.close("")
+        self.sender.close()
+
+    def _stop(self) -> None:
+        if self._socket is not None:
+            self._stop_accepting()
+            self._socket.close()
+            self._socket = None
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._sweep is not None:
+            self._sweep.cancel()
 
     def has_others_to_send_to(self, counts_itself: bool) -> bool:
         """True if the event loop has other responses to send while a thread sends this one."""
@@ -193,7 +173,8 @@ class Listener:
             self.busy_poll.response_sent()
 
     def _accept_again(self) -> None:
-        if self._socket is None or self._is_accepting or len(self.connections) >= self.limits.connections_max:
+        has_begun = self._sweep is not None
+        if self._socket is None or not has_begun or self._is_accepting or self.admission.is_full:
             return
         self._is_accepting = True
         self.loop.add_reader(self._socket.fileno(), self._acceptable)
@@ -209,26 +190,17 @@ class Listener:
             self._pause.cancel()
         self._pause = self.loop.call_later(seconds, self._accept_again) if seconds < inf else None
 
-    def _shed(self) -> None:
-        """Close the longest idle connections above the limit, as Kafka does."""
-        excess = len(self.connections) - self.limits.connections_max
-        if excess > 0:
-            log.warning("%s: closing %d connections, max.connections was lowered", self.name, excess)
-            by_silence = sorted(self.connections, key=lambda one: (not one.is_idle, one.active_at))
-            for connection in by_silence[:excess]:
-                connection.close("max.connections exceeded")
-
     def _acceptable(self) -> None:
         for _ in range(ACCEPTS_PER_EVENT):
             if self._socket is None:
                 return
-            if len(self.connections) >= self.limits.connections_max:
+            if self.admission.is_full:
                 # Others wait in the kernel's backlog until a connection is closed, as in Kafka.
-                count = len(self.connections)
+                count = self.admission.count
                 self.warn("%s: %d connections, the limit of max.connections", self.name, count)
                 self._stop_accepting()
                 return
-            wait_seconds = self._connection_rate.wait_seconds(self.loop.time())
+            wait_seconds = self.admission.wait_seconds()
             if wait_seconds > 0:
                 self._rest(wait_seconds)
                 return
@@ -242,12 +214,12 @@ class Listener:
                 log.error("%s: cannot accept a connection: %s", self.name, error.strerror)
                 self._rest(ACCEPT_PAUSE_SECONDS)
                 return
-            self._connection_rate.take()
+            self.admission.counted()
             self._accepted(connected, address)
 
     def _accepted(self, connected: socket.socket, address: tuple[str, int]) -> None:
         host, port = address[0], address[1]
-        if self._hosts[host] >= self._host_max(host):
+        if not self.admission.permits(host):
             self.warn("%s: rejected %s, it has reached the connection limit per address", self.name, host)
             connected.close()
             return
@@ -262,16 +234,9 @@ class Listener:
             return
         self._next_connection_id += 1
         session = Session(host, port, self.name, self._next_connection_id)
-        self._hosts[host] += 1
-        self.connections.add(Connection(connected, session, self))
-
-    def _host_max(self, host: str) -> int:
-        limits = self.limits
-        if limits.connections_of_host_max and ":" in host:
-            # A dual-stack socket shows IPv4 clients as mapped IPv6 addresses; a scope id may follow.
-            address = IPv6Address(host.partition("%")[0])
-            host = str(address.ipv4_mapped or address)
-        return limits.connections_of_host_max.get(host, limits.connections_per_host_max)
+        connection = Connection(connected, session, self)
+        self.connections.add(connection)
+        self.admission.opened(connection)
 
     def _sweep_later(self) -> None:
         idle_seconds = self.limits.idle_max_ms / 1000 if self.limits.idle_max_ms > 0 else 60

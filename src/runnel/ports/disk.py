@@ -97,6 +97,16 @@ class TimestampedOffset:
 
 
 @dataclass(slots=True)
+class Verified:
+    """The outcome of a verification: everything up to an offset is sound, or what is not."""
+
+    next_offset: int
+    size_bytes: int
+    """The size of the batches that were verified."""
+    damage: str | None = None
+
+
+@dataclass(slots=True)
 class ProducerView:
     """The state of an idempotent producer."""
 
@@ -114,7 +124,7 @@ class PartitionLog(Protocol):
     config: LogConfig
 
     on_truncated: Callable[[], None]
-    """Called when records were removed from the end: by `truncate_to`, or by the repair of a failed sync."""
+    """Called when records were removed from the end: by truncation, or by the repair of a failed sync."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -136,7 +146,7 @@ class PartitionLog(Protocol):
 
     @property
     def high_watermark(self) -> int:
-        """Everything below is committed, as far as this log was informed; its start after opening.
+        """Everything below is committed, as far as this log was informed; after opening, what it last stored.
 
         Nothing at or above it is expired, compacted or deleted.
         """
@@ -157,6 +167,11 @@ class PartitionLog(Protocol):
     @property
     def failure(self) -> str | None:
         """Why the log is read-only; at start, what is corrupt."""
+        ...
+
+    @property
+    def is_damaged(self) -> bool:
+        """Did recovery find that durable records are corrupt or missing?"""
         ...
 
     @property
@@ -212,6 +227,10 @@ class PartitionLog(Protocol):
         """Batches from the one that contains `offset`, at least one if any starts below `end_offset`."""
         ...
 
+    def verify(self, offset: int, max_bytes: int) -> BlockingRead[Verified]:
+        """Verify the batches from the one that contains `offset`, or from the log start; at least one."""
+        ...
+
     def find_timestamp(self, timestamp_ms: int, end_offset: int) -> BlockingRead[TimestampedOffset | None]:
         """The first record below `end_offset` whose timestamp is at least this."""
         ...
@@ -239,7 +258,22 @@ class PartitionLog(Protocol):
         ...
 
     def truncate_to(self, offset: int) -> None:
-        """Truncate to `offset`, as a follower does to agree with its leader."""
+        """Truncate to `offset`; durable on return, so this waits for the disk."""
+        ...
+
+    def truncate_later(self, offset: int, done: Callable[[ApiError | None], None]) -> None:
+        """Truncate to `offset`, as a follower does to agree with its leader, without waiting for the disk.
+
+        Epochs that begin there or later are forgotten even if they have no records. The log takes no writes
+        until `done` is called, once that is durable, or with the reason why it failed.
+        """
+        ...
+
+    def restart_at(self, offset: int, done: Callable[[ApiError | None], None]) -> None:
+        """Remove all batches and continue at `offset`, where the leader's log starts; as `truncate_later`.
+
+        Everything before `offset` counts as committed.
+        """
         ...
 
     def producers(self) -> Iterable[ProducerView]: ...
@@ -261,6 +295,10 @@ class PartitionLog(Protocol):
         self, producer_id: int, producer_epoch: int, base_sequence: int, now_ms: int
     ) -> Guard:
         """Set a guard while the coordinator verifies that this producer may start a transaction here."""
+        ...
+
+    def is_guarded(self, guard: Guard) -> bool:
+        """Is the guard still set?"""
         ...
 
     def check_guard(self, guard: Guard, base_sequence: int, *, needs_start: bool) -> None:
@@ -294,9 +332,64 @@ class Snapshots(Protocol):
         """Remove older snapshots, and what a crash left of any that was being written."""
         ...
 
+    def read_page(self, snapshot: SnapshotId, position: int, max_bytes: int) -> tuple[bytes, int]:
+        """Bytes of a snapshot from a position on, and its size. StorageFailed or FileNotFoundError."""
+        ...
+
+    def write_page(self, snapshot: SnapshotId, position: int, data: memoryview) -> None:
+        """Add bytes to a snapshot that is received in pages. Raises StorageFailed."""
+        ...
+
+    def read_received(self, snapshot: SnapshotId) -> Sequence[memoryview]:
+        """As `read`, of a snapshot that was received and is not published."""
+        ...
+
+    def publish_received(self, snapshot: SnapshotId) -> None:
+        """Make a received snapshot durable and complete. Raises StorageFailed."""
+        ...
+
+
+class StateFiles(Protocol):
+    """Small files in the folder of a log. All methods block and are for threads."""
+
+    def read(self, name: str) -> bytes | None:
+        """The contents of a file; None if it does not exist. Raises StorageFailed."""
+        ...
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file atomically; it is durable on return. Raises StorageFailed."""
+        ...
+
+
+class BadDirectory(ValueError):
+    """The data directory cannot be used by this node; the message states why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """To which node of which cluster a data directory belongs: its meta.properties."""
+
+    directory_id: bytes
+    cluster_id: str = ""
+    """Empty if it belongs to no cluster yet."""
+    node_id: int = -1
+    """-1 if it belongs to no node yet."""
+
 
 class Disk(Protocol):
     """All logs of this node."""
+
+    @property
+    def identity(self) -> Identity:
+        """To which node of which cluster the directory belongs."""
+        ...
+
+    def identify(self, cluster_id: str, node_id: int) -> None:
+        """Record to which node of which cluster the directory belongs; durable on return. Blocks.
+
+        Raises BadDirectory if it belongs to another one.
+        """
+        ...
 
     def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
         """The log of a partition, created if missing. A directory of another topic id is replaced."""
@@ -318,9 +411,21 @@ class Disk(Protocol):
         """The snapshots beside a log."""
         ...
 
-    stays_unclean: bool
-    """True: the next start finds no log closed cleanly, even if they are. Set while logs that may have lost
-    records are still in the epoch in which these were read."""
+    def state_files(self, partition: TopicPartition) -> StateFiles:
+        """Small files beside a log, which must exist."""
+        ...
+
+    unclean: set[str]
+    """Unless it is empty, the next start finds no log closed cleanly, even if they are: why. Used while logs
+    that may have lost records are in the epoch in which these were read, or could be elected."""
+
+    broker_epoch: int
+    """The epoch of this broker's registration, or -1: a clean shutdown stores it."""
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch that the last clean shutdown stored; -1 if the last run ended otherwise."""
+        ...
 
     def was_closed_cleanly(self, partition: TopicPartition) -> bool:
         """Did the last run close this log cleanly? Otherwise records that were written may have been lost."""

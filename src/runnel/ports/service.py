@@ -35,6 +35,12 @@ class Session:
     """The authorizer's version under which that request was permitted."""
     pending: set[Any] = field(default_factory=set)
     """Requests whose responses are promised."""
+    on_closed: Callable[[], None] | None = None
+    """Called when the connection is closed."""
+    is_forwarded: bool = False
+    """A broker forwarded its requests to this node: they are answered here, and not forwarded again."""
+    is_refused: bool = False
+    """A request was refused because this node is not the active controller."""
 
 
 class Loan:
