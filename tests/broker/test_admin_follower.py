@@ -64,7 +64,7 @@ def test_restart_restores_partitions_and_settings(tell) -> None:
         await world.create("kept", 3, cleanup_policy="compact")
         await alter(await world.connect(), BROKER, "", "log.retention.ms", "9000")
         known.update(cluster_id=world.broker.cluster_id, topic_id=world.topic_id("kept"))
-        known.update(end_offset=world.broker.metadata.log.end_offset)
+        known.update(end_offset=world.broker.quorum.end_offset)
 
     async def read(world: BrokerWorld) -> None:
         assert world.broker.cluster_id == known["cluster_id"]
@@ -72,9 +72,30 @@ def test_restart_restores_partitions_and_settings(tell) -> None:
         assert len(log_configs(world, "kept")) == 3
         assert all(config.cleanup_compact for config in log_configs(world, "kept"))
         assert all(config.retention_ms == 9000 for config in log_configs(world, "kept"))
-        # Only the port has changed.
-        assert world.broker.metadata.log.end_offset == known["end_offset"] + 1
+        # Only the epoch of the quorum and the port have changed.
+        while world.broker.metadata.image.brokers[1].endpoints[0].port != world.broker.port:
+            await world.broker.metadata.changed()
+        assert world.broker.quorum.end_offset == known["end_offset"] + 2
         assert world.broker.metadata.image.brokers[1].endpoints[0].port == world.broker.port
+
+    tell(write)
+    tell(read)
+
+
+def test_a_broker_alone_serves_again_after_a_controlled_shutdown(tell) -> None:
+    """Apache Kafka shuts down so in a cluster of one too, as does the last node of a larger cluster."""
+
+    async def write(world: BrokerWorld) -> None:
+        await world.create("t", 1)
+        await world.broker.lifecycle.shut_down()
+        assert world.broker.metadata.image.brokers[1].is_stopping
+
+    async def read(world: BrokerWorld) -> None:
+        async with asyncio.timeout(20):
+            while world.broker.metadata.image.topics["t"].partitions[0].leader != 1:
+                await world.broker.metadata.changed()
+        registered = world.broker.metadata.image.brokers[1]
+        assert not registered.is_stopping and not registered.is_fenced
 
     tell(write)
     tell(read)

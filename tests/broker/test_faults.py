@@ -19,6 +19,7 @@ from runnel.model.errors import ErrorCode, StorageFailed
 from runnel.model.ids import TopicPartition
 from runnel.ports.clock import Timers
 from runnel.ports.disk import Origin
+from runnel.replica.leader import LeaderReplica
 from tests.broker.requests import NOW_MS, batch, only, produce_to
 from tests.broker.world import BrokerWorld
 
@@ -64,7 +65,8 @@ def test_failed_sync_at_start_keeps_durable_records_readable(tmp_path: Path, mon
             staged = partition.log.stage(memoryview(bytearray(batch(b"b"))), 5, NOW_MS, Origin.CLIENT)
             partition.log.write_staged()
             assert staged.base_offset == 1
-            again = world.broker.open_partition(EVENTS, partition.topic_id, 5, partition.log.config)
+            leader = LeaderReplica.sole(1, 5)
+            again = world.broker.open_partition(EVENTS, partition.topic_id, leader, partition.log.config)
             assert again.high_watermark == 1
 
     asyncio.run(scenario())

@@ -207,10 +207,10 @@ def test_offsets_lost_by_the_log_are_not_served_from_memory(tmp_path: Path) -> N
         partition.log.truncate_to(1)
         with pytest.raises(ApiError):
             world.broker.groups.driver_of("g")
-        await loaded(world)
         async with asyncio.timeout(20):
             while not partition.is_leader:
                 await asyncio.sleep(0)
+        await loaded(world)
         assert await fetch(client) == {0: 1}
         assert codes(await client.ask(commit_request({0: 3}), 8)) == [NONE]
         assert await fetch(client) == {0: 3}

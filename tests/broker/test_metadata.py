@@ -1,10 +1,14 @@
 """Metadata over the wire: all topics, none, some, by id, and auto-creation."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import NO_ID
+from tests.broker.world import BrokerWorld
 
 
 def asking(*names: str, create: bool = True, **more) -> MetadataRequest:
@@ -159,3 +163,15 @@ def test_responses_follow_the_image(tell):
             assert {topic.name: len(topic.partitions) for topic in listing.topics} == {"a": 1, "b": 2}
 
     tell(scenario)
+
+
+def test_a_node_alone_writes_no_metadata_while_it_is_idle(tmp_path: Path) -> None:
+    """Unlike a controller with other nodes, which measure their lag by the age of the last record."""
+
+    async def run() -> None:
+        async with BrokerWorld(tmp_path, {"metadata.max.idle.interval.ms": "5"}) as world:
+            version = world.broker.metadata.image.version
+            await asyncio.sleep(0.1)
+            assert world.broker.metadata.image.version == version
+
+    asyncio.run(run())

@@ -26,8 +26,8 @@ from runnel.messages.txn_offset_commit import (
 )
 from runnel.model.errors import ErrorCode
 from runnel.sim.clients import TOPIC, SimClient, create_topic
-from runnel.sim.network import SimConnection
-from runnel.sim.simulation import Incarnation, Simulation
+from runnel.sim.simulation import Simulation
+from runnel.sim.world import Connection, World
 from tests.broker.simulated_runs import run_clients, run_until_shutdown
 
 GROUPS = ["workers", "shipping"]
@@ -65,20 +65,20 @@ class Committer(SimClient):
         self.identity: tuple[int, int] | None = None
         self.last = -1
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+    async def run_once(self, connection: Connection, world: World) -> None:
         await self.find(connection)
         if self.identity is None:
             await self.begin(connection)
         else:
-            await self.move(connection, incarnation)
+            await self.move(connection, world)
 
-    async def find(self, connection: SimConnection) -> None:
+    async def find(self, connection: Connection) -> None:
         for kind, names in ((GROUP_TYPE, self.groups), (TRANSACTION_TYPE, [self.name])):
             await connection.ask(
                 FindCoordinatorRequest(key_type=kind, coordinator_keys=names), FindCoordinatorResponse
             )
 
-    async def begin(self, connection: SimConnection) -> None:
+    async def begin(self, connection: Connection) -> None:
         """Initialise the producer, which aborts open transactions, and check the outcome."""
         answer = await connection.ask(InitProducerIdRequest(self.name, 60_000), InitProducerIdResponse)
         if answer.error_code:
@@ -88,14 +88,14 @@ class Committer(SimClient):
             assert len(found) == 1, f"groups of {self.name} have different offsets: {found}"
             self.identity = answer.producer_id, answer.producer_epoch
 
-    async def move(self, connection: SimConnection, incarnation: Incarnation) -> None:
+    async def move(self, connection: Connection, world: World) -> None:
         assert self.identity is not None
         self.last += 1
         identity, self.identity = self.identity, None
         for group in self.groups:
             if not await self.commit(connection, group, identity):
                 return
-        is_commit = incarnation.random.random() < 0.7
+        is_commit = world.random.random() < 0.7
         if is_commit:
             self.ledger.possible.add(self.last)
         answer = await connection.ask(EndTxnRequest(self.name, *identity, is_commit), EndTxnResponse)
@@ -104,10 +104,10 @@ class Committer(SimClient):
         if is_commit:
             self.ledger.acknowledged = self.last
         self.ledger.commits += 1
-        if incarnation.random.random() < 0.8:
+        if world.random.random() < 0.8:
             self.identity = answer.producer_id, answer.producer_epoch
 
-    async def commit(self, connection: SimConnection, group: str, identity: tuple[int, int]) -> bool:
+    async def commit(self, connection: Connection, group: str, identity: tuple[int, int]) -> bool:
         parts = [TxnOffsetCommitRequestPartition(index, self.last) for index in PARTITIONS]
         topics = [TxnOffsetCommitRequestTopic(TOPIC, parts)]
         while True:
@@ -124,13 +124,13 @@ class Reader(SimClient):
     def __init__(self, committers: list[Committer]) -> None:
         self.committers = committers
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
-        committer = incarnation.random.choice(self.committers)
+    async def run_once(self, connection: Connection, world: World) -> None:
+        committer = world.random.choice(self.committers)
         await committer.find(connection)
-        await read(connection, incarnation.random.choice(committer.groups), committer.ledger)
+        await read(connection, world.random.choice(committer.groups), committer.ledger)
 
 
-async def read(connection: SimConnection, group: str, ledger: Ledger) -> int | None:
+async def read(connection: Connection, group: str, ledger: Ledger) -> int | None:
     """The committed offset of all partitions of a group; None if not available."""
     acknowledged = ledger.acknowledged
     topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=list(PARTITIONS))]

@@ -200,6 +200,33 @@ def test_retry_while_the_previous_transaction_completes(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_the_marker_of_the_previous_transaction_arrives_during_verification(tmp_path: Path) -> None:
+    """EndTxn is answered before the markers are written, so the next transaction may be here before them."""
+
+    async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
+        partition = world.broker.partition("t", 0)
+        # The first answer is that the previous transaction completes, and the marker comes before the second.
+        client.send(first_batch(b"next", who=(5, 1)), 12)
+        await until(lambda: len(coordinator.open) == 1)
+        coordinator.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+        partition.append_marker(5, 1, 0, True, 0, 2)
+        await until(lambda: len(coordinator.open) == 1)
+        coordinator.answer()
+        assert only(await client.receive()).base_offset == 1
+        # The marker comes between the question and its answer.
+        partition.append_marker(5, 2, 0, True, 0, 2)
+        client.send(first_batch(b"after", who=(5, 3)), 12)
+        await until(lambda: len(coordinator.open) == 1)
+        partition.append_marker(5, 3, 0, True, 0, 2)
+        coordinator.answer()
+        await until(lambda: len(coordinator.open) == 1)
+        coordinator.answer()
+        assert only(await client.receive()).base_offset == 4
+        assert [epoch for _, _, epoch, _ in coordinator.asked] == [1, 1, 3, 3]
+
+    play(tmp_path, scenario)
+
+
 def test_verification_can_be_disabled_for_older_producers(tmp_path: Path) -> None:
     async def scenario(world: BrokerWorld, client: Client, coordinator: Coordinator) -> None:
         assert only(await client.ask(first_batch(), 11)).base_offset == 0

@@ -145,12 +145,70 @@ def test_a_record_is_committed_when_all_in_sync_replicas_hold_it(tmp_path: Path)
         later = Waiter(2)
         stage(partition, later)
         world.broker.turn.finish()
-        partition.isr_changed(frozenset({1}), frozenset({1, 2}))
-        world.broker.turn.finish()
-        assert later.outcomes == [], "the proposed member counts"
-        partition.isr_changed(frozenset({1}))
+        nodes = frozenset({1, 2, 3})
+        partition.changed(nodes, frozenset({1, 3}), 1)
+        partition.follower_fetched(3, 2)
         world.broker.turn.finish()
         assert later.outcomes == ["committed"]
+        partition.changed(nodes, nodes, 1)
+        assert partition.leader.isr == {1, 3}, "that is not newer"
+
+    play(tmp_path, scenario)
+
+
+@dataclass
+class Quorum:
+    """A core of another kind: what is committed is decided elsewhere."""
+
+    node: int
+    epoch: int
+    high_watermark: int = 0
+
+    def stored(self, end_offset: int) -> bool:
+        return False
+
+    def truncated(self, end_offset: int) -> None:
+        self.high_watermark = min(self.high_watermark, end_offset)
+
+
+def test_an_epoch_does_not_begin_after_records_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        partition = world.broker.partition("t", 0)
+        stage(partition, lost := Waiter(1))
+        partition.become_leader(led_by_three(partition))
+        with monkeypatch.context() as full:
+            full.setattr(OsFile, "pwritev", no_space)
+            world.broker.turn.finish()
+        assert lost.outcomes == ["KAFKA_STORAGE_ERROR"]
+        assert partition.log.end_offset == partition.leader.epoch_start == 0
+        assert partition.leader.has_committed_in_epoch
+
+    play(tmp_path, scenario)
+
+
+def test_any_core_may_decide_what_is_committed(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        partition = world.broker.partition("t", 0)
+        quorum = Quorum(1, partition.epoch + 1)
+        partition.become_leader(quorum)
+        waiter = Waiter(1)
+        stage(partition, waiter)
+        world.broker.turn.finish()
+        assert (partition.log.high_watermark, waiter.outcomes) == (0, [])
+        quorum.high_watermark = 1
+        partition.advance()
+        world.broker.turn.finish()
+        assert (partition.log.high_watermark, waiter.outcomes) == (1, ["committed"])
+        # The same core in a new epoch: a follower that fails its waiters and truncates the rest.
+        stage(partition, unsettled := Waiter(2))
+        world.broker.turn.finish()
+        quorum.epoch += 1
+        partition.become_follower(quorum)
+        partition.truncate_to(1)
+        world.broker.turn.finish()
+        assert (partition.log.end_offset, unsettled.outcomes) == (1, ["NOT_LEADER_OR_FOLLOWER"])
 
     play(tmp_path, scenario)
 

@@ -50,6 +50,12 @@ class RecordingShard:
     def replay_end(self, producer_id: int, producer_epoch: int, is_commit: bool) -> None:
         self.calls.append(("end", producer_id, producer_epoch, is_commit))
 
+    def defer(self, key: bytes, value: bytes | None, offset: int) -> bool:
+        return False
+
+    def replay_deferred(self, count: int) -> bool:
+        return False
+
     def resume(self, then: Any, error: ErrorCode | None, now: Moment) -> CoordinatorResult[None]:
         self.calls.append((then, error))
         return CoordinatorResult()
@@ -123,7 +129,7 @@ def test_transactional_records_and_markers_are_replayed_live_and_when_loading(
         driver.transaction_ended(7, 3, is_commit=True)
         ready = asyncio.Event()
         loading = ShardLoading(world.broker.timers)
-        loading.load(driver, lambda loaded: ready.set())
+        loading.load(driver, lambda loaded, offset: ready.set())
         await ready.wait()
         assert driver.shard.calls == scenario
 

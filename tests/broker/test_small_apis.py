@@ -4,9 +4,12 @@ import asyncio
 
 import pytest
 
-from runnel.broker.runtime.producer_ids import BLOCK_SIZE
+from runnel.broker.runtime import producer_ids
+from runnel.broker.runtime.metadata_log import MetadataLog
+from runnel.controller.producer_ids import BLOCK_SIZE
 from runnel.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from runnel.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.init_producer_id import InitProducerIdRequest
 from runnel.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -126,6 +129,37 @@ def test_producer_ids_are_unique_across_restarts(tmp_path):
 
     lives = [asyncio.run(take()) for _ in range(3)]
     assert lives == [lives[0], lives[0] + BLOCK_SIZE, lives[0] + 2 * BLOCK_SIZE]
+
+
+def test_the_next_block_of_producer_ids_is_there_before_it_is_needed(tell):
+    async def scenario(world) -> None:
+        broker = world.broker
+        taken = [await broker.producer_ids.take() for _ in range(BLOCK_SIZE * 9 // 10)]
+        assert broker.metadata.image.next_producer_id == BLOCK_SIZE
+        taken.append(await broker.producer_ids.take())
+        async with asyncio.timeout(20):
+            while broker.metadata.image.next_producer_id == BLOCK_SIZE:
+                await asyncio.sleep(0.001)
+        taken += [await broker.producer_ids.take() for _ in range(BLOCK_SIZE)]
+        assert taken == list(range(len(taken)))
+
+    tell(scenario)
+
+
+def test_producers_retry_while_the_controller_gives_no_ids(tell, monkeypatch):
+    monkeypatch.setattr(producer_ids, "REQUEST_TIMEOUT_MS", 20)
+
+    async def scenario(world) -> None:
+        client = await world.connect()
+        await client.ask(FindCoordinatorRequest(key="x", key_type=1), 1)
+        with monkeypatch.context() as isolated:
+            isolated.setattr(MetadataLog, "is_active", False)
+            for request in (InitProducerIdRequest(None, 60_000), InitProducerIdRequest("x", 60_000)):
+                reply = await client.ask(request, 4)
+                assert ErrorCode.from_code(reply.error_code).retriable, reply
+        assert (await client.ask(InitProducerIdRequest(None, 60_000), 4)).error_code == 0
+
+    tell(scenario)
 
 
 @pytest.mark.parametrize(

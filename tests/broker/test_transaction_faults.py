@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.broker.runtime import transaction_coordinator
+from runnel.broker.runtime.txn_markers import MarkerSender
 from runnel.controller.values import TRANSACTION_STATE
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
@@ -36,7 +36,7 @@ def test_restart_restores_open_transactions_and_completes_prepared_ones(tmp_path
 
     async def first(world: BrokerWorld, client: Client) -> None:
         # The broker crashes after the prepare record and before the markers.
-        monkeypatch.setattr(transaction_coordinator, "send_markers", lambda *_: None)
+        monkeypatch.setattr(MarkerSender, "send", lambda *_: None)
         for name, partition in (("open", 0), ("ended", 1)):
             holders[name] = await begin(client, name)
             assert await write(client, name, holders[name], name.encode(), partition=partition) == NONE
@@ -72,9 +72,10 @@ def test_deleted_topic_does_not_block_completion(tmp_path: Path) -> None:
 
 
 def advance_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Advance the wall clock beyond the transaction timeout, independent of the speed of the machine."""
-    now_ms = SystemClock.now_ms
+    """Advance both clocks beyond the transaction timeout, independent of the speed of the machine."""
+    now_ms, monotonic_ms = SystemClock.now_ms, SystemClock.monotonic_ms
     monkeypatch.setattr(SystemClock, "now_ms", lambda clock: now_ms(clock) + 60_000)
+    monkeypatch.setattr(SystemClock, "monotonic_ms", lambda clock: monotonic_ms(clock) + 60_000)
 
 
 def test_transaction_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -262,6 +262,32 @@ def test_verification_after_completion_does_not_start_a_transaction(
     play(tmp_path, scenario)
 
 
+def test_the_marker_of_the_previous_transaction_arrives_during_verification(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """EndTxn is answered before the markers are written, so the next transaction may be here before them."""
+
+    async def scenario(world: BrokerWorld, client: Client) -> None:
+        writer = Writer(client, ADD_GROUP_VERSION)
+        await writer.begin()
+        answer: Promise[dict[TopicPartition, ErrorCode]] = Promise()
+        other = await world.connect()
+        with monkeypatch.context() as slow:
+            slow.setattr(world.broker.transactions, "verify", lambda *_, **__: answer)
+            other.send(writer.request({0: 5}), ADD_GROUP_VERSION)
+            partition = world.broker.groups.driver_of("g").partition
+            assert isinstance(partition.log, DiskLog)
+            while partition.log.producer_state.get()._guards == {}:
+                await asyncio.sleep(0)
+        partition.append_marker(writer.producer_id, writer.epoch, 0, True, 0, 2)
+        answer.resolve({})
+        assert codes(await other.receive()) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS.code]
+        # The client repeats it.
+        assert await writer.commit_offsets({0: 5}) == [NONE]
+
+    play(tmp_path, scenario)
+
+
 def test_a_bug_after_the_verification_closes_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

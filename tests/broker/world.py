@@ -9,7 +9,7 @@ from typing import Any
 
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.pipeline import Pipeline
-from runnel.broker.runtime.running import start_broker
+from runnel.broker.runtime.running import start_broker, start_quorum
 from runnel.broker.runtime.topic_creation import create_topics
 from runnel.controller.settings import Settings
 from runnel.disk.data_directory import DataDirectory
@@ -17,7 +17,8 @@ from runnel.disk.os_files import OsFiles
 from runnel.disk.workers import LoopWorkers
 from runnel.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from runnel.messages.registry import api
-from runnel.net.listener import Listener, ListenerLimits
+from runnel.net.admission import Admission, ListenerLimits
+from runnel.net.listener import Listener
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 from runnel.wire import Request, decode
 from runnel.wire.frame import has_flexible_header, read_response_header, request_frame
@@ -27,7 +28,11 @@ class BrokerWorld:
     """A broker with its dependencies, opened and closed by a test."""
 
     def __init__(
-        self, folder: Path, settings: dict[str, str] | None = None, limits: ListenerLimits | None = None
+        self,
+        folder: Path,
+        settings: dict[str, str] | None = None,
+        limits: ListenerLimits | None = None,
+        node_id: int = 1,
     ) -> None:
         clock, entropy = SystemClock(), SystemEntropy()
         self.settings = Settings(settings or {})
@@ -42,14 +47,15 @@ class BrokerWorld:
             read_workers=LoopWorkers(1, "read"),
         )
         timers = LoopTimers(asyncio.get_running_loop())
-        self.broker = Broker(1, "", "127.0.0.1", 0, clock, timers, self.disk, entropy, self.settings)
-        self.listener = Listener(Pipeline(self.broker), "PLAINTEXT", limits)
+        self.broker = Broker(node_id, "", "127.0.0.1", 0, clock, timers, self.disk, entropy, self.settings)
+        self.listener = Listener(Pipeline(self.broker), "PLAINTEXT", Admission(limits))
         self.clients: list[Client] = []
 
     async def __aenter__(self) -> "BrokerWorld":
         self._stack = AsyncExitStack()
         self._stack.callback(self.disk.close)
         self.broker.port = self.listener.bind("127.0.0.1", 0)
+        await start_quorum(self.broker, self._stack)
         await start_broker(self.broker, self._stack)
         self.listener.accept()
         return self

@@ -431,10 +431,18 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     49: (_cluster_items(_ALTER_CONFIGS, "entries", "entries"),),  # AlterClientQuotas
     50: (_cluster_items(_DESCRIBE, "users", "results", with_top_level=True),),  # DescribeUserScramCredentials
     51: (_scram_changes,),  # AlterUserScramCredentials
+    52: (_cluster(_CLUSTER_ACTION),),  # Vote
+    53: (_cluster(_CLUSTER_ACTION),),  # BeginQuorumEpoch
+    54: (_cluster(_CLUSTER_ACTION),),  # EndQuorumEpoch
     55: (_cluster(_DESCRIBE),),  # DescribeQuorum
+    56: (_cluster(_CLUSTER_ACTION),),  # AlterPartition
     57: (_cluster(_ALTER),),  # UpdateFeatures
+    58: (_cluster(_CLUSTER_ACTION),),  # Envelope: what is inside needs its own permissions
+    59: (_cluster(_CLUSTER_ACTION),),  # FetchSnapshot
     60: (),  # DescribeCluster
     61: (_topics(_READ, "topics", "topics"),),  # DescribeProducers
+    62: (_cluster(_CLUSTER_ACTION),),  # BrokerRegistration
+    63: (_cluster(_CLUSTER_ACTION),),  # BrokerHeartbeat
     64: (_cluster(_ALTER),),  # UnregisterBroker
     65: (  # DescribeTransactions
         items(
@@ -444,8 +452,14 @@ ACCESS: dict[int, tuple[Rule, ...]] = {
     ),
     # ListTransactions
     66: (listed("transaction_states", lambda state: on_transactional_id(_DESCRIBE, state.transactional_id)),),
+    67: (_cluster(_CLUSTER_ACTION),),  # AllocateProducerIds
     68: (_READ_GROUP, _subscription),  # ConsumerGroupHeartbeat
     69: (_groups(_DESCRIBE, "group_ids", "groups"), _described_members),  # ConsumerGroupDescribe
+    70: (_cluster(_CLUSTER_ACTION),),  # ControllerRegistration
+    73: (_cluster(_CLUSTER_ACTION),),  # AssignReplicasToDirs
     74: (_cluster(_DESCRIBE_CONFIGS),),  # ListConfigResources
     75: (_listed_topics,),  # DescribeTopicPartitions
+    80: (_cluster(_ALTER),),  # AddRaftVoter
+    81: (_cluster(_ALTER),),  # RemoveRaftVoter
+    82: (_cluster(_CLUSTER_ACTION),),  # UpdateRaftVoter
 }

@@ -3,7 +3,6 @@
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, chain, settled
-from runnel.broker.runtime.topic_creation import ensure_internal_topic
 from runnel.broker.runtime.transaction_coordinator import error_for_version
 from runnel.controller.values import CONSUMER_OFFSETS
 from runnel.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -29,7 +28,7 @@ def add_offsets_to_txn(
 async def _add_to_new_topic(request: AddOffsetsToTxnRequest, ctx: Context) -> AddOffsetsToTxnResponse:
     # Clients send FindCoordinator for the group only after this request, so the topic may not exist yet.
     try:
-        await ensure_internal_topic(ctx.broker, CONSUMER_OFFSETS)
+        await ctx.broker.auto_creation.ensure_internal(CONSUMER_OFFSETS)
     except ApiError as error:
         return AddOffsetsToTxnResponse(error_code=error.code)
     return await settled(_add(request, ctx))

@@ -9,6 +9,7 @@ from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, gather, settled
 from runnel.broker.runtime.slices import weighs_more
 from runnel.broker.runtime.transaction_coordinator import error_for_version
+from runnel.coordinator.txn.settings import TRANSACTION_V2
 from runnel.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -121,7 +122,9 @@ def _add(
     identity = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
     if transaction.verify_only:
         return transactions.verify(*identity, partitions, adds=False)
-    return transactions.add(*identity, partitions)
+    # Brokers add partitions for clients that bump the epoch with every transaction.
+    client_version = TRANSACTION_V2 if ctx.api_version >= _BATCHED_VERSION else 0
+    return transactions.add(*identity, partitions, client_version)
 
 
 def _topics(errors: Errors, ctx: Context) -> list[AddPartitionsToTxnTopicResult]:

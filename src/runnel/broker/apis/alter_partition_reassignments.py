@@ -17,4 +17,5 @@ async def alter_partition_reassignments(
 
     v1 allow replication factor change
     """
-    return await ctx.broker.metadata.change(lambda image: decide_reassignments(image, request))
+    settings = ctx.broker.settings
+    return await ctx.broker.metadata.change(lambda image: decide_reassignments(image, settings, request))

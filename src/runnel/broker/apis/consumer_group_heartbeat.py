@@ -23,11 +23,18 @@ def consumer_group_heartbeat(
         return _refuse(ErrorCode.UNSUPPORTED_VERSION)
     try:
         driver = ctx.broker.groups.driver_of(request.group_id)
+    except ApiError as error:
+        return _refused(error)
+    try:
         caller = ctx.broker.groups.request_context(ctx)
         decision = driver.shard.consumer_heartbeat(request, caller, driver.now())
     except ApiError as error:
-        return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
+        return driver.hold(_refused(error), _refuse)
     return driver.decide(decision, _refuse)
+
+
+def _refused(error: ApiError) -> ConsumerGroupHeartbeatResponse:
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=str(error))
 
 
 def _refuse(error: ErrorCode) -> ConsumerGroupHeartbeatResponse:

@@ -1,4 +1,4 @@
-"""Responses to what a client may not do, built from the declarations of the messages.
+"""Responses to what a client may not do, or no controller decides, built from the declarations of messages.
 
 An element of a response repeats the names and indexes of the request's element that it answers, and carries
 the error; where it has elements of its own that can carry an error, so do they. Built from declarations, a
@@ -34,6 +34,30 @@ _UNKNOWN_VALUES = {
     "timestamp": -1,
 }
 """Values beside an error in Kafka's responses that differ from the declared defaults."""
+
+
+_FAILED_ARRAYS = {
+    19: (("topics",), "topics"),  # CreateTopics
+    20: (("topics", "topic_names"), "responses"),  # DeleteTopics
+    30: (("creations",), "results"),  # CreateAcls
+    31: (("filters",), "filter_results"),  # DeleteAcls
+    33: (("resources",), "responses"),  # AlterConfigs
+    37: (("topics",), "results"),  # CreatePartitions
+    43: (("topic_partitions",), "replica_election_results"),  # ElectLeaders, version 0
+    44: (("resources",), "responses"),  # IncrementalAlterConfigs
+    49: (("entries",), "entries"),  # AlterClientQuotas
+    51: (("deletions", "upsertions"), "results"),  # AlterUserScramCredentials
+}
+"""The APIs that the controller decides and whose responses have no error code at their top level."""
+
+
+def failed_items(request: Request, error: ErrorCode) -> Response | None:
+    """The response to a request that failed as a whole, with the error in each element; None if not known."""
+    if request.api_key not in _FAILED_ARRAYS:
+        return None
+    arrays, into = _FAILED_ARRAYS[request.api_key]
+    items = [item for array in arrays for item in getattr(request, array) or ()]
+    return empty_response(request, **{into: [denied_item(request, into, item, error) for item in items]})
 
 
 def denied_items(array: str, into: str, *, with_top_level: bool = False) -> Denied:

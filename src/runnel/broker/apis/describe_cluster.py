@@ -16,18 +16,23 @@ BROKERS, CONTROLLERS = 1, 2
 
 @handles(DescribeClusterRequest)
 def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
-    """Describe the cluster's brokers.
+    """Describe the cluster's brokers, or its controllers if one is asked on its own listener.
 
-    v1 endpoint type; controller endpoints do not exist here · v2 fenced brokers
+    v1 endpoint type · v2 fenced brokers
     """
-    if request.endpoint_type == CONTROLLERS:
-        raise ApiError(
-            ErrorCode.MISMATCHED_ENDPOINT_TYPE, "The request was sent to an endpoint of type BROKER"
-        )
-    if request.endpoint_type != BROKERS:
+    is_controller = ctx.listener in ctx.broker.controller_listeners
+    served = CONTROLLERS if is_controller else BROKERS
+    if request.endpoint_type not in (BROKERS, CONTROLLERS):
         raise ApiError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}"
         )
+    if request.endpoint_type != served:
+        kind = "CONTROLLER" if is_controller else "BROKER"
+        raise ApiError(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE, f"The request was sent to an endpoint of type {kind}"
+        )
+    if is_controller:
+        return _controllers(ctx)
     brokers = [
         _broker(registration, ctx)
         for _, registration in sorted(ctx.broker.metadata.image.brokers.items())
@@ -39,6 +44,23 @@ def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeC
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _controllers(ctx: Context) -> DescribeClusterResponse:
+    registered = [
+        DescribeClusterBroker(controller.id, endpoint.host, endpoint.port)
+        for _, controller in sorted(ctx.broker.metadata.image.controllers.items())
+        for endpoint in controller.endpoints
+        if endpoint.name == ctx.listener
+    ]
+    broker = ctx.broker
+    leader = (broker.node_id,) if broker.controller.is_active else broker.metadata.controller_endpoint()
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=broker.cluster_id,
+        controller_id=-1 if leader is None else leader[0],
+        brokers=registered,
+    )
 
 
 def _broker(registration: BrokerRegistration, ctx: Context) -> DescribeClusterBroker:

@@ -17,7 +17,10 @@ from runnel.model.limits import DESCRIBED_PRODUCERS_MAX, SLICE_ELEMENTS
 
 @handles(DescribeProducersRequest)
 async def describe_producers(request: DescribeProducersRequest, ctx: Context) -> DescribeProducersResponse:
-    """Describe the active producers of partitions; other requests are served in between."""
+    """Describe the active producers of partitions; other requests are served in between.
+
+    Followers answer as well: `kafka-transactions.sh find-hanging` queries all replicas of one broker.
+    """
     response = DescribeProducersResponse()
     described, room = 0, SLICE_ELEMENTS
     for topic in request.topics:
@@ -40,7 +43,7 @@ async def describe_producers(request: DescribeProducersRequest, ctx: Context) ->
 
 def _describe(topic: str, index: int, ctx: Context) -> PartitionResponse:
     try:
-        log = ctx.broker.partition(topic, index).log
+        partition = ctx.broker.partition(topic, index)
     except ApiError as error:
         return PartitionResponse(index, error.code, str(error))
     return PartitionResponse(
@@ -54,6 +57,6 @@ def _describe(topic: str, index: int, ctx: Context) -> PartitionResponse:
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.current_transaction_start_offset,
             )
-            for producer in log.producers()
+            for producer in partition.log.producers()
         ],
     )

@@ -1,8 +1,8 @@
-"""ElectLeaders: elect preferred leaders."""
+"""ElectLeaders: elect preferred leaders, or any leaders of partitions without one."""
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
-from runnel.controller.reassignments import decide_elections
+from runnel.controller.elections import elect_leaders as elect
 from runnel.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -18,8 +18,12 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
 
     v1 unclean elections, top-level error · v2 flexible
     """
+    settings = ctx.broker.settings
+    if request.topic_partitions is None:
+        # The response may have very many.
+        ctx.is_large = True
     try:
-        return await ctx.broker.metadata.change(lambda image: decide_elections(image, request))
+        return await ctx.broker.metadata.change_in_steps(lambda image: elect(image, settings, request))
     except ApiError as error:
         # Version 0 has no top-level error.
         return ElectLeadersResponse(

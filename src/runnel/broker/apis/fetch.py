@@ -3,17 +3,21 @@
 import asyncio
 from typing import Any
 
+from runnel.broker.apis.fetch_by_replica import fetch_by_replica
+from runnel.broker.apis.fetch_metadata import fetch_metadata, is_metadata_fetch
+from runnel.broker.apis.fetch_parts import diverging_epoch, records_of, topics_of
 from runnel.broker.apis.handlers import handles
+from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.current_leaders import LEADER_ERRORS, current_leader, node_address
 from runnel.broker.runtime.fetch_sessions import FetchPlan, RequestedPartition, Result
+from runnel.broker.runtime.preferred_replicas import NO_REPLICA, preferred_replica, selects_by_rack
 from runnel.broker.runtime.promise import MaybePromise, Promise, settled
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.waiting import LongPoll
 from runnel.messages.fetch import (
     AbortedTransaction,
-    EpochEndOffset,
-    FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -23,12 +27,12 @@ from runnel.messages.fetch import (
 )
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.disk import NotResident, Slice
-from runnel.ports.service import Session
 
 READ_COMMITTED = 1
+FOLLOWER_READS_VERSION = 11
+"""The version from which consumers may fetch from followers (KIP-392)."""
 PartitionRead = tuple[PartitionData | None, int]
 """The response of a partition and the size of its records; None if a session has no changes."""
-_LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 @handles(FetchRequest)
@@ -39,12 +43,16 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
     diverging epoch · v13 topic ids · v15 replica state · v16 leader's endpoint · v17-18 followers only
     """
     broker = ctx.broker
+    if is_metadata_fetch(request, ctx):
+        return fetch_metadata(request, ctx)
+    if is_replica(request):
+        return fetch_by_replica(request, ctx)
     try:
         plan = broker.fetch_sessions.plan(request, ctx.api_version)
     except ApiError as error:
         return FetchResponse(error_code=error.code)
     plan.denied_topics = ctx.denied_topics
-    reading = DelayedFetch(broker, request, plan, ctx.session)
+    reading = DelayedFetch(ctx, request, plan)
     response = reading.attempt(request.max_wait_ms <= 0)
     return reading.wait() if response is None else response
 
@@ -63,17 +71,22 @@ class DelayedFetch:
         "_is_truncated",
         "_loads",
         "_may_block",
+        "_needs_leader",
         "_plan",
+        "_rack",
         "_request",
         "_session",
         "_watched",
     )
 
-    def __init__(self, broker: Broker, request: FetchRequest, plan: FetchPlan, session: Session) -> None:
-        self._broker = broker
+    def __init__(self, ctx: Context, request: FetchRequest, plan: FetchPlan) -> None:
+        broker = self._broker = ctx.broker
         self._request = request
         self._plan = plan
-        self._session = session
+        self._session = ctx.session
+        self._needs_leader = ctx.api_version < FOLLOWER_READS_VERSION
+        self._rack = request.rack_id if request.rack_id and selects_by_rack(broker) else ""
+        """The rack of a consumer that may be directed to a follower."""
         self._deadline_ms = broker.clock.monotonic_ms() + request.max_wait_ms
         self._loads: list[Promise[None]] = []
         """Reads of the last attempt that are not in the page cache."""
@@ -150,9 +163,9 @@ class DelayedFetch:
         asked = wanted.asked
         try:
             partition = self._partition(wanted)
-            if asked.current_leader_epoch != -1:
-                partition.check_leader_epoch(asked.current_leader_epoch)
-            diverging = _diverging(partition, asked) if asked.last_fetched_epoch >= 0 else None
+            if self._rack and (preferred := self._preferred(partition, asked)) is not None:
+                return preferred, 0
+            diverging = diverging_epoch(partition, asked) if asked.last_fetched_epoch >= 0 else None
             stable_offset = partition.last_stable_offset
             records: Any = b""
             size_bytes = 0
@@ -164,10 +177,7 @@ class DelayedFetch:
                 self._has_hidden_bytes |= partition.log.end_offset > end_offset
                 if size_bytes and found.end_offset < end_offset:
                     self._is_truncated = True
-                if len(found.parts) == 1 and type(found.parts[0]) is bytes:
-                    records = found.parts[0]
-                elif found.parts:
-                    records = found
+                records = records_of(found)
                 if aborted is not None and size_bytes:
                     aborted = aborted_within(
                         partition, asked.fetch_offset, found.end_offset, may_block=self._may_block
@@ -196,14 +206,38 @@ class DelayedFetch:
         )
         return data, size_bytes
 
+    def _preferred(self, partition: ReplicatedLog, asked: FetchPartition) -> PartitionData | None:
+        """No records, but the replica to fetch them from, if there is one."""
+        replica = preferred_replica(self._broker, partition, self._rack, asked.fetch_offset)
+        if replica == NO_REPLICA:
+            return None
+        self._is_truncated = True
+        return PartitionData(
+            asked.partition,
+            0,
+            partition.high_watermark,
+            partition.last_stable_offset,
+            partition.log.log_start_offset,
+            aborted_transactions=[] if self._is_committed_only else None,
+            preferred_read_replica=replica,
+            records=b"",
+        )
+
     def _partition(self, wanted: RequestedPartition) -> ReplicatedLog:
         """The partition to read. Raises ApiError."""
         if self._plan.denied_topics:
             name = wanted.topic or self._broker.topic_name(wanted.topic_id)
             if name in self._plan.denied_topics:
                 raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"not authorized to read {name}")
-        partition = self._broker.partition_at.get((wanted.topic, wanted.asked.partition))
-        return _resolve_partition(self._broker, wanted) if partition is None else partition
+        asked = wanted.asked
+        partition = self._broker.partition_at.get((wanted.topic, asked.partition))
+        if partition is None:
+            partition = _resolve_partition(self._broker, wanted)
+        if asked.current_leader_epoch != -1:
+            partition.check_leader_epoch(asked.current_leader_epoch)
+        if not partition.is_leader and self._needs_leader:
+            partition.check_leader()
+        return partition
 
     def _read(
         self, partition: ReplicatedLog, asked: FetchPartition, budget: int, end_offset: int, is_first: bool
@@ -212,18 +246,32 @@ class DelayedFetch:
         if asked.fetch_offset == end_offset and end_offset >= log.log_start_offset:
             # The reader is at the end: no index lookup.
             return Slice([], 0)
+        if asked.fetch_offset > log.written_offset:
+            self._check_knows_end(partition)
         max_bytes = max(min(asked.partition_max_bytes, budget), 0)
         return partition.read(
             asked.fetch_offset, max_bytes, end_offset, at_least_one=is_first, may_block=self._may_block
         )
 
+    def _check_knows_end(self, partition: ReplicatedLog) -> None:
+        """Only the leader may answer that an offset does not exist: a consumer then resets its position."""
+        if not partition.is_leader:
+            raise ApiError(
+                ErrorCode.OFFSET_NOT_AVAILABLE, f"this follower of {partition.name} ends before the offset"
+            )
+        if partition.has_followers and self._broker.may_be_fenced:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker may lead {partition.name} by now"
+            )
+
     def _error(self, wanted: RequestedPartition, error: ApiError) -> PartitionData:
         index = wanted.asked.partition
         data = PartitionData(index, error.code, high_watermark=-1, records=b"", aborted_transactions=None)
-        if error.error in _LEADER_ERRORS:
-            partition = _find(self._broker, wanted)
-            if partition is not None:
-                data.current_leader = LeaderIdAndEpoch(self._broker.node_id, partition.epoch)
+        if error.error in LEADER_ERRORS:
+            name = wanted.topic or self._broker.topic_name(wanted.topic_id) or ""
+            leader = current_leader(self._broker, name, index)
+            if leader is not None:
+                data.current_leader = LeaderIdAndEpoch(*leader)
         return data
 
     def _count_appended_bytes(self) -> int:
@@ -233,20 +281,13 @@ class DelayedFetch:
         plan = self._plan
         if plan.session is not None:
             plan.session.record_response(results)
-        response = FetchResponse(session_id=plan.session_id)
-        topic: FetchableTopicResponse | None = None
-        topics: dict[tuple[str, bytes], FetchableTopicResponse] = {}
-        for wanted, data in results:
-            if topic is None or topic.topic != wanted.topic or topic.topic_id != wanted.topic_id:
-                topic = topics.get((wanted.topic, wanted.topic_id))
-                if topic is None:
-                    topic = FetchableTopicResponse(wanted.topic, wanted.topic_id)
-                    topics[wanted.topic, wanted.topic_id] = topic
-                    response.responses.append(topic)
-            topic.partitions.append(data)
-            if data.current_leader is not None and not response.node_endpoints:
-                own = self._broker
-                response.node_endpoints = [NodeEndpoint(own.node_id, own.host, own.port, own.rack)]
+        keyed = ((wanted.topic, wanted.topic_id, data) for wanted, data in results)
+        response = FetchResponse(session_id=plan.session_id, responses=topics_of(keyed))
+        leaders = {data.current_leader.leader_id for _, data in results if data.current_leader is not None}
+        for leader in sorted(leaders):
+            address = node_address(self._broker, leader, self._session.listener)
+            if address is not None:
+                response.node_endpoints.append(NodeEndpoint(*address))
         return response
 
 
@@ -274,13 +315,3 @@ def _resolve_partition(broker: Broker, wanted: RequestedPartition) -> Replicated
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic with id {wanted.topic_id.hex()}")
         name = known
     return broker.partition(name, wanted.asked.partition)
-
-
-def _diverging(partition: ReplicatedLog, asked: FetchPartition) -> EpochEndOffset | None:
-    """The epoch and offset at which the reader's log diverges (KIP-595), or None."""
-    epoch, end_offset = partition.log.epoch_end(asked.last_fetched_epoch)
-    if epoch < 0:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, f"epoch {asked.last_fetched_epoch} precedes the log")
-    if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
-        return EpochEndOffset(epoch, end_offset)
-    return None

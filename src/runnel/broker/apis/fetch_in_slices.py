@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.runtime.fetch_sessions import FINAL_EPOCH
 from runnel.broker.runtime.promise import MaybePromise, settled
 from runnel.broker.runtime.slices import cut, merge
@@ -27,7 +28,8 @@ def fetch_in_slices(handler: "Handler") -> "Handler":
     """The handler of Fetch, which serves larger requests in slices."""
 
     def fetch(request: FetchRequest, ctx: "Context") -> "Result":
-        if _largest(request.topics, request.forgotten_topics_data) <= FETCH_PARTITIONS_MAX:
+        is_small = _largest(request.topics, request.forgotten_topics_data) <= FETCH_PARTITIONS_MAX
+        if is_small or is_replica(request):
             return handler(request, ctx)
         if request.session_id:
             # The client starts over with a full fetch, and gets no session for it.

@@ -5,7 +5,6 @@ from typing import Any
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.shards import Shards
-from runnel.broker.runtime.topic_creation import ensure_internal_topic
 from runnel.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from runnel.model.errors import ApiError, ErrorCode
 
@@ -42,7 +41,7 @@ async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
             shards = ctx.broker.transactions
         else:
             raise ApiError(ErrorCode.INVALID_REQUEST, f"unsupported coordinator key type {key_type}")
-        await ensure_internal_topic(ctx.broker, shards.topic)
+        await ctx.broker.auto_creation.ensure_internal(shards.topic)
         return _coordinator(key, shards, ctx)
     except ApiError as error:
         return Coordinator(key, _NO_NODE, "", _NO_NODE, error.code, str(error))
@@ -50,11 +49,13 @@ async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
 
 def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
     broker = ctx.broker
-    partition = broker.metadata.image.partition(shards.topic, shards.partition_of(key))
-    if partition is not None and partition.leader == broker.node_id:
-        return Coordinator(key, broker.node_id, broker.host, broker.port, error_message="")
-    for other in broker.metadata.image.live_brokers():
-        for endpoint in other.endpoints:
-            if partition is not None and other.id == partition.leader and endpoint.name == ctx.listener:
-                return Coordinator(key, other.id, endpoint.host, endpoint.port, error_message="")
+    leader = shards.leader_of(key)
+    if leader == broker.node_id:
+        own = broker.endpoint(ctx.listener)
+        return Coordinator(key, leader, own.host, own.port, error_message="")
+    registration = broker.metadata.image.brokers.get(leader)
+    if registration is not None and not registration.is_fenced:
+        for endpoint in registration.endpoints:
+            if endpoint.name == ctx.listener:
+                return Coordinator(key, leader, endpoint.host, endpoint.port, error_message="")
     raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the coordinator of {key} is not available")

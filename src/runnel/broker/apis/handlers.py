@@ -83,20 +83,51 @@ APIS: dict[int, Api] = {
     49: Api("alter_client_quotas", 0, 1),
     50: Api("describe_user_scram_credentials", 0, 0),
     51: Api("alter_user_scram_credentials", 0, 0),
+    52: Api("vote", 0, 2),
+    53: Api("begin_quorum_epoch", 0, 1),
+    54: Api("end_quorum_epoch", 0, 1),
     55: Api("describe_quorum", 0, 2),
+    56: Api("alter_partition", 2, 3),
     57: Api("update_features", 0, 2),
+    58: Api("envelope", 0, 0),
+    59: Api("fetch_snapshot", 0, 1),
     60: Api("describe_cluster", 0, 2),
     61: Api("describe_producers", 0, 0),
+    62: Api("broker_registration", 0, 4),
+    63: Api("broker_heartbeat", 0, 2),
     64: Api("unregister_broker", 0, 0),
     65: Api("describe_transactions", 0, 0),
     66: Api("list_transactions", 0, 2),
+    67: Api("allocate_producer_ids", 0, 0),
     68: Api("consumer_group_heartbeat", 0, 1),
     69: Api("consumer_group_describe", 0, 1),
+    70: Api("controller_registration", 0, 0),
+    73: Api("assign_replicas_to_dirs", 0, 0),
     74: Api("list_config_resources", 0, 1),
     75: Api("describe_topic_partitions", 0, 0),
+    80: Api("add_raft_voter", 0, 1),
+    81: Api("remove_raft_voter", 0, 0),
+    82: Api("update_raft_voter", 0, 0),
 }
 
-PRODUCE_KEY, FETCH_KEY = 0, 1
+FORWARDED = frozenset((19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 46, 49, 51, 55, 57, 64, 80, 81))
+"""APIs of clients that the active controller decides: other brokers forward them to it (KIP-590)."""
+
+_CONTROLLER_ONLY = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82))
+"""Requests of brokers to controllers, and of controllers to each other."""
+
+_CONTROLLER_TOO = FORWARDED | {1, 17, 18, 29, 32, 36, 60}
+
+BROKER_APIS = APIS.keys() - _CONTROLLER_ONLY
+"""What the listeners for clients and brokers serve."""
+
+CONTROLLER_APIS = APIS.keys() & (_CONTROLLER_ONLY | _CONTROLLER_TOO)
+"""What the listeners of a controller serve, as in Kafka."""
+
+PRODUCE_KEY, FETCH_KEY, WRITE_TXN_MARKERS_KEY = 0, 1, 27
+
+_IN_STEPS = frozenset({FETCH_KEY, WRITE_TXN_MARKERS_KEY})
+"""APIs whose handlers serve large requests in steps of their own."""
 
 _registered: dict[int, Handler] = {}
 
@@ -128,7 +159,7 @@ def as_handler(function: Callable[..., Any]) -> Handler:
 
 def is_sliced(api_key: int) -> bool:
     """Whether requests of an API may have as many elements as only slices can serve."""
-    return api_key == FETCH_KEY or (api_key in SLICINGS and api_key != PRODUCE_KEY)
+    return api_key in _IN_STEPS or (api_key in SLICINGS and api_key != PRODUCE_KEY)
 
 
 def handler_of(api_key: int) -> Handler:

@@ -34,7 +34,7 @@ def _in_consumer_group(request: HeartbeatRequest, driver: GroupDriver) -> MaybeP
     try:
         decision = driver.shard.heartbeat_in_consumer_group(request)
     except ApiError as error:
-        return _response(error.error)
+        return driver.hold(_response(error.error), _response)
     return driver.decide(decision, _response)
 
 

@@ -17,6 +17,10 @@ from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.disk import TimestampedOffset
 
 READ_COMMITTED = 1
+CONSUMER = -1
+DEBUGGING = -2
+"""The replica id of tools that ask any replica how far it is."""
+OFFSET_NOT_AVAILABLE_VERSION = 5
 
 LATEST = -1
 EARLIEST = -2
@@ -57,7 +61,12 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> MaybePromise[List
                     raise ApiError(ErrorCode.INVALID_REQUEST, "duplicate partition")
                 partition = ctx.broker.partition(topic.name, asked.partition_index)
                 partition.check_leader_epoch(asked.current_leader_epoch)
-                lookup = _find(partition, asked, request.isolation_level, ctx.api_version, result)
+                if request.replica_id != DEBUGGING:
+                    partition.check_leader()
+                if asked.timestamp not in (EARLIEST, EARLIEST_LOCAL):
+                    _check_end_is_known(partition, request.replica_id, ctx.api_version)
+                end_offset = _end_offset(partition, request)
+                lookup = _find(partition, asked, end_offset, ctx.api_version, result)
             except ApiError as error:
                 result.error_code = error.code
             else:
@@ -68,18 +77,32 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> MaybePromise[List
     return gather(parts, lambda _: response)
 
 
+def _end_offset(partition: ReplicatedLog, request: ListOffsetsRequest) -> int:
+    """The end of what the requester may see; followers and tools see everything."""
+    if request.replica_id != CONSUMER:
+        return partition.log.written_offset
+    if request.isolation_level == READ_COMMITTED:
+        return partition.last_stable_offset
+    return partition.high_watermark
+
+
+def _check_end_is_known(partition: ReplicatedLog, replica_id: int, api_version: int) -> None:
+    """Reject a request for the end while a new leader does not know what its predecessors committed."""
+    if replica_id == CONSUMER and partition.has_followers and not partition.leader.has_committed_in_epoch:
+        is_new = api_version >= OFFSET_NOT_AVAILABLE_VERSION
+        error = ErrorCode.OFFSET_NOT_AVAILABLE if is_new else ErrorCode.LEADER_NOT_AVAILABLE
+        raise ApiError(error, f"the high watermark of {partition.name} is not known yet")
+
+
 def _find(
     partition: ReplicatedLog,
     asked: ListOffsetsPartition,
-    isolation_level: int,
+    end_offset: int,
     api_version: int,
     result: ListOffsetsPartitionResponse,
 ) -> Promise[None] | None:
     """Set the result; a promise if a thread looks it up."""
     log = partition.log
-    end_offset = partition.high_watermark
-    if isolation_level == READ_COMMITTED:
-        end_offset = partition.last_stable_offset
     timestamp = asked.timestamp
     if timestamp < 0 and _NEEDS_VERSION.get(timestamp, api_version + 1) > api_version:
         raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"version {api_version} does not support {timestamp}")

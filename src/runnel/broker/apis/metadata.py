@@ -1,9 +1,11 @@
 """Metadata: brokers, topics and partition leaders."""
 
+from copy import copy
+
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context, Encoded
-from runnel.broker.runtime.promise import Promise
-from runnel.broker.runtime.topic_creation import create_missing_topics
+from runnel.broker.runtime.promise import Promise, settled
+from runnel.broker.runtime.suspects import Suspects
 from runnel.broker.runtime.topic_metadata import TopicMetadataCache
 from runnel.controller.topic_names import check_topic_name
 from runnel.messages.metadata import (
@@ -14,7 +16,7 @@ from runnel.messages.metadata import (
     MetadataResponseTopic,
 )
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.model.ids import NO_ID
+from runnel.model.ids import NO_ID, NO_LEADER
 from runnel.wire import encoded
 
 # Operations allowed without an authorizer, as bit fields of Kafka's AclOperation codes.
@@ -25,13 +27,39 @@ Answer = MetadataResponse | Encoded | Promise[MetadataResponse]
 
 
 @handles(MetadataRequest)
-def metadata(request: MetadataRequest, ctx: Context) -> Answer:
+def metadata(request: MetadataRequest, ctx: Context) -> Answer | Promise[MetadataResponse | Encoded]:
     """Describe brokers and the requested topics; auto-create missing topics if allowed.
 
     v1 controller, rack, empty list for no topics · v2 cluster id · v4 allow auto topic creation ·
     v5 offline replicas · v7 leader epoch · v8 authorized operations · v9 flexible · v10 topic ids ·
     v12 topics by id · v13 top-level error
     """
+    if ctx.broker.suspects and _asks_for_suspects(request, ctx):
+        return ctx.broker.run(_answer_when_decided(request, ctx))
+    return _describe(request, ctx)
+
+
+def _asks_for_suspects(request: MetadataRequest, ctx: Context) -> bool:
+    """Does a requested partition have a leader that has probably failed?"""
+    suspects, image = ctx.broker.suspects, ctx.broker.metadata.image
+    if request.topics is None or _is_for_all_topics(request, ctx):
+        return bool(suspects)
+    names = {asked.name or ctx.broker.topic_name(asked.topic_id) for asked in request.topics}
+    topics = (image.topics.get(name) for name in names if name is not None)
+    return any(state.leader in suspects for topic in topics if topic for state in topic.partitions)
+
+
+async def _answer_when_decided(request: MetadataRequest, ctx: Context) -> MetadataResponse | Encoded:
+    """Wait briefly for the controller, which has probably detected the failure as well."""
+    await ctx.broker.suspects.decided(lambda: not _asks_for_suspects(request, ctx))
+    described = _describe(request, ctx)
+    if not isinstance(described, Promise):
+        return described
+    created = await settled(described)
+    return created
+
+
+def _describe(request: MetadataRequest, ctx: Context) -> Answer:
     ctx.broker.topic_metadata.refresh(ctx.broker.metadata.image)
     if _is_for_all_topics(request, ctx):
         return _listing(request, ctx)
@@ -53,6 +81,7 @@ def _listing(request: MetadataRequest, ctx: Context) -> Encoded:
         ctx.listener,
         request.include_cluster_authorized_operations,
         request.include_topic_authorized_operations,
+        *ctx.broker.suspects,
     )
     body = listings.get(key)
     if body is None:
@@ -76,7 +105,7 @@ def _to_create(request: MetadataRequest, ctx: Context) -> list[str]:
 
 
 async def _create_and_answer(names: list[str], request: MetadataRequest, ctx: Context) -> MetadataResponse:
-    return _answer(request, ctx, await create_missing_topics(ctx.broker, names))
+    return _answer(request, ctx, await ctx.broker.auto_creation.create(names))
 
 
 def _answer(request: MetadataRequest, ctx: Context, failures: dict[str, ErrorCode]) -> MetadataResponse:
@@ -92,9 +121,9 @@ def _answer(request: MetadataRequest, ctx: Context, failures: dict[str, ErrorCod
 
 
 def _brokers(ctx: Context) -> list[MetadataResponseBroker]:
-    own = ctx.broker
-    brokers = [MetadataResponseBroker(own.node_id, own.host, own.port, own.rack)]
-    for other in own.metadata.image.live_brokers():
+    own, address = ctx.broker, ctx.broker.endpoint(ctx.listener)
+    brokers = [MetadataResponseBroker(own.node_id, address.host, address.port, own.rack)]
+    for other in own.suspects.listed_brokers():
         for endpoint in other.endpoints:
             if endpoint.name == ctx.listener and other.id != own.node_id:
                 brokers.append(MetadataResponseBroker(other.id, endpoint.host, endpoint.port, other.rack))
@@ -108,7 +137,7 @@ def _topics(
     # The image may have changed while topics were created.
     cache.refresh(ctx.broker.metadata.image)
     if request.topics is None or _is_for_all_topics(request, ctx):
-        return cache.all()
+        return [_without(ctx.broker.suspects, topic) for topic in cache.all()]
     # Each topic once: repeating a short name must not inflate the response.
     different = {(asked.topic_id, asked.name): asked for asked in request.topics}
     return [_topic(asked, cache, ctx, failures) for asked in different.values()]
@@ -126,11 +155,24 @@ def _topic(
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id)
     cached = cache.named(name)
     if cached is not None:
-        return cached
+        return _without(ctx.broker.suspects, cached)
     error = failures.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not _is_valid_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(error.code, name)
+
+
+def _without(suspects: Suspects, topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    """The topic without leaders that have probably failed."""
+    if not suspects or not any(partition.leader_id in suspects for partition in topic.partitions):
+        return topic
+    # Cached entries are shared by all responses.
+    topic, partitions = copy(topic), [copy(partition) for partition in topic.partitions]
+    for partition in partitions:
+        if partition.leader_id in suspects:
+            partition.error_code, partition.leader_id = ErrorCode.LEADER_NOT_AVAILABLE.code, NO_LEADER
+    topic.partitions = partitions
+    return topic
 
 
 def _is_valid_name(name: str) -> bool:

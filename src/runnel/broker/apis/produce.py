@@ -7,11 +7,15 @@ from runnel.broker.apis.produce_transactional import (
     Verification,
     is_verified,
 )
+from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.current_leaders import current_leader, node_address
 from runnel.broker.runtime.promise import Promise, forward
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -23,6 +27,7 @@ from runnel.ports.disk import Staged
 from runnel.ports.service import CloseConnection
 
 ACKS_ALL = -1
+CURRENT_LEADER_VERSION = 10
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that Kafka allows to produce to internal topics."""
 
@@ -35,12 +40,15 @@ _ZSTD, _COMPRESSION_MASK = 4, 7
 class DelayedProduce(Promise[ProduceResponse]):
     """A produce response that is complete when all of its partitions are committed."""
 
-    __slots__ = ("outstanding", "response")
+    __slots__ = ("_acks", "_ctx", "_timeout_ms", "_unled", "outstanding", "response")
 
     mutes_connection = False
 
-    def __init__(self) -> None:
+    def __init__(self, request: ProduceRequest, ctx: Context) -> None:
         super().__init__()
+        self._acks, self._timeout_ms, self._ctx = request.acks, request.timeout_ms, ctx
+        self._unled = False
+        """Was a partition refused because this node does not lead it?"""
         self.response = ProduceResponse()
         # The handler itself counts as one, so that the response is not sent before all partitions are added.
         self.outstanding = 1
@@ -48,18 +56,29 @@ class DelayedProduce(Promise[ProduceResponse]):
     def complete_one(self) -> None:
         self.outstanding -= 1
         if not self.outstanding:
+            if self._unled and self._ctx.api_version >= CURRENT_LEADER_VERSION:
+                add_leaders(self.response, self._ctx.broker, self._ctx.listener)
             self.resolve(self.response)
+
+    def reject(self, result: PartitionProduceResponse, error: ApiError) -> None:
+        """Set the error of a partition."""
+        set_error(result, error)
+        self._unled |= error.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def wait_for(self, partition: ReplicatedLog, staged: Staged, result: PartitionProduceResponse) -> None:
         """Set the offsets of a staged batch and wait for its commit."""
         self.outstanding += 1
         set_offsets(result, staged)
-        partition.when_committed(PartitionAck(staged.last_offset + 1, self, result))
+        ack = PartitionAck(staged.last_offset + 1, self, result)
+        if self._acks == ACKS_ALL:
+            partition.when_replicated(ack, self._timeout_ms)
+        else:
+            partition.when_stored(ack)
 
     def verified(self, batch: Unverified, outcome: Staged | ApiError) -> None:
         """The transaction of a batch was verified."""
         if isinstance(outcome, ApiError):
-            set_error(batch.result, outcome)
+            self.reject(batch.result, outcome)
         else:
             self.wait_for(batch.partition, outcome, batch.result)
         self.complete_one()
@@ -79,7 +98,7 @@ class PartitionAck:
         self.answer.complete_one()
 
     def failed(self, error: ApiError) -> None:
-        set_error(self.result, error)
+        self.answer.reject(self.result, error)
         self.answer.complete_one()
 
 
@@ -91,7 +110,7 @@ def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] |
     v10 current leader · v11 TRANSACTION_ABORTABLE · v12 adds partitions to transactions ·
     v13 topic ids instead of names. Versions 0-2 are advertised but rejected.
     """
-    answer = DelayedProduce()
+    answer = DelayedProduce(request, ctx)
     verification: Verification | None = None
     broker, acks, api_version = ctx.broker, request.acks, ctx.api_version
     now_ms = broker.clock.now_ms()
@@ -114,7 +133,7 @@ def produce(request: ProduceRequest, ctx: Context) -> Promise[ProduceResponse] |
                     continue
                 staged = partition.stage(records, now_ms)
             except ApiError as error:
-                set_error(result, error)
+                answer.reject(result, error)
                 continue
             if acks:
                 answer.wait_for(partition, staged, result)
@@ -175,7 +194,7 @@ def checked_records(
 ) -> memoryview:
     """Check acks and compression against the request; the log validates the rest. Raises ApiError."""
     if acks == ACKS_ALL:
-        partition.check_in_sync(partition.log.config.min_insync_replicas)
+        partition.check_in_sync()
     elif not 0 <= acks <= 1:
         raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be 0, 1 or -1, not {acks}")
     if records is None:
@@ -201,6 +220,23 @@ def set_error(result: PartitionProduceResponse, error: ApiError) -> None:
         result.record_errors = [BatchIndexAndErrorMessage(index, str(error)) for index in error.batch_indexes]
     result.error_message = str(error)
     result.base_offset = result.log_append_time_ms = result.log_start_offset = -1
+
+
+def add_leaders(response: ProduceResponse, broker: Broker, listener: str) -> None:
+    """Tell the leaders of partitions that this node does not lead, and their addresses (KIP-951)."""
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        for result in topic.partition_responses:
+            if result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER.code:
+                continue
+            name = topic.name or broker.topic_name(topic.topic_id) or ""
+            leader = current_leader(broker, name, result.index)
+            if leader is not None:
+                result.current_leader = LeaderIdAndEpoch(*leader)
+                address = node_address(broker, leader.id, listener)
+                if address is not None:
+                    endpoints[leader.id] = NodeEndpoint(*address)
+    response.node_endpoints = list(endpoints.values())
 
 
 def _close_on_error(response: ProduceResponse) -> None:

@@ -2,8 +2,12 @@
 
     the producer has an open transaction in the partition ──► append
     else ──► set a guard, ask the coordinator ──► verified, and the guard is still set ──► append
-                 ▲                           └──► CONCURRENT_TRANSACTIONS ──┐
-                 └───────────────── back off, limited retries ◄─────────────┘
+                 ▲                           ├──► verified, but the guard is gone ──┐
+                 │                           └──► CONCURRENT_TRANSACTIONS ──────────┤
+                 └───────────────── back off, limited retries ◄─────────────────────┘
+
+The marker of the previous transaction removes the guard. With transaction version 2 the coordinator is asked
+again then: each transaction has its own epoch, so the answer cannot be about another one.
 
 Without verification, a batch delayed on the network could start a hanging transaction, which would block the
 last stable offset and all read_committed consumers.
@@ -73,6 +77,12 @@ def is_verified(records: memoryview, partition: ReplicatedLog) -> bool:
     return producer_id < 0 or partition.log.has_open_transaction(producer_id, epoch)
 
 
+def _may_begin(batch: Unverified) -> bool:
+    """False if the guard was removed since the coordinator was asked."""
+    log = batch.partition.log
+    return log.has_open_transaction(batch.producer_id, batch.epoch) or log.is_guarded(batch.guard)
+
+
 class Verification:
     """The batches of one request whose transaction is being verified."""
 
@@ -95,14 +105,17 @@ class Verification:
 
     def add(self, records: memoryview, partition: ReplicatedLog, result: PartitionProduceResponse) -> None:
         """Add a batch to verify. Raises ApiError."""
+        if not partition.is_leader:
+            # Its state of transactions may be behind, and the transaction would get a partition in vain.
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {partition.name}")
         producer_id, epoch, sequence = _PRODUCER(records, _PRODUCER_POSITION)
         if self._batches and (producer_id, epoch) != (self._batches[0].producer_id, self._batches[0].epoch):
             raise ApiError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING,
                 "all batches must have the same producer id",
             )
-        guard = partition.log.guard_transaction(producer_id, epoch, sequence, self._broker.clock.now_ms())
         copy = memoryview(bytearray(records))
+        guard = self._guard(partition, producer_id, epoch, sequence)
         self._batches.append(Unverified(partition, result, copy, producer_id, epoch, sequence, guard))
 
     def start(self) -> None:
@@ -111,6 +124,9 @@ class Verification:
         names = [batch.partition.name for batch in self._batches]
         answer: dict[TopicPartition, ErrorCode] | Promise[dict[TopicPartition, ErrorCode]] | Exception
         try:
+            for batch in self._batches:
+                # It may have been removed since the last attempt.
+                batch.guard = self._guard(batch.partition, batch.producer_id, batch.epoch, batch.sequence)
             answer = self._broker.transactions.verify(
                 self._transactional_id, first.producer_id, first.epoch, names, self._adds_partitions
             )
@@ -120,6 +136,9 @@ class Verification:
             answer.on_settled(self._answered)
         else:
             self._answered(answer)
+
+    def _guard(self, partition: ReplicatedLog, producer_id: int, epoch: int, sequence: int) -> Guard:
+        return partition.log.guard_transaction(producer_id, epoch, sequence, self._broker.clock.now_ms())
 
     @property
     def has_batches(self) -> bool:
@@ -156,8 +175,13 @@ class Verification:
 
     def _is_retriable(self, errors: dict[TopicPartition, ErrorCode]) -> bool:
         """True while the previous transaction completes and the retry limit is not reached."""
-        is_completing = self._adds_partitions and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values()
-        return is_completing and self._broker.clock.monotonic_ms() + RETRY_BACKOFF_MS <= self._deadline_ms
+        is_late = self._broker.clock.monotonic_ms() + RETRY_BACKOFF_MS > self._deadline_ms
+        if is_late or not self._adds_partitions:
+            return False
+        return ErrorCode.CONCURRENT_TRANSACTIONS in errors.values() or any(
+            errors.get(batch.partition.name) is ErrorCode.NONE and not _may_begin(batch)
+            for batch in self._batches
+        )
 
     def _write(self, batch: Unverified, error: ErrorCode) -> Staged:
         partition = batch.partition

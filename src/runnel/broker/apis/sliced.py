@@ -172,8 +172,6 @@ SLICINGS: Mapping[int, tuple[Slicing, ...]] = {
     ),
     21: (_along("topics.partitions", "topics.partitions"),),  # DeleteRecords
     23: (_along("topics.partitions", "topics.partitions"),),  # OffsetForLeaderEpoch
-    # WriteTxnMarkers: a marker is appended to each partition's log.
-    27: (replace(_along("markers.topics.partition_indexes", "markers.topics.partitions"), elements=100),),
     28: (_along("topics.partitions", "topics.partitions"),),  # TxnOffsetCommit
     30: (_along("creations", "results"),),  # CreateAcls
     31: (_along("filters", "filter_results"),),  # DeleteAcls

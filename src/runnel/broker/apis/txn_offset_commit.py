@@ -23,11 +23,13 @@ _ABORTABLE_VERSION = 4
 _ADD_GROUP_VERSION = 5
 _NO_SEQUENCE = -1
 
-_CLIENT_ERRORS = {
+_VERIFICATION_ERRORS = {
     # All producers handle INVALID_PRODUCER_EPOCH.
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    # Verification was lost on the way to the transaction coordinator: the client retries here.
+    # The transaction coordinator was not reached: the client retries here, without looking for another one.
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
 }
 
 
@@ -58,15 +60,16 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePro
     partition = driver.partition
     identity = request.producer_id, request.producer_epoch
     guard: Guard | None = None
+    adds = ctx.api_version >= _ADD_GROUP_VERSION
 
     def verified(errors: dict[TopicPartition, ErrorCode]) -> MaybePromise[TxnOffsetCommitResponse]:
         error = errors.get(partition.name, ErrorCode.NONE)
         if error is not ErrorCode.NONE:
-            return refuse(error)
+            return refuse(_VERIFICATION_ERRORS.get(error, error))
         return ctx.broker.groups.write(request.group_id, decide, refuse)
 
     def decide(current: GroupDriver) -> CoordinatorResult[TxnOffsetCommitResponse]:
-        _check_guard(current.partition, identity, guard)
+        _check_guard(current.partition, identity, guard, adds_group=adds)
         decision = current.shard.commit_in_transaction(
             request, ctx.api_version, lambda name: ids.get(name, NO_ID), current.now()
         )
@@ -77,19 +80,23 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, ctx: Context) -> MaybePro
     errors: MaybePromise[dict[TopicPartition, ErrorCode]] = {}
     if not partition.log.has_open_transaction(*identity):
         guard = partition.log.guard_transaction(*identity, _NO_SEQUENCE, driver.now().wall_ms)
-        adds = ctx.api_version >= _ADD_GROUP_VERSION
         errors = ctx.broker.transactions.verify(request.transactional_id, *identity, [partition.name], adds)
     return chain(errors, verified)
 
 
-def _check_guard(partition: ReplicatedLog, identity: tuple[int, int], guard: Guard | None) -> None:
+def _check_guard(
+    partition: ReplicatedLog, identity: tuple[int, int], guard: Guard | None, *, adds_group: bool
+) -> None:
     """Reject a batch whose transaction completed during verification: it would start a hanging one."""
-    if guard is not None and not partition.log.has_open_transaction(*identity):
-        partition.log.check_guard(guard, _NO_SEQUENCE, needs_start=False)
+    if guard is None or partition.log.has_open_transaction(*identity):
+        return
+    if adds_group and not partition.log.is_guarded(guard):
+        # Probably the marker of the previous transaction, which has another epoch: verify it again.
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "a transaction of the producer completed")
+    partition.log.check_guard(guard, _NO_SEQUENCE, needs_start=False)
 
 
 def _client_error(error: ErrorCode, api_version: int) -> ErrorCode:
-    error = _CLIENT_ERRORS.get(error, error)
     if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_VERSION:
         return ErrorCode.INVALID_TXN_STATE
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < _LOADING_VERSION:

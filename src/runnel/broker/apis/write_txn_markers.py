@@ -1,13 +1,16 @@
 """WriteTxnMarkers: append transaction markers, sent by coordinators and by `runnel txn abort`."""
 
-from collections import defaultdict
+import asyncio
+from collections.abc import Iterable, Iterator
+from functools import partial
 
 from runnel.broker.apis.handlers import handles
+from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.context import Context
-from runnel.broker.runtime.promise import MaybePromise, Promise, gather
+from runnel.broker.runtime.promise import MaybePromise, Promise, gather, settled
+from runnel.broker.runtime.slices import weighs_more
 from runnel.broker.runtime.txn_markers import Marker, write_marker
 from runnel.messages.write_txn_markers import (
-    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
@@ -17,7 +20,10 @@ from runnel.messages.write_txn_markers import (
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
-Outcome = tuple[TopicPartition, ErrorCode]
+MARKERS_PER_STEP = 100
+"""Markers that are appended before other requests are served: each is a write to the log of a partition."""
+
+Outcome = tuple[int, TopicPartition, ErrorCode]
 
 
 @handles(WriteTxnMarkersRequest)
@@ -26,40 +32,55 @@ def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> MaybePro
 
     v1 flexible · v2 transaction version
     """
+    if weighs_more(request, ("markers", "topics", "partition_indexes"), MARKERS_PER_STEP):
+        ctx.is_large = True
+        return ctx.broker.run(_write_in_steps(request, ctx.broker))
+    outcomes = [_write(ctx.broker, *wanted) for wanted in _markers(request)]
+    return gather(outcomes, partial(_response, request))
 
-    def answer(results: list[list[Outcome]]) -> WriteTxnMarkersResponse:
-        return WriteTxnMarkersResponse(
-            markers=[
-                WritableTxnMarkerResult(marker.producer_id, _topics(outcomes))
-                for marker, outcomes in zip(request.markers, results, strict=True)
-            ]
+
+async def _write_in_steps(request: WriteTxnMarkersRequest, broker: Broker) -> WriteTxnMarkersResponse:
+    outcomes: list[Promise[Outcome]] = []
+    for wanted in _markers(request):
+        outcomes.append(_write(broker, *wanted))
+        if len(outcomes) % MARKERS_PER_STEP == 0:
+            await asyncio.sleep(0)
+    return await settled(gather(outcomes, partial(_response, request)))
+
+
+def _markers(request: WriteTxnMarkersRequest) -> Iterator[tuple[Marker, TopicPartition]]:
+    for wanted in request.markers:
+        marker = Marker(
+            wanted.producer_id,
+            wanted.producer_epoch,
+            wanted.coordinator_epoch,
+            wanted.transaction_result,
+            wanted.transaction_version,
         )
+        for topic in wanted.topics:
+            for index in topic.partition_indexes:
+                yield marker, TopicPartition(topic.name, index)
 
-    return gather([_write(marker, ctx) for marker in request.markers], answer)
+
+def _write(broker: Broker, marker: Marker, name: TopicPartition) -> Promise[Outcome]:
+    outcome: Promise[Outcome] = Promise()
+    write_marker(broker, marker, name, lambda name, error: outcome.resolve((marker.producer_id, name, error)))
+    return outcome
 
 
-def _write(wanted: WritableTxnMarker, ctx: Context) -> MaybePromise[list[Outcome]]:
-    marker = Marker(
-        wanted.producer_id,
-        wanted.producer_epoch,
-        wanted.coordinator_epoch,
-        wanted.transaction_result,
-        wanted.transaction_version,
+def _response(request: WriteTxnMarkersRequest, outcomes: Iterable[Outcome]) -> WriteTxnMarkersResponse:
+    # Kafka's coordinator looks up outcomes by producer id: each must be there, and once, even if the request
+    # has several markers of a producer.
+    results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]]
+    results = {wanted.producer_id: {} for wanted in request.markers}
+    for producer_id, (topic, index), error in outcomes:
+        result = WritableTxnMarkerPartitionResult(index, error.code)
+        results[producer_id].setdefault(topic, []).append(result)
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id, [WritableTxnMarkerTopicResult(*topic) for topic in topics.items()]
+            )
+            for producer_id, topics in results.items()
+        ]
     )
-
-    def write(name: TopicPartition) -> Promise[Outcome]:
-        outcome: Promise[Outcome] = Promise()
-        write_marker(ctx.broker, marker, name, lambda name, error: outcome.resolve((name, error)))
-        return outcome
-
-    names = [
-        TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partition_indexes
-    ]
-    return gather([write(name) for name in names], list)
-
-
-def _topics(outcomes: list[Outcome]) -> list[WritableTxnMarkerTopicResult]:
-    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = defaultdict(list)
-    for name, error in outcomes:
-        topics[name.topic].append(WritableTxnMarkerPartitionResult(name.partition, error.code))
-    return [WritableTxnMarkerTopicResult(topic, results) for topic, results in topics.items()]

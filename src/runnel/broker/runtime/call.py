@@ -1,24 +1,23 @@
 """One request in flight: the context of its handler, how its response is encoded, and its accounting."""
 
-import logging
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct as Layout
 from typing import Any
 
+from runnel.broker.apis.denials import failed_items
 from runnel.broker.apis.handlers import Handler
 from runnel.broker.apis.rules import Rule
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.context import Context, Encoded
-from runnel.model.errors import ApiError, ErrorCode
+from runnel.broker.runtime.promise import BrokenPromise
+from runnel.model.errors import ApiError, ErrorCode, NotController
 from runnel.ports.disk import FileSlice
 from runnel.ports.service import CloseConnection, Reply
 from runnel.wire import Request, Response, decode, encode, fields_of
 
 _PREFIX = Layout(">ii").pack
 _PREFIX_FLEXIBLE = Layout(">iix").pack
-
-log = logging.getLogger("runnel.broker")
 
 
 @dataclass(slots=True)
@@ -30,10 +29,14 @@ class Route:
     handler: Handler
     rules: tuple[Rule, ...]
     """The required permissions."""
+    bytes_max: int
+    """The maximum size of a request, unless it has records."""
     elements_max: int
     """The maximum number of array elements of a request."""
     borrows_frame: bool
     """Does the handler use the frame's memory only within the turn? Others get a copy."""
+    is_forwarded: bool
+    """Do brokers forward it to the active controller?"""
     has_flexible_header: bool
     has_throttle_time: bool
 
@@ -52,13 +55,18 @@ class Call(Context):
     request_bytes: int
     throttle_ms: int = 0
     is_accounted: bool = False
+    request: Request | None = None
+    """The request, if its response repeats its elements with an error when it fails as a whole."""
 
     def answer(self, outcome: Response | Encoded | Exception | None) -> None:
         """Fill the reply with the response, with nothing, or with an error."""
+        if self.is_accounted and isinstance(outcome, BrokenPromise):
+            # The connection was closed, and the request that waited was dropped with it.
+            return
         if outcome is None:
             self.reply.is_silent = True
             self._fill([], 0)
-        elif self.is_large and isinstance(outcome, Response):
+        elif self.is_large and (isinstance(outcome, Response) or self.request is not None):
             self.broker.run(self._answer_from_thread(outcome))
         else:
             try:
@@ -67,9 +75,9 @@ class Call(Context):
                 parts, size_bytes = self._failed(error)
             self._fill(parts, size_bytes)
 
-    async def _answer_from_thread(self, response: Response) -> None:
+    async def _answer_from_thread(self, outcome: Response | Encoded | Exception) -> None:
         try:
-            parts, size_bytes = await self.broker.disk.run_blocking(Job(partial(self._encoded, response)))
+            parts, size_bytes = await self.broker.disk.run_blocking(Job(partial(self._encoded, outcome)))
         except Exception as error:  # noqa: BLE001 - _failed reports it
             parts, size_bytes = self._failed(error)
         self._fill(parts, size_bytes)
@@ -96,7 +104,7 @@ class Call(Context):
     def _encoded(self, outcome: Response | Encoded | Exception) -> tuple[list[Any], int]:
         """(the response frame, its size on the wire)."""
         if isinstance(outcome, Exception):
-            raise outcome
+            outcome = self._refusal(outcome)
         if isinstance(outcome, Encoded):
             if not self.throttle_ms:
                 return self._framed([outcome.body])
@@ -116,28 +124,49 @@ class Call(Context):
         parts[0] = _PREFIX(size_bytes + 4, self.correlation_id) + parts[0]
         return parts, size_bytes + 8
 
+    def _refusal(self, error: Exception) -> Response:
+        """The response whose elements have the error; raises it if it is to be at the top level, or a bug."""
+        if isinstance(error, NotController):
+            self.session.is_refused = True
+        is_refused = isinstance(error, (ApiError, NotController))
+        if self.request is None or not is_refused or _has_error_code(self.route.response, self.api_version):
+            raise error
+        response = failed_items(self.request, _code(error))
+        if response is None:
+            raise error
+        return response
+
     def _failed(self, error: Exception) -> tuple[list[Any], int]:
         """The response frame of an error; empty, which closes the connection, if it has no error field."""
         if isinstance(error, CloseConnection):
             self.reply.close_reason = str(error)
             return [], 0
-        code = ErrorCode.UNKNOWN_SERVER_ERROR.code
-        if isinstance(error, ApiError):
-            code = error.code
-        else:
+        if not isinstance(error, (ApiError, NotController)):
             self.broker.bugs.report(error, "%s v%d failed", self.route.request.__name__, self.api_version)
-        response = _error_response(self.route.response, self.api_version, code, str(error))
+        error_code = _code(error)
+        response = error_response(self.route.response, self.api_version, error_code.code, str(error))
         if response is None:
             if isinstance(error, ApiError):
-                log.error("%s v%d has no field for: %s", self.route.request.__name__, self.api_version, error)
+                message = "%s v%d has no field for an error"
+                self.broker.bugs.report(error, message, self.route.request.__name__, self.api_version)
             return [], 0
         if self.throttle_ms and self.route.has_throttle_time:
             response.throttle_time_ms = self.throttle_ms  # type: ignore[attr-defined]
         return self._framed(encode(response, self.api_version))
 
 
-def _error_response(response: type[Any], version: int, code: int, message: str) -> Response | None:
-    """A response with only an error code, if it has such a field."""
+def _code(error: Exception) -> ErrorCode:
+    if isinstance(error, ApiError):
+        return error.error
+    return ErrorCode.NOT_CONTROLLER if isinstance(error, NotController) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _has_error_code(response: type[Any], version: int) -> bool:
+    return any(field.name == "error_code" and field.versions.covers(version) for field in fields_of(response))
+
+
+def error_response(response: type[Any], version: int, code: int, message: str) -> Response | None:
+    """A response with only an error code; None if it has no such field."""
     present = {field.name for field in fields_of(response) if field.versions.covers(version)}
     if "error_code" not in present:
         return None

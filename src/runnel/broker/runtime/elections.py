@@ -29,6 +29,8 @@ PARTITIONS_PER_CHANGE = 1000
 
 RETRY_DELAY_MS = 1000
 
+_ELECTIONS = "elections are pending"
+
 
 class Elections:
     """The partitions of one broker with a pending election."""
@@ -54,7 +56,7 @@ class Elections:
             if partition is not None:
                 partition.suspend()
         if self._waiting:
-            self._broker.disk.stays_unclean = True
+            self._broker.disk.unclean.add(_ELECTIONS)
 
     def lost_records(self, name: TopicPartition) -> None:
         """This partition was truncated below its high watermark."""
@@ -77,7 +79,7 @@ class Elections:
             pass
         self._is_running = False
         if not self._waiting:
-            self._broker.disk.stays_unclean = False
+            self._broker.disk.unclean.discard(_ELECTIONS)
 
     async def _run_some(self) -> bool:
         broker = self._broker

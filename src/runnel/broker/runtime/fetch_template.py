@@ -14,10 +14,12 @@ from functools import partial
 from struct import Struct as Layout
 
 from runnel.broker.apis.fetch import READ_COMMITTED
+from runnel.broker.apis.replica_requests import is_replica
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from runnel.broker.runtime.preferred_replicas import selects_by_rack
 from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.waiting import LongPoll
@@ -391,7 +393,8 @@ class FetchTemplates:
         """Remember a decoded request as the template of its connection, if nothing of it was denied."""
         session = call.session
         template = session.template
-        if not is_permitted or not _is_simple(request, call.api_version):
+        is_simple = is_permitted and _is_simple(request, call.api_version)
+        if not is_simple or (request.rack_id and selects_by_rack(self._broker)):
             session.template = None
             return
         session.template_version = call.authorizer.version
@@ -424,6 +427,7 @@ def _is_simple(request: FetchRequest, version: int) -> bool:
     return (
         version >= VERSION_MIN
         and is_repeatable
+        and not is_replica(request)
         and len(request.topics) == 1
         and len(request.topics[0].partitions) == 1
         and request.topics[0].partitions[0].last_fetched_epoch < 0

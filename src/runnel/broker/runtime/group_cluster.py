@@ -24,13 +24,13 @@ class GroupCluster:
 
     @property
     def version(self) -> int:
-        return self._broker.metadata.image.version
+        return self._broker.metadata.image.content_version
 
     def topic(self, name: str) -> TopicMetadata | None:
         image = self._broker.metadata.image
-        if image.version != self._topics_version:
+        if image.content_version != self._topics_version:
             self._topics.clear()
-            self._topics_version = image.version
+            self._topics_version = image.content_version
         known = self._topics.get(name)
         if known is None and name in image.topics:
             topic = image.topics[name]

@@ -1,6 +1,7 @@
 """The group coordinator: its shards, and the requests to them."""
 
 from collections.abc import Callable, Collection
+from itertools import islice
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 GroupDriver = ShardDriver[GroupShard]
 
+_DELETED_MAX = 10_000
+"""Number of deleted topics that are remembered for shards that are loaded later."""
+
 
 class GroupCoordinator(Shards[GroupShard]):
     """All group shards of this node."""
@@ -33,12 +37,12 @@ class GroupCoordinator(Shards[GroupShard]):
         super().__init__(broker)
         self._settings = group_settings(broker.settings)
         self._cluster = GroupCluster(broker)
-        self._deleted_topics: set[str] = set()
-        """Topics deleted before the shards with their offsets were loaded."""
+        self._deleted_topics: dict[str, None] = {}
+        """The last topics that were deleted: another leader of a shard may not have removed their offsets."""
 
     def start(self) -> None:
         """Start to load the groups of every partition with records."""
-        self._deleted_topics = set(self._broker.metadata.removed)
+        self._deleted_topics = dict.fromkeys(self._broker.metadata.removed)
         super().start()
 
     def write_or_park(
@@ -58,7 +62,7 @@ class GroupCoordinator(Shards[GroupShard]):
             decision = decide(driver, self.request_context(context, waiter))
         except ApiError as error:
             driver.unpark(waiter)
-            return refuse(error.error)
+            return driver.hold(refuse(error.error), refuse)
         return driver.decide(decision, refuse, waiter)
 
     def request_context(self, context: "Context", waiter: int = NOT_PARKED) -> RequestContext:
@@ -74,9 +78,10 @@ class GroupCoordinator(Shards[GroupShard]):
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """These topics were deleted: delete their committed offsets."""
-        self._drop_stale()
-        if not all(driver.is_loaded for driver in self._drivers.values()):
-            self._deleted_topics.update(names)
+        self._unload_stale()
+        self._deleted_topics.update(dict.fromkeys(names))
+        for name in list(islice(self._deleted_topics, max(0, len(self._deleted_topics) - _DELETED_MAX))):
+            del self._deleted_topics[name]
         for driver in self._drivers.values():
             if driver.is_loaded:
                 driver.run(driver.shard.topics_deleted(names))
@@ -99,10 +104,10 @@ class GroupCoordinator(Shards[GroupShard]):
             settings["offsets.topic.compression.codec"],
         )
 
-    def _loaded(self, driver: GroupDriver) -> None:
-        driver.loaded()
+    def _loaded(self, driver: GroupDriver, replayed_offset: int) -> None:
+        driver.loaded(replayed_offset)
         # The topic may have been recreated: offsets committed since then are kept.
-        deleted = self._deleted_topics - self._broker.metadata.image.topics.keys()
+        deleted = sorted(self._deleted_topics.keys() - self._broker.metadata.image.topics.keys())
         driver.run(driver.shard.topics_deleted(deleted))
 
 

@@ -1,65 +1,67 @@
-"""Drives the controller core: every change of metadata is a batch in the log `__cluster_metadata-0`.
+"""Cluster metadata on this node: the image of what the quorum has committed.
 
-    decide → replay into the image ahead → append → committed → replay into the image → apply → answer
+    the quorum commits → read or take the batch → replay into the image → apply to this node → answer
 
-Changes are decided one after the other, each seeing those before it, but share the fdatasync. Everything else
-reads `image`, which only ever holds what is committed: it survives a power failure.
-
-Periodically a thread writes a snapshot of the image beside the log (`metadata_snapshots`), and the log before
-it is dropped. Changes do not wait for it.
+On every node, brokers included, the image follows the log of the quorum. On the node that leads the quorum an
+ActiveController decides about changes. Periodically a thread writes a snapshot of the image beside the log
+(`metadata_snapshots`), and the log before it is dropped.
 """
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from runnel.batch.build import build_batch
+from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import crc_is_valid, read_header
-from runnel.batch.records import Record, iterate_records
+from runnel.batch.records import iterate_records
+from runnel.broker.runtime.active_controller import ActiveController, Decide, Reply
 from runnel.broker.runtime.metadata_snapshots import MetadataSnapshots
-from runnel.broker.runtime.promise import Promise, settled
-from runnel.broker.runtime.replicated_log import ReplicatedLog
-from runnel.broker.runtime.turn import Turn
+from runnel.broker.runtime.promise import settled
 from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.result import ControllerResult
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot_batches import metadata_record
-from runnel.controller.values import CLUSTER_METADATA, Topic
-from runnel.model.errors import ApiError, ErrorCode
-from runnel.model.ids import TopicPartition
-from runnel.model.log_config import FOREVER, FlushPolicy, LogConfig
+from runnel.controller.steps import Steps
+from runnel.controller.transactions import OpenTransaction
+from runnel.controller.values import Topic
+from runnel.model.errors import ApiError, ErrorCode, NotController, StorageFailed
+from runnel.model.ids import SnapshotId
 from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk
-from runnel.replica.leader import LeaderReplica
-from runnel.schemas.metadata import (
-    MetadataRecord,
-    RemoveTopicRecord,
-    SnapshotRecord,
-    encode_metadata_record,
-)
+from runnel.schemas.metadata import ClusterRecord, MetadataRecord, RemoveTopicRecord, SnapshotRecord
+from runnel.wire import MalformedMessage
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.quorum_log import QuorumLog
 
 log = logging.getLogger("runnel.broker")
 
-METADATA_PARTITION = TopicPartition(CLUSTER_METADATA, 0)
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
-METADATA_EPOCH = 1
-"""A quorum of one elects itself once."""
-
-BATCH_BYTES_MAX = 8 * 1024 * 1024
-"""The maximum size of a change, as in Kafka, where it is the fetch size of followers."""
-BATCH_OVERHEAD_BYTES = 100
-"""An upper bound of the overhead of a batch."""
+PRIVATE_RECORDS = (ClusterRecord, SnapshotRecord)
+"""Written by releases before the quorum only; Kafka does not know them."""
 
 READ_BYTES = 256 * 1024
-"""How much of the log is replayed at start before other tasks run."""
+"""How much of the log is replayed before other tasks run."""
 
-Reply = TypeVar("Reply")
+RETRY_DELAY_MS = 200
+FAILURES_MAX = 50
+"""After this many failures of the disk in a row, the metadata of this node is no longer updated."""
+
+
+class _Retried(Exception):
+    """A failure of the disk that may end by itself, and has changed nothing."""
 
 
 class Follower(Protocol):
     """Applies metadata changes to this node."""
+
+    def open_all(self) -> Iterator[None]:
+        """Apply the whole image at start; yields between steps."""
+        ...
+
+    def reload(self) -> Iterator[None]:
+        """Apply the image after it was replaced as a whole; yields between steps."""
+        ...
 
     def apply(self, records: list[MetadataRecord], removed: list[Topic]) -> Iterator[None]:
         """Apply records that were replayed into the image to this node; yields between steps.
@@ -69,248 +71,362 @@ class Follower(Protocol):
         ...
 
 
-class _Pending:
-    """A batch that is in the log and not applied yet; the waiter for its commit."""
-
-    __slots__ = ("_log", "done", "end_offset", "is_committed", "records")
-
-    def __init__(self, log: "MetadataLog", end_offset: int, records: list[MetadataRecord]) -> None:
-        self._log = log
-        self.end_offset = end_offset
-        self.records = records
-        self.is_committed = False
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The caller may have been cancelled; an exception that is not retrieved is not an error of its own.
-        self.done.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    def committed(self) -> None:
-        self.is_committed = True
-        self._log._committed(self)
-
-    def failed(self, error: ApiError) -> None:
-        self._log._fail(str(error))
-
-
-class _CommitWait(Promise[None]):
-    """A promise that everything below an offset is committed."""
-
-    __slots__ = ("end_offset",)
-
-    def __init__(self, end_offset: int) -> None:
-        super().__init__()
-        self.end_offset = end_offset
-
-    def committed(self) -> None:
-        self.resolve(None)
-
-    def failed(self, error: ApiError) -> None:
-        self.fail(error)
-
-
 class MetadataLog:
-    """Cluster metadata: `image` to read, `change` to decide against it, `submit` to add records outright."""
+    """Cluster metadata: `image` to read, `change` to decide about it on the active controller."""
 
-    def __init__(self, disk: Disk, clock: Clock, settings: Settings, turn: Turn, node_id: int) -> None:
-        self._clock = clock
+    def __init__(self, quorum: "QuorumLog", disk: Disk, clock: Clock, settings: Settings) -> None:
+        self.quorum = quorum
+        self.clock = clock
         self.settings = settings
-        self.log = disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, _log_config(settings))
         self.image = MetadataImage()
         self.removed: set[str] = set()
-        """Topics whose deletion was replayed at start: their logs may still exist."""
-        if self.log.failure is not None:
-            # The records before the damage are incomplete: to apply them could remove what was created later.
-            raise BadMetadata(f"the metadata log is damaged: {self.log.failure}")
-        leader = LeaderReplica.sole(node_id, METADATA_EPOCH)
-        self._replicated = ReplicatedLog(
-            METADATA_PARTITION, METADATA_TOPIC_ID, self.log, leader, turn, disk, clock
-        )
-        self._snapshots = MetadataSnapshots(disk, METADATA_PARTITION, self.log, settings)
-        self._batch_bytes_max = min(BATCH_BYTES_MAX, self.log.config.segment_bytes) - BATCH_OVERHEAD_BYTES
-        self._ahead = self.image
-        self._pending: deque[_Pending] = deque()
-        self._to_apply: deque[_Pending] = deque()
-        self._applying: asyncio.Task[None] | None = None
+        """Topics whose deletion was replayed before a follower was attached: their logs may still exist."""
+        self.controller: ActiveController | None = None
+        """The decisions of this node, if it is the active controller."""
+        self.on_elected: Callable[[int], None] = lambda predecessor_id: None
+        """Called when this node becomes the active controller, with the last leader before it, or -1."""
+        self.on_resigned: Callable[[], None] = lambda: None
+        """Called when it no longer is."""
+        self._elected_epoch = -1
+        self._predecessor_id = -1
+        self._snapshots = MetadataSnapshots(disk, quorum, settings)
+        self._transaction = OpenTransaction()
+        self._has_private_records = False
+        self._failures = 0
+        """Failures of the disk in a row."""
         self._failure: str | None = None
+        """Why the image is no longer updated."""
+        self.is_unreadable = False
+        """Is that because the metadata on this node is damaged? Other nodes can probably read theirs."""
         self._follower: Follower | None = None
+        self._applying: asyncio.Task[None] | None = None
+        self._is_paused = False
+        self._changed = asyncio.Event()
+        """Set whenever the image, the leader or the committed offset changed."""
 
-    @classmethod
-    async def open(
-        cls, disk: Disk, clock: Clock, settings: Settings, turn: Turn, node_id: int
-    ) -> "MetadataLog":
-        """Open the log, and load the newest snapshot and what follows it. BadMetadata if it is unreadable."""
-        metadata = cls(disk, clock, settings, turn, node_id)
-        await metadata._load()
-        metadata._ahead = metadata.image.copy()
-        return metadata
+    async def load(self) -> None:
+        """Load the newest snapshot. BadMetadata if it is unreadable."""
+        try:
+            self.image = await self._snapshots.load()
+        except StorageFailed as error:
+            raise BadMetadata(f"no metadata snapshot can be used: {error}") from error
+        if self.image.version < self.quorum.log.log_start_offset:
+            raise self._lost()
+
+    # -- the active controller
 
     @property
-    def is_new(self) -> bool:
-        """Is the log empty?"""
-        return self.log.end_offset == 0
+    def is_active(self) -> bool:
+        """Does this node decide about metadata?"""
+        return self.controller is not None
 
     @property
-    def committed_offset(self) -> int:
-        """Everything below is in the image and survives a power failure."""
-        return self.image.version
+    def is_sole_voter(self) -> bool:
+        """Is there no other controller?"""
+        return self.quorum.voters.ids == [self.quorum.core.node.id]
 
-    def follow(self, follower: Follower) -> None:
-        """Apply every change from now on to the node through `follower`."""
-        self._follower = follower
+    @property
+    def has_open_transaction(self) -> bool:
+        """Did a controller begin a change that it has not ended?"""
+        return self._transaction.is_open
+
+    def controller_endpoint(self) -> tuple[int, str, int] | None:
+        """(node id, host, port) of the active controller, if it is known."""
+        return self.quorum.leader_endpoint()
 
     async def submit(self, records: list[MetadataRecord]) -> None:
         """Add records; returns when they are committed, in the image and applied."""
         await self.change(lambda _: ControllerResult(records, None))
 
-    async def change(self, decide: Callable[[MetadataImage], ControllerResult[Reply]]) -> Reply:
-        """Decide against the newest image and carry it out; the reply comes when the decision is committed.
+    async def change(self, decide: Decide[Reply]) -> Reply:
+        """Decide about a change and carry it out, see `ActiveController.change`."""
+        return await self._active().change(decide)
 
-        Raises what `decide` raises, POLICY_VIOLATION for more records than one batch can hold,
-        KAFKA_STORAGE_ERROR if they cannot be written, and BadMetadata if they cannot be replayed.
-        """
-        self._check_usable()
-        decision = decide(self._ahead)
-        if decision.records:
-            pending = self._append(decision.records)
-        elif self._pending:
-            # The response may depend on a change that is not durable yet: it must not be sent before that is.
-            pending = self._pending[-1]
-        else:
-            return decision.response
-        await asyncio.shield(pending.done)
-        return decision.response
+    async def change_in_steps(self, begin: "Callable[[MetadataImage], Steps[Reply]]") -> Reply:
+        """Carry out a decision over many partitions, see `ActiveController.change_in_steps`."""
+        return await self._active().change_in_steps(begin)
 
-    async def close(self) -> None:
-        """Wait for changes and snapshots in flight."""
+    def read_ahead(self, read: Callable[[MetadataImage, MetadataImage], Reply]) -> Reply:
+        """What `read` returns for the committed image, and the one after all changes in flight."""
+        return read(self.image, self._active().image)
+
+    def _active(self) -> ActiveController:
+        if self._failure is not None:
+            raise self._unusable()
+        if self.controller is None:
+            raise self._not_controller("this node is not the active controller")
+        return self.controller
+
+    def _not_controller(self, reason: str) -> Exception:
+        if self.is_sole_voter:
+            # It leads as soon as it can write again; no other node can be asked.
+            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log cannot be written")
+        return NotController(reason)
+
+    # -- what the quorum reports
+
+    def advanced(self, high_watermark: int) -> None:
+        """Everything below is committed."""
+        self._apply_soon()
+
+    def elected(self, epoch: int) -> None:
+        """This node leads, and all records before its own are committed: decide once they are applied."""
+        self._elected_epoch = epoch
+        if self._failure is not None:
+            self._leave_to_others()
+        self._apply_soon()
+
+    def leader_changed(self, leader_id: int, epoch: int) -> None:
+        """Another node leads, or none, or this node in a new epoch."""
+        if leader_id >= 0 and not self.quorum.is_leader:
+            self._predecessor_id = leader_id
+        if self.controller is not None and not self._leads(self.controller.epoch):
+            self._end_decisions(self._not_controller(f"this node no longer leads in epoch {epoch}"))
+        self._apply_soon()
+
+    def snapshot_installed(self, snapshot: SnapshotId) -> None:
+        """The log was replaced by a snapshot of the leader: load it."""
+        self._apply_soon()
+
+    # -- the image follows
+
+    @property
+    def committed_offset(self) -> int:
+        """Everything below is in the image."""
+        return self.image.version
+
+    async def follow(self, follower: Follower) -> None:
+        """Apply the image to the node through `follower`, and every change from now on."""
+        self._is_paused = True
         if self._applying is not None:
             await self._applying
-        await self._snapshots.close()
+        self._follower = follower
+        for _ in follower.open_all():
+            await asyncio.sleep(0)
+        self._is_paused = False
+        self._apply_soon()
 
-    async def make_durable(self) -> None:
-        """Commit what a crashed process had written but not synced."""
-        wait = _CommitWait(self.log.written_offset)
-        self._replicated.when_committed(wait)
-        await settled(wait)
+    def replace_private_records(self) -> None:
+        """Replace a log with records that only earlier releases wrote by a snapshot; Kafka cannot read them.
+
+        The cluster id, which is in one of them, must be stored in the data directory before.
+        """
+        if self._has_private_records:
+            self._has_private_records = False
+            self._snapshots.require()
+            self._apply_soon()
+
+    async def changed(self) -> None:
+        """Wait for the next change of the image, the leader or the committed offset."""
+        await self._changed.wait()
+
+    async def wait_for(self, offset: int, timeout_ms: int) -> bool:
+        """Wait until everything below `offset` is applied; False if that takes longer than the timeout."""
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while self.image.version < offset:
+                    await self.changed()
+        except TimeoutError:
+            return False
+        return True
+
+    async def caught_up(self) -> None:
+        """Wait until a leader is known, and what was committed then is applied."""
+        # The high watermark of an earlier run is not enough: others may have committed more since.
+        while not self.is_active and not self._knows_committed:
+            self._check_usable()
+            await self.changed()
+        committed = self.quorum.high_watermark
+        while self.image.version < committed:
+            self._check_usable()
+            await self.changed()
+
+    @property
+    def _knows_committed(self) -> bool:
+        if self.is_sole_voter:
+            # It cannot write, perhaps because the disk is full: what it has is all there is.
+            return self.quorum.is_unwritable
+        return self.quorum.core.has_fetched and self.quorum.high_watermark > 0
 
     def _check_usable(self) -> None:
         if self._failure is not None:
-            raise ApiError(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the metadata log cannot be written until the broker is restarted: {self._failure}",
-            )
+            raise BadMetadata(self._failure)
 
-    def _append(self, records: list[MetadataRecord]) -> _Pending:
-        values = [encode_metadata_record(record) for record in records]
-        now_ms = self._clock.now_ms()
-        batch = build_batch(Record(0, now_ms, None, value) for value in values)
-        if len(batch) > self._batch_bytes_max:
-            raise ApiError(
-                ErrorCode.POLICY_VIOLATION,
-                f"this change takes {len(batch)} bytes of metadata, a batch holds {self._batch_bytes_max} "
-                "(metadata.log.segment.bytes): make it in several requests",
-            )
-        end_offset = self.log.end_offset + len(records)
-        try:
-            # First, because no start could replay a log with records that contradict those before them.
-            self._ahead.replay_batch(records, end_offset)
-            self._replicated.append_now(batch)
-        except Exception:
-            self._ahead = self._image_with_pending()
-            raise
-        self._snapshots.appended(len(values), len(batch))
-        pending = _Pending(self, end_offset, records)
-        self._pending.append(pending)
-        self._replicated.when_committed(pending)
-        return pending
+    async def close(self) -> None:
+        """Wait for what is being applied and for a snapshot; changes that are not committed fail."""
+        self._is_paused = True
+        if self._applying is not None:
+            await self._applying
+        if self.controller is not None:
+            self.controller.resign(NotController("this node is stopping"))
+        await self._snapshots.close()
 
-    def _image_with_pending(self) -> MetadataImage:
-        """The image after all records that are in the log."""
-        image = self.image.copy()
-        for pending in self._pending:
-            if pending.end_offset > image.version:
-                image.replay_batch(pending.records, pending.end_offset)
-        return image
+    def _notify(self) -> None:
+        # Wakes all that wait, and only them.
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def _committed(self, pending: _Pending) -> None:
-        self._to_apply.append(pending)
-        if self._applying is None:
+    def _apply_soon(self) -> None:
+        self._notify()
+        if self._applying is None and not self._is_paused and self._failure is None:
             self._applying = asyncio.get_running_loop().create_task(self._apply_committed())
 
     async def _apply_committed(self) -> None:
         try:
-            while self._to_apply:
-                await self._apply(self._to_apply.popleft())
-            # All committed changes are applied, so no change that the snapshot replaces is pending.
-            self._snapshots.write_if_due(self.image, self._clock.now_ms(), METADATA_EPOCH)
+            while not self._is_paused and self._has_more:
+                try:
+                    await self._apply_more()
+                except _Retried as failure:
+                    await self._failed_once(failure)
+                else:
+                    self._failures = 0
+            if not self._is_paused:
+                self._write_snapshot_if_due()
+        except (BadMetadata, CorruptBatch, MalformedMessage, ApiError) as error:
+            # Later records cannot be applied without this one: the node keeps what it has.
+            self.is_unreadable = True
+            self._fail(f"metadata at offset {self.image.version} cannot be applied: {error}")
         except Exception:
-            # A bug, which is logged; the callers must not wait forever.
-            for pending in self._pending:
-                pending.is_committed = False
-            self._fail("a change could not be applied")
+            # A bug, which is logged; callers must not wait forever.
+            self._fail(f"metadata at offset {self.image.version} cannot be applied")
             raise
         finally:
             self._applying = None
+            self._notify()
 
-    async def _apply(self, pending: _Pending) -> None:
+    @property
+    def _has_more(self) -> bool:
+        """Is more committed, or is this node to decide about metadata now that it has applied all?"""
+        is_new_leader = self.controller is None and self._leads(self._elected_epoch)
+        return self.image.version < self.quorum.high_watermark or is_new_leader
+
+    async def _apply_more(self) -> None:
+        if self.image.version >= self.quorum.high_watermark:
+            self._take_over()
+        elif self.image.version < self.quorum.log.log_start_offset:
+            await self._load_installed()
+        else:
+            await self._apply_next()
+
+    async def _apply_next(self) -> None:
+        own = self.controller.records_at(self.image.version) if self.controller else None
+        if own is not None:
+            await self._apply(own.records, own.end_offset, own.size_bytes)
+            return
+        for batch in await self._read_next():
+            header = read_header(batch)
+            if header.next_offset > self.quorum.high_watermark:
+                return
+            if header.next_offset <= self.image.version:
+                continue
+            if not crc_is_valid(batch, 0, header):
+                raise BadMetadata(f"the batch at offset {header.base_offset} of the metadata log is corrupt")
+            records: list[MetadataRecord] = []
+            if not header.is_control:
+                records = [metadata_record(stored.value) for stored in iterate_records(batch)]
+            await self._apply(records, header.next_offset, len(batch))
+        await asyncio.sleep(0)
+
+    async def _read_next(self) -> Sequence[memoryview]:
+        try:
+            return await settled(self.quorum.read_batches(self.image.version, READ_BYTES))
+        except StorageFailed as error:
+            if isinstance(error.__cause__, CorruptBatch):
+                raise
+            raise _Retried(str(error)) from error
+        except ApiError:
+            if self.image.version < self.quorum.log.log_start_offset:
+                # Meanwhile a snapshot of the leader has replaced the log.
+                return []
+            raise
+
+    async def _apply(self, records: list[MetadataRecord], end_offset: int, size_bytes: int) -> None:
+        self._snapshots.appended(len(records), size_bytes)
+        self._has_private_records |= any(type(record) in PRIVATE_RECORDS for record in records)
+        published = self._transaction.published(records)
         removed = [
             self.image.topics_by_id[record.topic_id]
-            for record in pending.records
-            if type(record) is RemoveTopicRecord
+            for record in published
+            if type(record) is RemoveTopicRecord and record.topic_id in self.image.topics_by_id
         ]
-        self.image.replay_batch(pending.records, pending.end_offset)
-        if self._follower is not None:
-            for _ in self._follower.apply(pending.records, removed):
+        self.image.replay_batch(published, end_offset)
+        if self._follower is None:
+            self.removed.update(topic.name for topic in removed)
+            self.removed -= self.image.topics.keys()
+        elif published:
+            for _ in self._follower.apply(published, removed):
                 await asyncio.sleep(0)
-        self._pending.remove(pending)
-        if not pending.done.done():
-            pending.done.set_result(None)
+        if self.controller is not None:
+            self.controller.applied(end_offset)
+        self._notify()
+
+    async def _load_installed(self) -> None:
+        """The log begins after the image: continue from the snapshot that the leader sent."""
+        try:
+            image = await self._snapshots.load()
+        except StorageFailed as error:
+            raise _Retried(str(error)) from error
+        if image.version <= self.image.version:
+            raise self._lost()
+        self._transaction = OpenTransaction()
+        self.image.become(image)
+        if self._follower is not None:
+            for _ in self._follower.reload():
+                await asyncio.sleep(0)
+
+    def _lost(self) -> BadMetadata:
+        offset = self.quorum.log.log_start_offset
+        return BadMetadata(f"the metadata log begins at offset {offset}, and no snapshot has what was before")
+
+    def _take_over(self) -> None:
+        """Decide about metadata: this node was elected and has applied all that is committed."""
+        self.controller = ActiveController(self, self._elected_epoch)
+        try:
+            self.on_elected(self._predecessor_id)
+        except StorageFailed as error:
+            self._end_decisions(self._not_controller(f"this node cannot lead: {error}"))
+            raise _Retried(str(error)) from error
+
+    def _leads(self, epoch: int) -> bool:
+        return self.quorum.is_leader and self.quorum.epoch == epoch
+
+    def _write_snapshot_if_due(self) -> None:
+        if self._transaction.is_open:
+            return
+        self._snapshots.write_if_due(self.image, self.clock.now_ms())
+
+    async def _failed_once(self, failure: "_Retried") -> None:
+        """The disk has failed to read or write: retry after a delay, while another node is the controller."""
+        self._failures += 1
+        if self._failures > FAILURES_MAX:
+            raise BadMetadata(str(failure))
+        if self._failures == 1:
+            log.warning(
+                "metadata at offset %d cannot be applied, will retry: %s", self.image.version, failure
+            )
+        self._leave_to_others()
+        await asyncio.sleep(RETRY_DELAY_MS / 1000)
 
     def _fail(self, reason: str) -> None:
-        # Which of the written records survive is unknown, and a later fdatasync would not show it. Nothing
-        # more is written after them; a restart determines it by reading.
-        if self._failure is None:
-            log.error("the metadata log takes no more changes until the broker is restarted: %s", reason)
-            self._failure = reason
-        for pending in self._pending:
-            if not pending.is_committed and not pending.done.done():
-                pending.done.set_exception(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+        log.error("the metadata of this node is not updated until it is restarted: %s", reason)
+        self._failure = reason
+        self._end_decisions(self._unusable())
+        self._leave_to_others()
 
-    async def _load(self) -> None:
-        self.image = await self._snapshots.load()
-        offset = max(self.image.version, self.log.log_start_offset)
-        needs_snapshot = self.image.version == 0 and offset > 0
-        lost = BadMetadata(f"the metadata log begins at offset {offset}, and no snapshot has what was before")
-        while offset < self.log.written_offset:
-            for batch in await settled(self._replicated.read_batches(offset, READ_BYTES)):
-                if not crc_is_valid(batch, 0, read_header(batch)):
-                    raise BadMetadata(f"the batch at offset {offset} of the metadata log is corrupt")
-                records = [metadata_record(stored.value) for stored in iterate_records(batch)]
-                end_offset = offset + len(records)
-                if needs_snapshot and type(records[0]) is not SnapshotRecord:
-                    raise lost
-                needs_snapshot = False
-                self._replay(records, len(batch), end_offset)
-                offset = end_offset
-            await asyncio.sleep(0)
-        if needs_snapshot:
-            raise lost
-        self.removed -= self.image.topics.keys()
+    def _leave_to_others(self) -> None:
+        """This node cannot decide about metadata: let another one lead the quorum.
 
-    def _replay(self, records: list[MetadataRecord], size_bytes: int, end_offset: int) -> None:
-        for record in records:
-            if type(record) is RemoveTopicRecord and record.topic_id in self.image.topics_by_id:
-                self.removed.add(self.image.topics_by_id[record.topic_id].name)
-        # Earlier releases stored snapshots in the log, as a batch that begins with a SnapshotRecord.
-        self._snapshots.appended(len(records), size_bytes)
-        self.image.replay_batch(records, end_offset)
+        Not before a majority has the log of this node: without that no other may be electable.
+        """
+        if not self.is_sole_voter and self._leads(self._elected_epoch):
+            self.quorum.resign()
 
+    def _end_decisions(self, error: Exception) -> None:
+        """This node is no longer the active controller."""
+        if self.controller is not None:
+            self.controller.resign(error)
+            self.controller = None
+            self.on_resigned()
 
-def _log_config(settings: Settings) -> LogConfig:
-    # Only snapshots shorten this log. What is committed is durable.
-    return LogConfig(
-        segment_bytes=settings.int("metadata.log.segment.bytes"),
-        segment_ms=FOREVER,
-        retention_ms=-1,
-        retention_bytes=-1,
-        max_message_bytes=2**31 - 1,
-        flush_policy=FlushPolicy.COMMIT,
-    )
+    def _unusable(self) -> ApiError:
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"metadata cannot be changed: {self._failure}")

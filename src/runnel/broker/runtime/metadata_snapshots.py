@@ -8,6 +8,7 @@ A crash at any of these steps leaves a complete snapshot and all of the log that
 import asyncio
 import logging
 from functools import partial
+from typing import TYPE_CHECKING
 
 from runnel.batch.errors import CorruptBatch
 from runnel.broker.runtime.blocking import Job
@@ -16,9 +17,13 @@ from runnel.controller.image import BadMetadata, MetadataImage
 from runnel.controller.settings import Settings
 from runnel.controller.snapshot_batches import read_snapshot, snapshot_batches
 from runnel.model.errors import ApiError, StorageFailed
-from runnel.model.ids import SnapshotId, TopicPartition
-from runnel.ports.disk import Disk, PartitionLog
+from runnel.model.ids import SnapshotId
+from runnel.ports.disk import Disk
+from runnel.raft.control import snapshot_header
 from runnel.wire import MalformedMessage
+
+if TYPE_CHECKING:
+    from runnel.broker.runtime.quorum_log import QuorumLog
 
 log = logging.getLogger("runnel.broker")
 
@@ -29,13 +34,13 @@ SNAPSHOT_RECORDS_MIN = 10_000
 class MetadataSnapshots:
     """The snapshots beside the metadata log."""
 
-    def __init__(
-        self, disk: Disk, partition: TopicPartition, metadata: PartitionLog, settings: Settings
-    ) -> None:
+    def __init__(self, disk: Disk, quorum: "QuorumLog", settings: Settings) -> None:
         self._disk = disk
-        self._store = disk.snapshots(partition)
-        self._log = metadata
+        self._quorum = quorum
+        self._store = quorum.snapshots
+        self._log = quorum.log
         self._settings = settings
+        self._is_required = False
         self._snapshot_records = 0
         """The approximate number of records of the last snapshot."""
         self._records_since = 0
@@ -47,12 +52,17 @@ class MetadataSnapshots:
         self._records_since += records
         self._bytes_since += size_bytes
 
-    def write_if_due(self, image: MetadataImage, timestamp_ms: int, epoch: int) -> None:
+    def require(self) -> None:
+        """Replace the log by a snapshot at the next opportunity, however little has changed."""
+        self._is_required = True
+
+    def write_if_due(self, image: MetadataImage, timestamp_ms: int) -> None:
         """Start to write a snapshot of this image if enough has changed since the last one."""
         if self._writing is None and self._is_due():
             self._records_since = self._bytes_since = 0
-            snapshot = SnapshotId(image.version, epoch)
-            work = self._write(snapshot, image.frozen(), timestamp_ms)
+            snapshot = self._quorum.snapshot_id(image.version)
+            work = self._write(snapshot, image.frozen(), timestamp_ms, replaces_log=self._is_required)
+            self._is_required = False
             self._writing = asyncio.get_running_loop().create_task(work)
 
     async def close(self) -> None:
@@ -63,7 +73,8 @@ class MetadataSnapshots:
     async def load(self) -> MetadataImage:
         """The image of the newest complete snapshot that the log continues; an empty one if there is none.
 
-        Raises BadMetadata if the log continues none of them, or ends before one.
+        Raises BadMetadata if the log continues none of them, or ends before one; StorageFailed if the disk
+        cannot be read.
         """
         failure: Exception | None = None
         for snapshot in self._store.ids():
@@ -81,6 +92,8 @@ class MetadataSnapshots:
                 self._snapshot_records = len(image.topics) + image.partition_count
                 return image
         if failure is not None and self._log.log_start_offset > 0:
+            if isinstance(failure, StorageFailed):
+                raise failure
             raise BadMetadata(f"no metadata snapshot can be used: {failure}") from failure
         return MetadataImage()
 
@@ -94,17 +107,24 @@ class MetadataSnapshots:
 
     def _is_due(self) -> bool:
         # At least twice what the last one took, so that snapshots cost less than the changes they replace.
-        return self._records_since > max(SNAPSHOT_RECORDS_MIN, 2 * self._snapshot_records) or (
-            self._bytes_since > self._settings.int("metadata.log.max.record.bytes.between.snapshots")
+        return (
+            self._is_required
+            or self._records_since > max(SNAPSHOT_RECORDS_MIN, 2 * self._snapshot_records)
+            or self._bytes_since > self._settings.int("metadata.log.max.record.bytes.between.snapshots")
         )
 
-    async def _write(self, snapshot: SnapshotId, image: MetadataImage, timestamp_ms: int) -> None:
+    async def _write(
+        self, snapshot: SnapshotId, image: MetadataImage, timestamp_ms: int, *, replaces_log: bool
+    ) -> None:
         try:
-            batches = snapshot_batches(image, timestamp_ms, snapshot.epoch)
+            kraft_version, voters = self._quorum.voters_at(snapshot.end_offset)
+            header = snapshot_header(timestamp_ms, snapshot.epoch, kraft_version, voters)
+            batches = snapshot_batches(image, timestamp_ms, snapshot.epoch, header)
             await self._disk.run_blocking(Job(lambda: self._store.write(snapshot, batches)))
             self._snapshot_records = len(image.topics) + image.partition_count
-            await self._drop_log_before(snapshot.end_offset)
-            await self._disk.run_blocking(Job(lambda: self._store.remove_before(snapshot)))
+            self._quorum.snapshot_written(snapshot)
+            if replaces_log:
+                await self._drop_log_before(snapshot.end_offset)
         except ApiError as error:
             # For example a full disk. The only effect is a longer log.
             log.warning("the metadata snapshot at %d is not stored: %s", snapshot.end_offset, error)

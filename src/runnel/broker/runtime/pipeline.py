@@ -18,23 +18,33 @@ loses its connection where the response cannot carry an error.
 from functools import partial
 from struct import Struct as Layout
 from struct import error as LayoutError
+from typing import cast
 
 from runnel.broker.apis.access import ACCESS
 from runnel.broker.apis.api_versions import unsupported
-from runnel.broker.apis.handlers import APIS, handler_of, is_sliced
+from runnel.broker.apis.handlers import (
+    APIS,
+    BROKER_APIS,
+    CONTROLLER_APIS,
+    FORWARDED,
+    handler_of,
+    is_sliced,
+)
 from runnel.broker.apis.rules import Amend
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.call import Call, Route
 from runnel.broker.runtime.context import Encoded
 from runnel.broker.runtime.fetch_template import FetchTemplates
+from runnel.broker.runtime.forwarding import forward
 from runnel.broker.runtime.produce_template import ProduceTemplates
 from runnel.broker.runtime.promise import MaybePromise, Promise, chain, settled
 from runnel.messages.fetch import FetchRequest
 from runnel.messages.produce import ProduceRequest
 from runnel.messages.registry import API_NAMES, FLEXIBLE_FROM, api
-from runnel.model.errors import ApiError
+from runnel.model.errors import ApiError, NotController
 from runnel.model.limits import (
+    ENVELOPE_BYTES_MAX,
     INLINE_REQUEST_BYTES_MAX,
     RECORDLESS_REQUEST_BYTES_MAX,
     REQUEST_ELEMENTS_MAX,
@@ -52,6 +62,7 @@ from runnel.wire.frame import (
 )
 
 PRODUCE_KEY = 0
+ENVELOPE_KEY = 58
 UNKNOWN_KEY = -1
 """The API key that is accounted for truncated frames."""
 
@@ -66,8 +77,10 @@ class Pipeline:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self._routes: dict[int, Route] = {}
+        self._controller_routes: dict[int, Route] = {}
         self._produce_templates = ProduceTemplates(broker)
         self._fetch_templates = FetchTemplates(broker)
+        broker.serve_forwarded = self.serve_forwarded
 
     def serve(
         self,
@@ -108,11 +121,12 @@ class Pipeline:
         api_key = version = UNKNOWN_KEY
         try:
             api_key, version, _, _ = _HEAD(frame)
-            route = self._routes.get(api_key << 16 | version)
+            routes = self._routes_of(session)
+            route = routes.get(api_key << 16 | version)
             if route is None:
                 if api_key == API_VERSIONS_KEY and version not in _accepted(API_VERSIONS_KEY):
                     return self._unknown_api_versions(frame, session)
-                route = self._add_route(api_key, version)
+                route = self._add_route(routes, api_key, version)
             return self._begin(route, frame, session)
         except Exception as error:
             # No call exists that could account for it.
@@ -124,9 +138,9 @@ class Pipeline:
     def _begin(self, route: Route, frame: memoryview, session: Session) -> Reply | None:
         request_bytes = len(frame)
         if not route.borrows_frame:
-            if request_bytes > RECORDLESS_REQUEST_BYTES_MAX:
+            if request_bytes > route.bytes_max:
                 raise MalformedMessage(
-                    f"{request_bytes} bytes without records, the limit is {RECORDLESS_REQUEST_BYTES_MAX}"
+                    f"{request_bytes} bytes without records, the limit is {route.bytes_max}"
                 )
             frame = memoryview(bytes(frame))
         header = read_request_header(frame, FLEXIBLE_FROM)
@@ -181,6 +195,12 @@ class Pipeline:
     ) -> Result:
         gates, session = self.broker.gates, call.session
         gates.authenticator.check(session, request.api_key)
+        may_forward = route.is_forwarded and not session.is_forwarded
+        if may_forward and self.broker.controller.must_forward:
+            # The controller authorizes it, for the principal of the client.
+            call.request = request
+            call.throttle_ms = self._throttle(session, header, call.request_bytes)
+            return self.broker.run(forward(call, frame))
         amendments: list[Amend] = []
         denial = (
             None if gates.authorizer.allows_all(session) else _authorize(route, request, call, amendments)
@@ -189,14 +209,30 @@ class Pipeline:
         if denial is not None:
             return denial
         is_permitted = not amendments and not call.denied_topics
-        if isinstance(request, ProduceRequest):
+        if session.listener in self.broker.controller_listeners:
+            # Templates are for data.
+            call.request = request
+        elif isinstance(request, ProduceRequest):
             self._produce_templates.remember(request, frame, call, is_permitted)
         elif isinstance(request, FetchRequest):
             self._fetch_templates.remember(request, frame, call, header.body_position, is_permitted)
         result: Result = route.handler(request, call)
+        if route.is_forwarded and isinstance(result, Promise):
+            call.request = request
+            if may_forward:
+                result = self.broker.run(self._forward_if_refused(result, call, frame))
         if amendments and result is not None:
             return chain(result, partial(_amended, call, amendments))
         return result
+
+    async def _forward_if_refused(
+        self, result: Promise[Response | Encoded | None], call: Call, frame: memoryview
+    ) -> Response | Encoded | None:
+        """The response of this node, or of the next controller if this one has lost its leadership."""
+        try:
+            return await settled(result)
+        except NotController:
+            return await forward(call, frame)
 
     def _throttle(self, session: Session, header: RequestHeader, request_bytes: int) -> int:
         """Charge the client for a request; returns for how long it is throttled."""
@@ -207,23 +243,52 @@ class Pipeline:
         session.throttle_ms = max(session.throttle_ms, throttle_ms)
         return throttle_ms
 
+    def serve_forwarded(self, frame: memoryview, session: Session) -> Promise[bytes | None]:
+        """The response frame of a request that a broker forwarded; None if it has none."""
+        promise: Promise[bytes | None] = Promise()
+        try:
+            reply = self.serve_frame(frame, session)
+        except CloseConnection:
+            reply = None
+        if reply is None:
+            promise.resolve(None)
+            return promise
+
+        def filled() -> None:
+            # Without the size. Only responses with records have parts that are not in memory.
+            parts = cast("list[bytes | bytearray | memoryview]", reply.parts)
+            promise.resolve(b"".join(parts)[4:] if parts else None)
+
+        if reply.is_filled:
+            filled()
+        else:
+            reply.on_filled = filled
+        return promise
+
     def finish_turn(self, loan: Loan | None = None) -> None:
         """Write what the turn's requests staged and fill the replies that are ready."""
         self.broker.turn.finish(loan)
 
     def closed(self, session: Session) -> None:
         """The connection is closed: its long poll needs no response, and its requests are finished."""
-        self.broker.waiting.disconnected(session)
         pending, session.pending = session.pending, set()
         for call in pending:
             call.account(0)
+        self.broker.waiting.disconnected(session)
+        self.broker.follower_sessions.disconnected(session)
+        if session.on_closed is not None:
+            session.on_closed()
 
     def ending(self) -> None:
         """Shut down: complete waiting fetches with the available records."""
         self.broker.waiting.expire_all()
 
-    def _add_route(self, api_key: int, version: int) -> Route:
-        if api_key not in APIS:
+    def _routes_of(self, session: Session) -> dict[int, Route]:
+        is_controller = session.listener in self.broker.controller_listeners
+        return self._controller_routes if is_controller else self._routes
+
+    def _add_route(self, routes: dict[int, Route], api_key: int, version: int) -> Route:
+        if api_key not in (BROKER_APIS if routes is self._routes else CONTROLLER_APIS):
             raise CloseConnection(f"there is no API with key {api_key} here")
         if version not in _accepted(api_key):
             raise CloseConnection(f"{API_NAMES[api_key]} has no version {version} here")
@@ -234,12 +299,14 @@ class Pipeline:
             messages.response,
             handler_of(api_key),
             ACCESS[api_key],
+            ENVELOPE_BYTES_MAX if api_key == ENVELOPE_KEY else RECORDLESS_REQUEST_BYTES_MAX,
             REQUEST_ELEMENTS_MAX if is_sliced(api_key) else UNSLICED_ELEMENTS_MAX,
             borrows_frame=api_key == PRODUCE_KEY,
+            is_forwarded=routes is self._routes and api_key in FORWARDED,
             has_flexible_header=has_flexible_header(messages.response, version),
             has_throttle_time="throttle_time_ms" in present,
         )
-        self._routes[api_key << 16 | version] = route
+        routes[api_key << 16 | version] = route
         return route
 
     def _unknown_api_versions(self, frame: memoryview, session: Session) -> Reply:
@@ -249,7 +316,8 @@ class Pipeline:
         header = read_request_header(frame, {})
         self._throttle(session, header, request_bytes)
         reply = Reply()
-        parts = response_frame(unsupported(), 0, header.correlation_id)
+        is_controller = session.listener in self.broker.controller_listeners
+        parts = response_frame(unsupported(is_controller=is_controller), 0, header.correlation_id)
         size_bytes = sum(map(len, parts))
         accounting = self.broker.gates.accounting
         accounting.account(session, API_VERSIONS_KEY, header.api_version, 1, request_bytes, size_bytes)

@@ -12,8 +12,11 @@ other exceptions are decoded.
 from struct import Struct as Layout
 
 from runnel.broker.apis.produce import (
+    ACKS_ALL,
     ATTRIBUTES,
+    CURRENT_LEADER_VERSION,
     TRANSACTIONAL,
+    add_leaders,
     checked_records,
     set_error,
 )
@@ -27,7 +30,7 @@ from runnel.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from runnel.model.errors import ApiError
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.ports.disk import Staged
 from runnel.ports.gates import Accounting
 from runnel.ports.service import Reply, Session
@@ -73,6 +76,7 @@ class ProduceTemplate:
         "_pack",
         "_prefix",
         "_response_bytes",
+        "_timeout_ms",
         "_topic",
         "_topic_id",
         "version",
@@ -86,7 +90,7 @@ class ProduceTemplate:
         self._broker = broker
         self._prefix = prefix
         self._api = _API(API_KEY, version)
-        self._acks = request.acks
+        self._acks, self._timeout_ms = request.acks, request.timeout_ms
         self._has_transactional_id = request.transactional_id is not None
         self._topic = topic
         self._topic_id = request.topic_data[0].topic_id
@@ -223,11 +227,21 @@ class ProduceTemplate:
             self._after,
         )
 
-    def failure(self, correlation_id: int, index: int, error: ApiError) -> bytes:
+    def failure(self, correlation_id: int, index: int, error: ApiError, listener: str) -> bytes:
         """The response frame of a rejected batch."""
         result = PartitionProduceResponse(index)
         set_error(result, error)
-        return b"".join(response_frame(self._response(result), self.version, correlation_id))
+        response = self._response(result)
+        if error.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and self.version >= CURRENT_LEADER_VERSION:
+            add_leaders(response, self._broker, listener)
+        return b"".join(response_frame(response, self.version, correlation_id))
+
+    def wait(self, partition: ReplicatedLog, run: "ProduceRun") -> None:
+        """Wait for the replicas that the producers asked for."""
+        if self._acks == ACKS_ALL:
+            partition.when_replicated(run, self._timeout_ms)
+        else:
+            partition.when_stored(run)
 
     def _response(self, result: PartitionProduceResponse) -> ProduceResponse:
         return ProduceResponse([TopicProduceResponse(self._topic, self._topic_id, [result])])
@@ -278,7 +292,7 @@ class ProduceRun:
         if self.end_offset < 0:
             self.committed()
         else:
-            self._partition.when_committed(self)
+            self._template.wait(self._partition, self)
 
     def committed(self) -> None:
         """All staged batches are committed."""
@@ -288,7 +302,7 @@ class ProduceRun:
             frames = [
                 success(correlation_id, index, outcome)
                 if isinstance(outcome, Staged)
-                else template.failure(correlation_id, index, outcome)
+                else template.failure(correlation_id, index, outcome, self._session.listener)
                 for correlation_id, outcome in zip(self._correlation_ids, self._outcomes, strict=True)
             ]
             data = frames[0] if len(frames) == 1 else b"".join(frames)

@@ -6,7 +6,8 @@
                                               acknowledgements, then long polls
 
 Data partitions, coordinator shards and the metadata log use this class alike. What is committed is decided by
-the core that it drives (`runnel.replica`) and nowhere else; the log on disk only receives the result.
+the core that it drives (`runnel.replica`, `runnel.raft`) and nowhere else; the log on disk only receives the
+result.
 
 Acknowledgements are never called from within a change of the high watermark: the log puts itself into the
 turn's queue, and the turn calls `acknowledge`. So a continuation may safely stage and write batches.
@@ -20,62 +21,62 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from runnel.batch.control import EndMarker, build_end_marker
-from runnel.broker.runtime.promise import Promise
+from runnel.broker.runtime.acks import Ack, ReplicatedAck
+from runnel.broker.runtime.copied_log import CopiedLog
 from runnel.broker.runtime.turn import Turn, Watcher
 from runnel.controller.values import INTERNAL_TOPICS
 from runnel.model.errors import ApiError, ErrorCode, StorageFailed
-from runnel.model.ids import TopicPartition
+from runnel.model.ids import NO_BROKER_EPOCH, TopicPartition
+from runnel.model.log_config import LogConfig
 from runnel.ports.clock import Clock
 from runnel.ports.disk import (
-    BlockingRead,
     Disk,
     Origin,
     PartitionLog,
-    Slice,
     Staged,
-    TimestampedOffset,
 )
 from runnel.ports.service import Loan
 from runnel.replica.follower import FollowerReplica
-from runnel.replica.leader import LeaderReplica
+from runnel.replica.leader import FetchTime, LeaderReplica
+from runnel.replica.replica import Replica
 
 logger = logging.getLogger("runnel.broker")
 
 T = TypeVar("T")
 
 
-class Ack(Protocol):
-    """A waiter for everything below `end_offset` to be committed."""
-
-    end_offset: int
-
-    def committed(self) -> None: ...
-
-    def failed(self, error: ApiError) -> None: ...
-
-
 def _ignored(name: TopicPartition) -> None:
-    """The default: ignore lost records."""
+    """The default: nothing else depends on this log."""
 
 
-class ReplicatedLog:
+def _undamaged(partition: "ReplicatedLog", reason: str) -> None:
+    """The default: no other node has these records."""
+
+
+class Cursor(Protocol):
+    """The position of a follower that fetches from this log."""
+
+    def changed(self, *, wakes: bool) -> None:
+        """The log or its high watermark has changed; with `wakes`, a waiting fetch is answered soon."""
+        ...
+
+
+class ReplicatedLog(CopiedLog):
     """One partition on this node, which it leads or follows."""
 
     __slots__ = (
         "_acks",
-        "_clock",
-        "_disk",
         "_is_queued",
         "_is_touched",
         "_outcomes",
+        "_stored_acks",
         "_turn",
-        "appended_bytes",
+        "cursors",
+        "has_followers",
         "is_internal",
-        "is_leader",
-        "log",
-        "name",
+        "on_damaged",
         "on_records_lost",
-        "replica",
+        "on_role_changed",
         "topic_id",
         "watchers",
     )
@@ -85,31 +86,35 @@ class ReplicatedLog:
         name: TopicPartition,
         topic_id: bytes,
         log: PartitionLog,
-        replica: LeaderReplica | FollowerReplica,
+        replica: Replica,
         turn: Turn,
         disk: Disk,
         clock: Clock,
     ) -> None:
-        self.name = name
+        super().__init__(
+            name, log, disk, FollowerReplica(replica.node, -1, high_watermark=log.high_watermark), clock
+        )
         self.is_internal = name.topic in INTERNAL_TOPICS
         """Written by the broker only."""
         self.topic_id = topic_id
-        self.log = log
-        """The log on disk. Other classes may read it, but must not change it or commit records."""
-        self.replica: LeaderReplica | FollowerReplica = FollowerReplica(replica.node, -1)
-        self.is_leader = False
+        self.has_followers = False
+        """Does this node lead, and do others follow? Otherwise what is stored is committed."""
         self.watchers: dict[Watcher, None] = {}
         """Long polls on this log."""
-        self.appended_bytes = 0
-        """All bytes staged since start: lets a long poll compare with min.bytes."""
+        self.cursors: dict[Cursor, None] = {}
+        """Followers that fetch from this log."""
         self.on_records_lost: Callable[[TopicPartition], None] = _ignored
-        """Called when this node leads and the disk lost records that were visible."""
+        """Called when the disk lost records that were committed."""
+        self.on_damaged: Callable[[ReplicatedLog, str], None] = _undamaged
+        """Called when records turn out to be corrupt or missing, with what was found."""
+        self.on_role_changed: Callable[[TopicPartition], None] = _ignored
+        """Called after this node began or ceased to lead, and when it leads in another epoch."""
         self._acks: deque[Ack] = deque()
+        self._stored_acks: deque[Ack] = deque()
+        """Waiters with acks=1, for the leader alone."""
         self._outcomes: deque[tuple[Ack, ApiError | None]] = deque()
         """Acknowledgements whose outcome is known, independently of the high watermark."""
         self._turn = turn
-        self._disk = disk
-        self._clock = clock
         self._is_touched = False
         self._is_queued = False
         log.on_truncated = self._truncated
@@ -120,29 +125,29 @@ class ReplicatedLog:
 
     # -- role and epoch
 
-    @property
-    def epoch(self) -> int:
-        """The leader epoch that this node leads or follows in."""
-        return self.replica.epoch
-
-    def become_leader(self, replica: LeaderReplica) -> None:
+    def become_leader(self, replica: Replica) -> None:
         """Lead in a new epoch, with the local high watermark."""
         self._check_newer(replica.epoch)
+        assert not self.is_changing, "the end of the log is where the epoch begins"
         if self.log.leader_epoch < replica.epoch:
             self.log.begin_epoch(replica.epoch)
-        replica.high_watermark = max(replica.high_watermark, self.high_watermark)
-        self.replica = replica
+        self._replace(replica)
         self.is_leader = True
+        if isinstance(replica, LeaderReplica):
+            replica.epoch_start = self.log.end_offset
+            replica.isr_min = self.log.config.min_insync_replicas
+            self.has_followers = bool(replica.followers)
         if self.log.config.acks_wait_for_disk:
             # Even if the rest cannot be synced.
             self._stored(self.log.durable_offset)
         self.commit_stored()
+        self.on_role_changed(self.name)
 
-    def become_follower(self, replica: FollowerReplica) -> None:
+    def become_follower(self, replica: Replica) -> None:
         """Follow another leader in a new epoch, or none. Waiters fail, as their records may be lost."""
         self._check_newer(replica.epoch)
-        replica.high_watermark = max(replica.high_watermark, self.high_watermark)
-        self.replica = replica
+        assert not self.is_changing, "what is fetched next follows the end of the log"
+        self._replace(replica)
         self._resign(f"{self.name} is led by another broker in epoch {replica.epoch}")
 
     def suspend(self) -> None:
@@ -153,12 +158,13 @@ class ReplicatedLog:
         """The partition is removed from this node."""
         self._resign(f"{self.name} is no longer on this broker")
 
-    def truncate_to(self, offset: int) -> None:
-        """As a follower: truncate what the leader does not have, never below the high watermark."""
-        assert not self.is_leader, "a leader's log is the truth"
-        assert isinstance(self.replica, FollowerReplica)
-        self.replica.check_truncation(offset)
-        self.log.truncate_to(offset)
+    def configure(self, config: LogConfig) -> None:
+        """The settings of the topic have changed."""
+        self.log.configure(config)
+        if isinstance(self.replica, LeaderReplica):
+            self.replica.isr_min = config.min_insync_replicas
+            if self.has_followers:
+                self.commit_stored()
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Fence a client whose leader epoch is older or newer than ours; -1 is not checked."""
@@ -168,10 +174,29 @@ class ReplicatedLog:
         error = ErrorCode.FENCED_LEADER_EPOCH if epoch < own else ErrorCode.UNKNOWN_LEADER_EPOCH
         raise ApiError(error, f"the request has leader epoch {epoch}, the leader of {self.name} is at {own}")
 
-    def check_in_sync(self, replicas_min: int) -> None:
+    def check_leader(self) -> None:
+        """Reject a request that only the leader may answer; it is also served while writes are rejected."""
+        if isinstance(self.replica, FollowerReplica):
+            raise self._not_leader()
+
+    def check_in_sync(self) -> None:
         """Reject a write with acks=all below min.insync.replicas."""
-        if isinstance(self.replica, LeaderReplica):
-            self.replica.check_in_sync(replicas_min)
+        if self.has_followers:
+            self.leader.check_in_sync()
+
+    @property
+    def leader(self) -> LeaderReplica:
+        """The core of this partition while this node leads it. Raises NOT_LEADER_OR_FOLLOWER."""
+        if not self.is_leader or not isinstance(self.replica, LeaderReplica):
+            raise self._not_leader()
+        return self.replica
+
+    def _replace(self, replica: Replica) -> None:
+        known, self.replica = self.replica.high_watermark, replica
+        if replica.high_watermark < known:
+            replica.high_watermark = known
+        elif replica.high_watermark > known:
+            self.advance()
 
     def _check_newer(self, epoch: int) -> None:
         if epoch < self.replica.epoch:
@@ -180,16 +205,13 @@ class ReplicatedLog:
             )
 
     def _resign(self, reason: str) -> None:
-        self.is_leader = False
+        self.is_leader = self.has_followers = False
         self._fail_above(-1, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
         self._turn.wake(self.watchers)
+        self.notify_followers(wakes=True)
+        self.on_role_changed(self.name)
 
     # -- what is committed
-
-    @property
-    def high_watermark(self) -> int:
-        """Everything below is committed: it may be acknowledged and read."""
-        return self.replica.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -197,7 +219,7 @@ class ReplicatedLog:
         return self.log.last_stable_offset
 
     def when_committed(self, ack: Ack) -> None:
-        """Call `ack` at the end of the turn that commits everything below its end offset, or fails to."""
+        """Call `ack` once everything below its end offset is committed, or cannot be."""
         if ack.end_offset <= self.replica.high_watermark:
             self._outcomes.append((ack, None))
             self._queue()
@@ -207,28 +229,73 @@ class ReplicatedLog:
             self._outcomes.append((ack, self._not_leader()))
             self._queue()
 
+    def when_replicated(self, ack: Ack, timeout_ms: int) -> None:
+        """`when_committed` for a producer with acks=all; REQUEST_TIMED_OUT if followers are slow."""
+        if self.has_followers:
+            deadline_ms = self._clock.monotonic_ms() + timeout_ms
+            ack = ReplicatedAck(ack, self.leader, deadline_ms)
+        self.when_committed(ack)
+
+    def when_stored(self, ack: Ack) -> None:
+        """Call `ack` when this node has stored everything below its end offset: for acks=1."""
+        if not self.has_followers:
+            self.when_committed(ack)
+        elif ack.end_offset <= self.leader.end_offset:
+            self._outcomes.append((ack, None))
+            self._queue()
+        else:
+            self._stored_acks.append(ack)
+
+    @property
+    def has_waiters(self) -> bool:
+        """Does anything wait for records to be committed?"""
+        return bool(self._acks)
+
+    def expire_acks(self, now_ms: int) -> None:
+        """Time has passed: fail producers that do not wait any longer."""
+        expired = [ack for ack in self._acks if isinstance(ack, ReplicatedAck) and ack.deadline_ms <= now_ms]
+        for ack in expired:
+            self._acks.remove(ack)
+            ack.expire()
+
     def commit_stored(self) -> None:
         """Commit what is written, as far as the flush policy allows; after a failed sync, try again."""
         log = self.log
+        if self.cursors:
+            self.notify_followers(wakes=True)
         if not log.config.acks_wait_for_disk:
-            if self.replica.stored(log.written_offset):
-                self._advanced()
+            self._stored(log.written_offset)
         elif log.durable_offset < log.written_offset:
             self._disk.sync(log).add_done_callback(partial(self._synced, self.replica.epoch))
         else:
             self._stored(log.durable_offset)
 
-    def follower_fetched(self, node: int, offset: int) -> None:
+    def follower_fetched(
+        self,
+        node: int,
+        offset: int,
+        *,
+        log_start_offset: int = -1,
+        broker_epoch: int = NO_BROKER_EPOCH,
+        fetch_time: FetchTime | None = None,
+    ) -> None:
         """As the leader: a follower fetched from `offset`, so it has stored all records below."""
-        assert isinstance(self.replica, LeaderReplica)
-        if self.replica.fetched(node, offset):
-            self._advanced()
+        now_ms = self._clock.monotonic_ms()
+        if self.leader.fetched(
+            node,
+            offset,
+            now_ms,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            fetch_time=fetch_time,
+        ):
+            self.advance()
 
-    def isr_changed(self, isr: frozenset[int], proposed: frozenset[int] | None = None) -> None:
-        """As the leader: the ISR has changed."""
-        assert isinstance(self.replica, LeaderReplica)
-        if self.replica.isr_changed(isr, proposed):
-            self._advanced()
+    def changed(self, replicas: frozenset[int], isr: frozenset[int], partition_epoch: int) -> None:
+        """As the leader: the metadata has another state of the partition in this epoch."""
+        if self.leader.changed(replicas, isr, partition_epoch):
+            self.advance()
+        self.has_followers = bool(self.leader.followers)
 
     def acknowledge(self) -> None:
         """Called by the turn: complete waiters after the high watermark advanced or a write failed."""
@@ -243,6 +310,12 @@ class ReplicatedLog:
                     ack.failed(error)
             except Exception:
                 logger.exception("%s: an acknowledgement failed", self.name)
+        stored_acks = self._stored_acks
+        while stored_acks and stored_acks[0].end_offset <= self.leader.end_offset:
+            try:
+                stored_acks.popleft().committed()
+            except Exception:
+                logger.exception("%s: an acknowledgement failed", self.name)
         # Read again for each: a waiter may advance it.
         while acks and acks[0].end_offset <= self.replica.high_watermark:
             try:
@@ -254,10 +327,21 @@ class ReplicatedLog:
 
     def _stored(self, end_offset: int) -> None:
         if self.replica.stored(end_offset):
-            self._advanced()
+            self.advance()
+        if self._stored_acks:
+            self._queue()
 
-    def _advanced(self) -> None:
+    def notify_followers(self, *, wakes: bool) -> None:
+        """The log or its high watermark has changed: update the cursors of followers."""
+        for cursor in self.cursors:
+            cursor.changed(wakes=wakes)
+
+    def advance(self) -> None:
+        """The replica core has moved the high watermark: make it visible, acknowledge later."""
         self.log.advance_high_watermark(self.replica.high_watermark)
+        if self.cursors:
+            # It is sent with the next records.
+            self.notify_followers(wakes=False)
         if self._acks or self.watchers:
             self._queue()
 
@@ -285,8 +369,13 @@ class ReplicatedLog:
     def _truncated(self) -> None:
         """The log on disk was truncated."""
         end_offset = self.log.written_offset
-        has_lost_visible = self.is_leader and end_offset < self.replica.high_watermark
+        # Not if a follower truncates what its leader does not have, nor if a new epoch is due anyway.
+        is_loss = self.is_leader or (isinstance(self.replica, FollowerReplica) and not self.is_truncating)
+        has_lost_visible = is_loss and end_offset < self.replica.high_watermark
         self.replica.truncated(end_offset)
+        if isinstance(self.replica, FollowerReplica):
+            # It was restarted at a later offset, or this changes nothing.
+            self.replica.committed(self.log.high_watermark, end_offset)
         error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} was truncated to {end_offset}")
         self._fail_above(end_offset, error)
         self._turn.wake(self.watchers)
@@ -295,14 +384,18 @@ class ReplicatedLog:
 
     def _fail_above(self, end_offset: int, error: ApiError) -> None:
         # A duplicate batch may wait out of order, so all are checked.
-        acks = self._acks
-        failed = [(ack, error) for ack in acks if ack.end_offset > end_offset]
-        if failed:
-            kept = [ack for ack in acks if ack.end_offset <= end_offset]
-            acks.clear()
-            acks.extend(kept)
-            self._outcomes.extend(failed)
-            self._queue()
+        for acks in (self._acks, self._stored_acks):
+            failed = [(ack, error) for ack in acks if ack.end_offset > end_offset]
+            if failed:
+                kept = [ack for ack in acks if ack.end_offset <= end_offset]
+                acks.clear()
+                acks.extend(kept)
+                self._outcomes.extend(failed)
+                self._queue()
+
+    def damaged(self, reason: str) -> None:
+        """Records turned out to be corrupt or missing."""
+        self.on_damaged(self, reason)
 
     # -- writing
 
@@ -345,7 +438,11 @@ class ReplicatedLog:
             self.commit_stored()
 
     def append_now(self, records: bytearray) -> Staged:
-        """A coordinator's own batch: in the file on return, committed some time later. Raises ApiError."""
+        """A coordinator's own batch: in the file on return, committed some time later. Raises ApiError.
+
+        As with acks=all, NOT_ENOUGH_REPLICAS below min.insync.replicas.
+        """
+        self.check_in_sync()
         staged = self.stage(memoryview(records), self._clock.now_ms(), Origin.COORDINATOR)
         self.write()
         if self.log.written_offset <= staged.last_offset:
@@ -363,8 +460,12 @@ class ReplicatedLog:
     ) -> Staged:
         """End a producer's transaction here: in the file on return, committed some time later.
 
-        Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, or an error of the disk.
+        Raises ApiError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, NOT_LEADER_OR_FOLLOWER,
+        NOT_ENOUGH_REPLICAS, or an error of the disk.
         """
+        if not self.is_leader:
+            # The producer state of a follower may be behind, and gives no reason to reject a marker.
+            raise self._not_leader()
         self.log.check_marker(producer_id, producer_epoch, transaction_version)
         marker = build_end_marker(
             EndMarker(is_commit, coordinator_epoch),
@@ -391,58 +492,24 @@ class ReplicatedLog:
         try:
             self.log.write_staged()
         except ApiError as error:
-            self._fail_above(self.log.end_offset, error)
+            self._write_failed(error)
         else:
             self.commit_stored()
 
     def _written(self, loan: Loan, error: ApiError | None) -> None:
         loan.done()
         if error is not None:
-            self._fail_above(self.log.end_offset, error)
+            self._write_failed(error)
         else:
             self.commit_stored()
 
+    def _write_failed(self, error: ApiError) -> None:
+        end_offset = self.log.end_offset
+        if isinstance(self.replica, LeaderReplica):
+            # The epoch may have begun while this was to be written.
+            self.replica.epoch_start = min(self.replica.epoch_start, end_offset)
+        self._fail_above(end_offset, error)
+        self.check_damage(error)
+
     def _not_leader(self) -> ApiError:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.name}")
-
-    # -- reading: what is not in memory or in the page cache is loaded by a thread
-
-    def read(
-        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool, may_block: bool = False
-    ) -> Slice:
-        """Whole batches from the one that holds `offset`, below `end_offset`. Else OFFSET_OUT_OF_RANGE.
-
-        Raises NotResident where that would wait for the disk; the caller has `load` bring it into reach.
-        """
-        return self.log.read(offset, max_bytes, end_offset, at_least_one=at_least_one, may_block=may_block)
-
-    def load(self, read: BlockingRead[T]) -> Promise[T]:
-        """Run a read that may wait for the disk in a thread."""
-        promise: Promise[T] = Promise()
-
-        def done(result: "Future[T]") -> None:
-            if result.cancelled():
-                promise.fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker is stopping"))
-                return
-            error = result.exception()
-            if error is None:
-                promise.resolve(result.result())
-            elif isinstance(error, Exception):
-                promise.fail(error)
-            else:
-                raise error
-
-        self._disk.run_blocking(read).add_done_callback(done)
-        return promise
-
-    def read_batches(self, offset: int, max_bytes: int) -> Promise[Sequence[memoryview]]:
-        """Batches from the one that holds `offset` to the end of the log, for replay; at least one if any."""
-        return self.load(self.log.read_batches(offset, max_bytes, self.log.written_offset))
-
-    def find_timestamp(self, timestamp_ms: int, end_offset: int) -> Promise[TimestampedOffset | None]:
-        """The first record below `end_offset` whose timestamp is at least this."""
-        return self.load(self.log.find_timestamp(timestamp_ms, end_offset))
-
-    def find_max_timestamp(self, end_offset: int) -> Promise[TimestampedOffset | None]:
-        """The first of the records below `end_offset` that have the largest timestamp."""
-        return self.load(self.log.find_max_timestamp(end_offset))

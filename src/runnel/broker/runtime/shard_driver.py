@@ -5,6 +5,9 @@ The order is what makes a shard trustworthy (see `runnel.coordinator.contract`):
     effects → batch into the log → replay → resume → the reply, held back until the log's end is committed
                                                      and `committed`, likewise
 
+A driver belongs to one leader epoch of its partition. Without the leadership it writes nothing, sends no
+response and does not call `committed`, even if the high watermark advances.
+
 A batch is written at once, not at the end of the turn. So if the log rejects it, the shard is
 unchanged and no request has read uncommitted state; otherwise the next request of the turn already sees it.
 """
@@ -47,6 +50,9 @@ _AWAIT_AGAIN_MS = 1000
 _NEVER_REACHED = 2**63 - 1
 """An offset beyond the end of every log."""
 
+_HELD_MIN = 64
+"""Number of held responses from which answered ones are looked for."""
+
 _RECORDS_PER_BATCH = 500
 """Maximum size of a batch of a result that may be split, well below any max.message.bytes."""
 
@@ -70,6 +76,10 @@ class _Held(Generic[T]):
         self._reply = reply
         self._refuse = refuse
         self._timer: TimerHandle | None = timers.call_later(timeout_ms, self._expired)
+
+    @property
+    def is_answered(self) -> bool:
+        return self._timer is None
 
     def committed(self) -> None:
         self._resolve(self._reply)
@@ -124,6 +134,8 @@ class ShardDriver(Generic[AnyShard]):
     ) -> None:
         self.shard = shard
         self.partition = partition
+        self.epoch = partition.epoch
+        """The leader epoch in which the shard was loaded, which is its coordinator epoch."""
         self.is_loaded = False
         self._clock = clock
         self._timers = timers
@@ -135,6 +147,14 @@ class ShardDriver(Generic[AnyShard]):
         self._running: dict[Timer, TimerHandle] = {}
         self._parked: dict[int, tuple[Promise[Any], Refuse[Any]]] = {}
         self._last_waiter = 0
+        self._held: list[_Held[Any]] = []
+        """Responses that wait for a commit; answered ones are removed now and then."""
+        self._held_max = _HELD_MIN
+
+    @property
+    def is_leading(self) -> bool:
+        """True while this node leads the partition in the epoch of this driver."""
+        return self.partition.is_leader and self.partition.epoch == self.epoch
 
     @property
     def is_ahead(self) -> bool:
@@ -144,24 +164,28 @@ class ShardDriver(Generic[AnyShard]):
     def now(self) -> Moment:
         return Moment(self._clock.now_ms(), self._clock.monotonic_ms())
 
-    def loaded(self) -> None:
-        """The log was replayed completely: start to serve."""
-        self._end_offset = self.partition.log.end_offset
+    def loaded(self, replayed_offset: int = 0) -> None:
+        """The log was replayed completely, up to `replayed_offset`: start to serve."""
+        self._end_offset = max(replayed_offset, self.partition.log.end_offset)
         self.is_loaded = True
         self._carry_out(self.shard.loaded(self.now()))
 
     def close(self) -> None:
-        """Stop serving: fail pending requests and cancel timers."""
+        """Stop serving: fail pending requests and cancel timers. A second call does nothing."""
         self.is_loaded = False
-        for effect in self.shard.unloaded().effects:
-            if isinstance(effect, Respond) and effect.waiter in self._parked:
-                self._parked.pop(effect.waiter)[0].resolve(effect.response)
-        for promise, refuse in self._parked.values():
-            promise.resolve(refuse(ErrorCode.NOT_COORDINATOR))
-        self._parked.clear()
         for handle in self._running.values():
             handle.cancel()
         self._running.clear()
+        held, self._held = self._held, []
+        for response in held:
+            response.failed(ApiError(ErrorCode.NOT_COORDINATOR))
+        # A client that gets its response may come back at once, to another driver.
+        parked, self._parked = self._parked, {}
+        for effect in self.shard.unloaded().effects:
+            if isinstance(effect, Respond) and effect.waiter in parked:
+                parked.pop(effect.waiter)[0].resolve(effect.response)
+        for promise, refuse in parked.values():
+            promise.resolve(refuse(ErrorCode.NOT_COORDINATOR))
 
     def park(self, refuse: Refuse[Any]) -> int:
         """A number under which the shard can park the next request."""
@@ -190,6 +214,8 @@ class ShardDriver(Generic[AnyShard]):
 
     def hold(self, reply: T, refuse: Refuse[T]) -> MaybePromise[T]:
         """A response as soon as all replayed records are committed, usually immediately."""
+        if not self.is_leading:
+            return refuse(ErrorCode.NOT_COORDINATOR)
         if self._end_offset <= self.partition.high_watermark:
             return reply
         promise: Promise[T] = Promise()
@@ -237,8 +263,8 @@ class ShardDriver(Generic[AnyShard]):
         return error
 
     def _append(self, decision: CoordinatorResult[Any]) -> ErrorCode | None:
-        if self.is_ahead:
-            # The result depends on records that were lost.
+        if self.is_ahead or not self.is_leading:
+            # The result depends on records that were lost, or that another leader may not have.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         now_ms = self._clock.now_ms()
         producer_id, producer_epoch = decision.producer or (NO_PRODUCER, -1)
@@ -266,15 +292,20 @@ class ShardDriver(Generic[AnyShard]):
         if parked is None:
             return
         promise, refuse = parked
-        if self._end_offset <= self.partition.high_watermark:
+        if not self.is_leading:
+            promise.resolve(refuse(ErrorCode.NOT_COORDINATOR))
+        elif self._end_offset <= self.partition.high_watermark:
             promise.resolve(response)
         else:
             self._hold(promise, response, refuse)
 
     def _hold(self, promise: Promise[T], reply: T, refuse: Refuse[T]) -> None:
-        self.partition.when_committed(
-            _Held(self._end_offset, promise, reply, refuse, self._timers, self._commit_timeout_ms)
-        )
+        held = _Held(self._end_offset, promise, reply, refuse, self._timers, self._commit_timeout_ms)
+        if len(self._held) >= self._held_max:
+            self._held = [other for other in self._held if not other.is_answered]
+            self._held_max = max(_HELD_MIN, 2 * len(self._held))
+        self._held.append(held)
+        self.partition.when_committed(held)
 
     def _set_timer(self, timer: Timer, delay_ms: int) -> None:
         self._cancel_timer(timer)
@@ -299,7 +330,7 @@ class ShardDriver(Generic[AnyShard]):
             self.partition.commit_stored()
 
     def _committed(self, token: Any) -> None:
-        if self.is_loaded:
+        if self.is_loaded and self.is_leading:
             self._carry_out(self.shard.committed(token, self.now()))
 
     def _fired(self, timer: Timer) -> None:

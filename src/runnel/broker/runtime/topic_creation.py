@@ -1,18 +1,25 @@
-"""Auto-creation of topics for clients, and creation of internal topics."""
+"""Creation of topics: decided by the active controller, and requested by any broker on first use."""
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from runnel.controller.image import MetadataImage
 from runnel.controller.internal_topics import automatic_topic
-from runnel.controller.result import ControllerResult
 from runnel.controller.topic_changes import DescribeTopicConfigs, Randomness, decide_create_topics
 from runnel.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.ids import NO_LEADER
 
 if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
+
+WAIT_MS = 1000
+"""How long a client's request waits for a new topic; then it gets a retriable error."""
+
+REQUEST_TIMEOUT_MS = 30_000
+"""How long the controller is looked for."""
 
 
 def chance(broker: "Broker") -> Randomness:
@@ -24,38 +31,74 @@ def chance(broker: "Broker") -> Randomness:
 async def create_topics(
     broker: "Broker", request: CreateTopicsRequest, describe_configs: DescribeTopicConfigs | None = None
 ) -> CreateTopicsResponse:
-    """Create topics; they are available on return."""
+    """As the active controller: create topics; they are available on return."""
     settings = broker.metadata.settings
     return await broker.metadata.change(
         lambda image: decide_create_topics(image, settings, request, chance(broker), describe_configs)
     )
 
 
-async def create_missing_topics(broker: "Broker", names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Create topics with the broker's defaults; returns an error code for each name."""
-    settings = broker.metadata.settings
-    wanted = list(dict.fromkeys(names))
+class AutoCreation:
+    """Topics that this broker has the controller create, with the settings of this broker."""
 
-    def decide(image: MetadataImage) -> ControllerResult[CreateTopicsResponse]:
-        topics = [automatic_topic(image, settings, name) for name in wanted]
-        return decide_create_topics(image, settings, CreateTopicsRequest(topics), chance(broker))
+    __slots__ = ("_broker", "_running")
 
-    try:
-        response = await broker.metadata.change(decide)
-    except ApiError as api_error:
-        return dict.fromkeys(wanted, api_error.error)
-    errors = {result.name: ErrorCode.from_code(result.error_code) for result in response.topics}
-    # Created concurrently by another request.
-    return {
-        name: ErrorCode.NONE if error is ErrorCode.TOPIC_ALREADY_EXISTS else error
-        for name, error in errors.items()
-    }
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._running: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
+        """Topics that are being created; further requests wait for the same creation."""
 
+    async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Create topics unless they exist; returns an error code for each name, after a limited time."""
+        wanted = list(dict.fromkeys(names))
+        new = [name for name in wanted if name not in self._running]
+        if new:
+            task = asyncio.get_running_loop().create_task(self._create(new))
+            self._running.update(dict.fromkeys(new, task))
+        tasks = {name: self._running[name] for name in wanted}
+        done, _ = await asyncio.wait(set(tasks.values()), timeout=WAIT_MS / 1000)
+        return {
+            name: task.result()[name] if task in done else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for name, task in tasks.items()
+        }
 
-async def ensure_internal_topic(broker: "Broker", name: str) -> None:
-    """Create a coordinator's topic unless it exists. Raises COORDINATOR_NOT_AVAILABLE."""
-    if name in broker.metadata.image.topics:
-        return
-    error = (await create_missing_topics(broker, [name]))[name]
-    if error is not ErrorCode.NONE:
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {error.name}")
+    async def ensure_internal(self, name: str) -> None:
+        """Create a coordinator's topic unless it exists. Raises COORDINATOR_NOT_AVAILABLE."""
+        if name in self._broker.metadata.image.topics:
+            return
+        error = (await self.create([name]))[name]
+        if error is not ErrorCode.NONE:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {error.name}")
+
+    async def _create(self, names: list[str]) -> dict[str, ErrorCode]:
+        try:
+            return await self._request(names)
+        except ApiError as error:
+            return dict.fromkeys(names, error.error)
+        finally:
+            for name in names:
+                del self._running[name]
+
+    async def _request(self, names: list[str]) -> dict[str, ErrorCode]:
+        broker = self._broker
+        topics = [automatic_topic(broker.metadata.image, broker.settings, name) for name in names]
+        request = CreateTopicsRequest(topics, timeout_ms=REQUEST_TIMEOUT_MS)
+        response: CreateTopicsResponse = await broker.controller.request(
+            request, timeout_ms=REQUEST_TIMEOUT_MS
+        )
+        errors = {result.name: ErrorCode.from_code(result.error_code) for result in response.topics}
+        for name, error in errors.items():
+            if error is ErrorCode.TOPIC_ALREADY_EXISTS:
+                # Created concurrently, or the response to the same request was lost.
+                errors[name] = ErrorCode.NONE
+        created = [name for name, error in errors.items() if error is ErrorCode.NONE]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_MS / 1000):
+                while not all(map(self._is_led, created)):
+                    await broker.metadata.changed()
+        return {name: errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names}
+
+    def _is_led(self, name: str) -> bool:
+        """Whether a topic is in the image of this broker, and a leader is known for each partition."""
+        topic = self._broker.metadata.image.topics.get(name)
+        return topic is not None and all(state.leader != NO_LEADER for state in topic.partitions)

@@ -1,4 +1,4 @@
-"""Cache of the topics in Metadata responses: built once per image version, shared by all responses."""
+"""Cache of the topics in Metadata responses: built once per version of the image, shared by all responses."""
 
 from runnel.controller.image import MetadataImage
 from runnel.controller.values import PartitionState, Topic
@@ -19,9 +19,9 @@ class TopicMetadataCache:
 
     def refresh(self, image: MetadataImage) -> None:
         """Drop entries of an older image."""
-        if image.version != self._version or image is not self._image:
+        if image.content_version != self._version or image is not self._image:
             self._image = image
-            self._version = image.version
+            self._version = image.content_version
             self._entries = {}
             self.listings = {}
 

@@ -3,14 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runnel.broker.runtime.promise import MaybePromise, settled
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import Refuse, ShardDriver, T
 from runnel.broker.runtime.shards import Shards
-from runnel.broker.runtime.txn_markers import Marker, send_markers
+from runnel.broker.runtime.txn_markers import Marker, MarkerSender
+from runnel.broker.runtime.txn_verification import Errors, Verifications
 from runnel.controller.features import TRANSACTION_VERSION
 from runnel.controller.values import TRANSACTION_STATE
 from runnel.coordinator.contract import CoordinatorResult, ShardEffect, client_error
@@ -20,7 +20,7 @@ from runnel.coordinator.txn.settings import TRANSACTION_V2, TransactionSettings
 from runnel.coordinator.txn.shard import TransactionShard
 from runnel.coordinator.txn.store import ProducerIdRequired
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.model.ids import TopicPartition
+from runnel.model.ids import NO_LEADER, TopicPartition
 from runnel.ports.clock import TimerHandle
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("runnel.broker")
 
 TransactionDriver = ShardDriver[TransactionShard]
-Errors = dict[TopicPartition, ErrorCode]
 
 _COMMIT_TIMEOUT_MS = 30_000
 """How long a response waits for the log: Kafka's timeout of requests between brokers."""
@@ -54,6 +53,8 @@ class TransactionCoordinator(Shards[TransactionShard]):
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._next_check: TimerHandle | None = None
+        self.markers = MarkerSender(broker)
+        self._verifications = Verifications(broker, self.leader_of)
         self.features_changed()
 
     def start(self) -> None:
@@ -64,6 +65,8 @@ class TransactionCoordinator(Shards[TransactionShard]):
     def stop(self) -> None:
         """Fail pending requests, reject new ones and cancel timers."""
         super().stop()
+        self.markers.stop()
+        self._verifications.stop()
         if self._next_check is not None:
             self._next_check.cancel()
         for task in self._tasks:
@@ -74,12 +77,8 @@ class TransactionCoordinator(Shards[TransactionShard]):
         self._next_check = self._broker.timers.call_later(
             self._settings.abort_interval_ms, self._check_shards
         )
-        for index, driver in list(self._drivers.items()):
-            if not self._is_current(driver):
-                self._drop(index, driver)
-                if index < self.partition_count:
-                    with suppress(ApiError):
-                        self._driver(index)
+        for index in range(self.partition_count):
+            self.role_changed(TopicPartition(self.topic, index))
 
     def features_changed(self) -> None:
         """The finalized level of `transaction.version` may have changed."""
@@ -88,7 +87,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
 
     def topics_deleted(self, names: Collection[str]) -> None:
         """These topics were deleted, possibly including __transaction_state."""
-        self._drop_stale()
+        self._unload_stale()
 
     def decide(
         self,
@@ -130,8 +129,14 @@ class TransactionCoordinator(Shards[TransactionShard]):
     ) -> MaybePromise[Errors]:
         """Verify that partitions are part of a transaction; returns an error code for each.
 
-        With `adds`, they become part of it (KIP-890); otherwise they must be already.
+        With `adds`, they become part of it (KIP-890); otherwise they must be already. The
+        coordinator may be another broker.
         """
+        leader = self.leader_of(transactional_id)
+        if leader not in (NO_LEADER, self._broker.node_id) and transactional_id:
+            return self._verifications.verify(
+                leader, transactional_id, producer_id, producer_epoch, partitions, adds
+            )
         if adds:
             return self.add(transactional_id, producer_id, producer_epoch, partitions, TRANSACTION_V2)
 
@@ -199,7 +204,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
         marker = Marker(
             ended.producer_id,
             ended.epoch,
-            driver.partition.epoch,
+            driver.epoch,
             effect.is_commit,
             effect.transaction_version,
         )
@@ -210,7 +215,7 @@ class TransactionCoordinator(Shards[TransactionShard]):
             if driver.is_loaded:
                 driver.run(driver.shard.marked(ended, partition, error, driver.now()))
 
-        send_markers(self._broker, marker, effect.partitions, on_marked)
+        self.markers.send(marker, effect.partitions, lambda: driver.is_loaded, on_marked)
 
     async def _allocate_producer_id(self, driver: TransactionDriver) -> None:
         try:

@@ -1,0 +1,40 @@
+"""Envelope: serve a request that a broker forwarded for its client."""
+
+from ipaddress import ip_address
+
+from runnel.broker.apis.handlers import FORWARDED, handles
+from runnel.broker.runtime.context import Context
+from runnel.broker.runtime.promise import MaybePromise, chain
+from runnel.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from runnel.model.errors import ErrorCode
+from runnel.ports.service import Session
+
+_API_KEY_BYTES = 2
+
+
+@handles(EnvelopeRequest)
+def envelope(request: EnvelopeRequest, ctx: Context) -> MaybePromise[EnvelopeResponse]:
+    """The response to the request inside; after NOT_CONTROLLER the broker finds the active controller."""
+    if not ctx.broker.controller.is_active:
+        return _refused(ErrorCode.NOT_CONTROLLER)
+    frame = memoryview(request.request_data)
+    if int.from_bytes(frame[:_API_KEY_BYTES], "big") not in FORWARDED:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    try:
+        host = str(ip_address(bytes(request.client_host_address)))
+    except ValueError:
+        return _refused(ErrorCode.INVALID_REQUEST)
+    session = Session(host, 0, ctx.listener, ctx.session.connection_id, is_forwarded=True)
+
+    def answer(response: bytes | None) -> EnvelopeResponse:
+        if session.is_refused:
+            return _refused(ErrorCode.NOT_CONTROLLER)
+        if response is None:
+            return _refused(ErrorCode.UNSUPPORTED_VERSION)
+        return EnvelopeResponse(response_data=response)
+
+    return chain(ctx.broker.serve_forwarded(frame, session), answer)
+
+
+def _refused(error: ErrorCode) -> EnvelopeResponse:
+    return EnvelopeResponse(error_code=error.code)
