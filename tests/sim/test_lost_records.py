@@ -201,8 +201,13 @@ def test_new_epochs_that_are_retried_spare_topics_that_are_deleted_meanwhile(
         metadata = incarnation.pipeline.broker.metadata
         assert metadata.image.topics["a"].partitions[0].leader_epoch == 0
         simulation.files.fault = None
+
+        def is_reelected() -> bool:
+            controller = metadata.controller
+            return bool(controller and controller.image.topics["a"].partitions[0].leader_epoch)
+
         async with asyncio.timeout(60):
-            while metadata._ahead.topics["a"].partitions[0].leader_epoch == 0:
+            while not is_reelected():
                 await asyncio.sleep(0.0001)
         await metadata.submit([RemoveTopicRecord(metadata.image.topics["c"].id)])
         await asyncio.sleep(10)

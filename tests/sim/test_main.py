@@ -15,7 +15,8 @@ def simulated(seed: int) -> WorkloadResult:
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    monkeypatch.setattr(command, "WORKLOADS", {"records": simulated})
+    monkeypatch.setattr(command, "SINGLE_NODE", {"records": simulated})
+    monkeypatch.setattr(command, "CLUSTER", {})
 
     def run(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["runnel.sim", *arguments])
@@ -36,3 +37,12 @@ def test_the_first_violation_is_reported_with_its_seed(run):
     assert "offset 5 was acknowledged and is lost" in printed
     assert "python -m runnel.sim --workload records --seed 5" in printed
     assert "no violation" not in printed
+
+
+def test_a_mutant_is_not_caught_by_what_fails_without_it(run, monkeypatch):
+    def fails(seed, show, shape):
+        raise AssertionError("offset 5 is lost")
+
+    monkeypatch.setattr(command, "simulate_cluster_records", fails)
+    with pytest.raises(AssertionError, match="offset 5 is lost"):
+        command.MutantRun("wall-clock", 1).run()

@@ -32,23 +32,36 @@ from runnel.messages.produce import (
 )
 from runnel.model.errors import ErrorCode
 from runnel.sim.history import Anomaly, History
-from runnel.sim.network import ConnectionLost, SimConnection
-from runnel.sim.simulation import Incarnation
+from runnel.sim.world import Connection, ConnectionLost, World
 
 TOPIC = "orders"
-PAUSE_SECONDS = 0.02
 
 
-async def create_topic(incarnation: Incarnation, partitions: int, name: str = TOPIC) -> None:
+async def create_topic(world: World, partitions: int, name: str = TOPIC, replicas: int = 1) -> None:
     """Create a topic, with retries when connections are lost."""
-    request = CreateTopicsRequest([CreatableTopic(name, num_partitions=partitions, replication_factor=1)])
+    topic = CreatableTopic(name, num_partitions=partitions, replication_factor=replicas)
+    request = CreateTopicsRequest([topic])
     while True:
         try:
-            answer = await (await incarnation.connect()).ask(request, CreateTopicsResponse)
+            answer = await (await world.connect()).ask(request, CreateTopicsResponse)
         except ConnectionLost:
             continue
         if answer.topics[0].error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS.code):
             return
+
+
+async def find_coordinators(world: World) -> None:
+    """Find a coordinator of groups and one of transactions, which creates their topics."""
+    for key_type in (0, 1):
+        request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
+        while True:
+            try:
+                answer = await (await world.connect()).ask(request, FindCoordinatorResponse)
+            except ConnectionLost:
+                continue
+            if not answer.coordinators[0].error_code:
+                break
+            await asyncio.sleep(world.random.random() * world.pause_seconds)
 
 
 class SimClient(ABC):
@@ -57,19 +70,19 @@ class SimClient(ABC):
     is_classic = False
     """Uses transactions as before KIP-890: one epoch for many transactions."""
 
-    async def run(self, incarnation: Incarnation) -> None:
+    async def run(self, world: World) -> None:
         """Send requests until the broker crashes; reconnect when the connection is lost."""
         while True:
             try:
-                connection = await incarnation.connect(is_classic=self.is_classic)
+                connection = await world.connect(is_classic=self.is_classic)
                 while True:
-                    await self.run_once(connection, incarnation)
-                    await asyncio.sleep(incarnation.random.random() * PAUSE_SECONDS)
+                    await self.run_once(connection, world)
+                    await asyncio.sleep(world.random.random() * world.pause_seconds)
             except ConnectionLost:
-                await asyncio.sleep(incarnation.random.random() * PAUSE_SECONDS)
+                await asyncio.sleep(world.random.random() * world.pause_seconds)
 
     @abstractmethod
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+    async def run_once(self, connection: Connection, world: World) -> None:
         """Send one or a few requests."""
 
 
@@ -86,7 +99,7 @@ class Producer(SimClient):
         self._unacknowledged: tuple[int, list[bytes]] | None = None
         """(sequence, values) of a batch whose outcome is unknown."""
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+    async def run_once(self, connection: Connection, world: World) -> None:
         if self.is_idempotent and self._identity is None:
             answer = await connection.ask(
                 InitProducerIdRequest(transactional_id=None), InitProducerIdResponse
@@ -94,26 +107,26 @@ class Producer(SimClient):
             if answer.error_code == 0:
                 self._identity = answer.producer_id, answer.producer_epoch
             return
-        sequence, values = self._unacknowledged or self._next_values(incarnation)
+        sequence, values = self._unacknowledged or self._next_values(world)
         self._unacknowledged = (sequence, values) if self.is_idempotent else None
-        error, base_offset = await self._send(connection, incarnation, sequence, values)
+        error, base_offset = await self._send(connection, world, sequence, values)
         if error is ErrorCode.NONE:
             self.history.record_write(self.partition, base_offset, values)
             self._unacknowledged = None
         elif not error.retriable:
             raise Anomaly(f"{self.name!r} failed with {error.name} at sequence {sequence}")
 
-    def _next_values(self, incarnation: Incarnation) -> tuple[int, list[bytes]]:
-        count = incarnation.random.randint(1, 8)
-        padding = b"x" * incarnation.random.randint(0, 200)
+    def _next_values(self, world: World) -> tuple[int, list[bytes]]:
+        count = world.random.randint(1, 8)
+        padding = b"x" * world.random.randint(0, 200)
         sequence = self.sent
         self.sent += count
         return sequence, [b"%s:%d:%s" % (self.name, sequence + index, padding) for index in range(count)]
 
     async def _send(
-        self, connection: SimConnection, incarnation: Incarnation, sequence: int, values: list[bytes]
+        self, connection: Connection, world: World, sequence: int, values: list[bytes]
     ) -> tuple[ErrorCode, int]:
-        now_ms = incarnation.clock.now_ms()
+        now_ms = world.clock.now_ms()
         producer_id, producer_epoch = self._identity or (-1, -1)
         batch = build_batch(
             (Record(0, now_ms, None, value) for value in values),
@@ -136,7 +149,7 @@ class Reader(SimClient):
         self.history = history
         self.position = 0
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+    async def run_once(self, connection: Connection, world: World) -> None:
         wanted = FetchPartition(self.partition, fetch_offset=self.position, partition_max_bytes=4096)
         request = FetchRequest(
             max_wait_ms=50, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])]
@@ -172,12 +185,12 @@ class Committer(SimClient):
         self.attempted = 0
         self.acknowledged = 0
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+    async def run_once(self, connection: Connection, world: World) -> None:
         # The first FindCoordinator creates __consumer_offsets.
         await connection.ask(
             FindCoordinatorRequest(coordinator_keys=[self.group_id]), FindCoordinatorResponse
         )
-        if incarnation.random.random() < 0.3:
+        if world.random.random() < 0.3:
             await self._check(connection)
             return
         self.attempted += 1
@@ -194,7 +207,7 @@ class Committer(SimClient):
         elif not error.retriable:
             raise Anomaly(f"{self.group_id} failed to commit: {error.name}")
 
-    async def _check(self, connection: SimConnection) -> None:
+    async def _check(self, connection: Connection) -> None:
         topics = [OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])]
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(self.group_id, topics=topics)])
         answer = (await connection.ask(request, OffsetFetchResponse)).groups[0]
@@ -215,17 +228,17 @@ class Administrator(SimClient):
         self.present: set[str] = set()
         self.absent: set[str] = set()
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
+    async def run_once(self, connection: Connection, world: World) -> None:
         await asyncio.sleep(0.1)
-        draw = incarnation.random.random()
+        draw = world.random.random()
         if draw < 0.4:
             await self._create(connection)
         elif draw < 0.7 and self.present:
-            await self._delete(connection, incarnation.random.choice(sorted(self.present)))
+            await self._delete(connection, world.random.choice(sorted(self.present)))
         else:
             await self._check(connection)
 
-    async def _create(self, connection: SimConnection) -> None:
+    async def _create(self, connection: Connection) -> None:
         name = f"created-{self.created}"
         self.created += 1
         request = CreateTopicsRequest([CreatableTopic(name, num_partitions=2, replication_factor=1)])
@@ -233,14 +246,14 @@ class Administrator(SimClient):
         if answer.topics[0].error_code == 0:
             self.present.add(name)
 
-    async def _delete(self, connection: SimConnection, name: str) -> None:
+    async def _delete(self, connection: Connection, name: str) -> None:
         self.present.discard(name)
         request = DeleteTopicsRequest([DeleteTopicState(name)], timeout_ms=30_000)
         answer = await connection.ask(request, DeleteTopicsResponse)
         if answer.responses[0].error_code == 0:
             self.absent.add(name)
 
-    async def _check(self, connection: SimConnection) -> None:
+    async def _check(self, connection: Connection) -> None:
         answer = await connection.ask(MetadataRequest(topics=None), MetadataResponse)
         names = {topic.name for topic in answer.topics}
         if not self.present <= names or self.absent & names:

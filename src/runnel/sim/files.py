@@ -11,6 +11,9 @@ from random import Random
 
 from runnel.ports.files import Bytes
 
+CAPACITY_BYTES = 2**40
+"""The size of a volume that does not become full."""
+
 SECTOR_BYTES = 512
 """Unit of atomic disk writes."""
 
@@ -160,8 +163,8 @@ class SimFile:
 class SimFiles:
     """An in-memory file system with a single volume. Paths are absolute."""
 
-    def __init__(self) -> None:
-        self.capacity_bytes = 2**40
+    def __init__(self, root: "_Directory | None" = None) -> None:
+        self.capacity_bytes = CAPACITY_BYTES
         self.now_ms = 0
         """Modification time of written files."""
         self.fault: Fault | None = None
@@ -171,7 +174,8 @@ class SimFiles:
         """Number of modifying operations so far."""
         self.power_failure_at = -1
         """Number of the modifying operation at which power fails; -1 for never."""
-        self._root = _Directory()
+        self.on_power_failure: Callable[[], None] = lambda: None
+        self._root = _Directory() if root is None else root
 
     # The interface of ports.files.Files.
 
@@ -271,12 +275,47 @@ class SimFiles:
         self.power_failure_at = -1
         self.fault = None
 
+    def handed_over(self) -> "SimFiles":
+        """The same volume for the next process; this one can no longer change it."""
+        self.power_failure_at = 0
+        files = SimFiles(self._root)
+        files.capacity_bytes, files.now_ms = self.capacity_bytes, self.now_ms
+        return files
+
+    def copied(self) -> "SimFiles":
+        """A copy of the volume as it is now, all of it durable."""
+        return SimFiles(_copy(self._root))
+
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Corrupt a file in place."""
         content = self._content(path)
         content.sync()
         content.visible[position] ^= 1 << bit
         content.durable[position] ^= 1 << bit
+
+    def cut(self, path: str, size_bytes: int) -> None:
+        """Lose the end of a file."""
+        content = self._content(path)
+        content.sync()
+        _resize(content.visible, size_bytes)
+        _resize(content.durable, size_bytes)
+
+    def durable_bytes(self, path: str) -> bytes:
+        """What of a file survives a power failure."""
+        directory, name = self._parent(path)
+        content = directory.durable.get(name)
+        return bytes(content.durable) if isinstance(content, _Content) else b""
+
+    def paths(self, folder: str) -> list[str]:
+        """All files below a folder."""
+        found = []
+        for name in self.names(folder):
+            path = f"{folder}/{name}"
+            if isinstance(self._directory(folder).visible[name], _Directory):
+                found += self.paths(path)
+            else:
+                found.append(path)
+        return found
 
     @property
     def has_lost_power(self) -> bool:
@@ -288,12 +327,15 @@ class SimFiles:
         if operation != "pread":
             self.operations += 1
             if self.has_lost_power:
+                self.on_power_failure()
                 raise PowerFailure(f"before {operation} of {path}")
         if self.fault is not None:
             self.fault(operation, path)
 
     def writable_bytes(self, content: _Content, position: int, length: int) -> int:
         """How many of these bytes at this position fit on the volume."""
+        if self.capacity_bytes == CAPACITY_BYTES:
+            return length
         growth = max(position + length - max(len(content.visible), position), 0)
         free = max(self.capacity_bytes - _used_bytes(self._root), 0)
         return length - max(growth - free, 0)
@@ -317,6 +359,16 @@ class SimFiles:
         if not isinstance(content, _Content):
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         return content
+
+
+def _copy(directory: _Directory) -> _Directory:
+    names: dict[str, _Content | _Directory] = {}
+    for name, node in directory.visible.items():
+        if isinstance(node, _Directory):
+            names[name] = _copy(node)
+        else:
+            names[name] = _Content(bytearray(node.visible), bytearray(node.visible), [], node.modified_ms)
+    return _Directory(names, dict(names))
 
 
 def _used_bytes(directory: _Directory) -> int:

@@ -1,19 +1,21 @@
 """An event loop with virtual time, which advances only when no callback is ready."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 
 class Deadlock(Exception):
-    """No callback is ready and no timer is set."""
+    """No callback is ready, and no timer is set, or the process has crashed."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs callbacks in order of their virtual time, without sockets, threads or waiting."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_crashed: Callable[[], bool] = lambda: False) -> None:
         super().__init__()
         self._virtual_seconds = 0.0
+        self._has_crashed = has_crashed
         # The base class polls its selector for I/O; here only time advances.
         self._selector = _VirtualSelector(self)
 
@@ -22,7 +24,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def advance(self, seconds: float | None) -> None:
         """Advance the clock to the next timer."""
-        if seconds is None:
+        if seconds is None or self._has_crashed():
             raise Deadlock
         self._virtual_seconds += seconds
 

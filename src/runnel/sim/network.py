@@ -3,24 +3,19 @@
 import asyncio
 from functools import partial
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from runnel.client.connection_state import ConnectionState
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.ports.disk import FileSlice
 from runnel.ports.files import File
 from runnel.ports.service import CloseConnection, Loan, Reply, Service, Session
+from runnel.sim.world import Answer, ConnectionLost
 from runnel.wire import Request, Response
-
-Answer = TypeVar("Answer", bound=Response)
 
 DELAY_SECONDS_MAX = 0.005
 LOSS_CHANCE = 0.01
 """Probability that a connection is lost around a request: before it arrives, or after it was processed."""
-
-
-class ConnectionLost(Exception):
-    """The connection was lost; the outcome of pending requests is unknown."""
 
 
 class SimConnection:
@@ -47,7 +42,7 @@ class SimConnection:
         """Send a request and wait for its response. Raises ConnectionLost."""
         if self._is_closed:
             raise ConnectionLost
-        number, buffers = self._state.send(request, answer)
+        number, buffers = self._state.send(request)
         future: asyncio.Future[Response] = self._loop.create_future()
         self._waiting[number] = future
         draw = self._random.random()

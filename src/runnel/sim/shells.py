@@ -55,9 +55,16 @@ class SimEntropy:
 class SimWorkers:
     """Executes file operations with a delay, so that a crash can precede them."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, random: Random) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        random: Random,
+        slowness: Callable[[], float] = lambda: 1,
+    ) -> None:
+        """`slowness` is how many times longer than usual an operation takes."""
         self._loop = loop
         self._random = random
+        self._slowness = slowness
         self._in_flight: dict[int, Callable[[], None]] = {}
         self._submitted = 0
 
@@ -75,7 +82,8 @@ class SimWorkers:
             self._loop.call_soon(done, result, failure)
 
         self._in_flight[number] = finish
-        self._loop.call_later(self._random.random() ** 3 * SYNC_SECONDS_MAX, finish)
+        seconds = self._random.random() ** 3 * SYNC_SECONDS_MAX
+        self._loop.call_later(seconds * self._slowness(), finish)
 
     def run_all(self, works: Sequence[Callable[[], Result]]) -> list[Result | BaseException]:
         return InlineWorkers().run_all(works)

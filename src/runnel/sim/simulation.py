@@ -10,7 +10,7 @@ from random import Random
 
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.pipeline import Pipeline
-from runnel.broker.runtime.running import start_broker
+from runnel.broker.runtime.running import start_broker, start_quorum
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
@@ -71,7 +71,7 @@ class Simulation:
 
     def run_broker(self, workload: Callable[["Incarnation"], Awaitable[None]]) -> None:
         """Run one incarnation of the broker until `workload` returns (clean shutdown) or raises Crash."""
-        loop = VirtualLoop()
+        loop = VirtualLoop(lambda: self.files.has_lost_power)
         loop.advance(self._seconds)
         loop.set_exception_handler(_ignore_crashes)
         asyncio.set_event_loop(loop)
@@ -104,6 +104,8 @@ class Crash(BaseException):
 
 class Incarnation:
     """One run of the broker between two crashes."""
+
+    pause_seconds = 0.02
 
     def __init__(self, simulation: Simulation, loop: VirtualLoop) -> None:
         self.simulation = simulation
@@ -156,6 +158,7 @@ class Incarnation:
             entropy=entropy,
             settings=Settings(self.simulation.settings),
         )
+        await start_quorum(broker, stack)
         await start_broker(broker, stack)
         stack.callback(broker.groups.stop)
         stack.callback(broker.transactions.stop)

@@ -40,10 +40,9 @@ from runnel.messages.txn_offset_commit import (
 from runnel.model.errors import ErrorCode
 from runnel.sim.clients import SimClient
 from runnel.sim.history import Anomaly
-from runnel.sim.network import ConnectionLost, SimConnection
-from runnel.sim.simulation import Incarnation
 from runnel.sim.txn_history import COPIES, SOURCE, Attempt, TransactionHistory
 from runnel.sim.txn_reading import committed_records, fetch_committed
+from runnel.sim.world import Connection, ConnectionLost, World
 from runnel.wire import Request, Response
 
 TIMEOUT_MS = 1500
@@ -91,16 +90,16 @@ class ScriptedClient(SimClient):
     def script(self, random: Random) -> Script:
         """A generator of requests that receives their responses."""
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
-        self.now_ms = incarnation.clock.now_ms()
+    async def run_once(self, connection: Connection, world: World) -> None:
+        self.now_ms = world.clock.now_ms()
         if self._script is None or self._step is None:
             if self.is_draining:
                 return
-            self._script = self.script(incarnation.random)
+            self._script = self.script(world.random)
             self._step = next(self._script)
         step = self._step
-        if step.may_be_duplicated and incarnation.random.random() < DUPLICATE_CHANCE:
-            self._duplicate_later(step, incarnation)
+        if step.may_be_duplicated and world.random.random() < DUPLICATE_CHANCE:
+            self._duplicate_later(step, world)
         answer = await connection.ask(step.request, step.answer)
         errors = [ErrorCode.from_code(code) for code in step.errors(answer) if code]
         if any(error.retriable for error in errors):
@@ -114,15 +113,15 @@ class ScriptedClient(SimClient):
         except (StopIteration, Rejected) as end:
             self._script = None
             if isinstance(end, Rejected):
-                await asyncio.sleep(incarnation.random.random() * self.backoff_seconds_max)
+                await asyncio.sleep(world.random.random() * self.backoff_seconds_max)
 
-    def _duplicate_later(self, step: Step, incarnation: Incarnation) -> None:
-        delay_seconds = incarnation.random.random() ** 2 * DUPLICATE_SECONDS_MAX
+    def _duplicate_later(self, step: Step, world: World) -> None:
+        delay_seconds = world.random.random() ** 2 * DUPLICATE_SECONDS_MAX
 
         async def duplicate() -> None:
             await asyncio.sleep(delay_seconds)
             with suppress(ConnectionLost):
-                connection = await incarnation.connect(is_classic=self.is_classic)
+                connection = await world.connect(is_classic=self.is_classic)
                 await connection.ask(step.request, step.answer)
 
         task = asyncio.ensure_future(duplicate())

@@ -48,6 +48,8 @@ class TransactionHistory:
     stable: dict[PartitionKey, int] = field(default_factory=lambda: defaultdict(int))
     committed_offsets: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Source partition → offset in the latest acknowledged transaction."""
+    is_replicated: bool = False
+    """A new leader may know of less at first: its last stable offset may be lower."""
     rejections: Counter[str] = field(default_factory=Counter)
     reads: int = 0
     commits: int = 0
@@ -74,8 +76,8 @@ class TransactionHistory:
 
     def observe_stable_offset(self, key: PartitionKey, stable_offset: int, high_watermark: int) -> None:
         """A fetch response contained this last stable offset."""
-        if not self.stable[key] <= stable_offset <= high_watermark:
-            before = self.stable[key]
+        before = 0 if self.is_replicated else self.stable[key]
+        if not before <= stable_offset <= high_watermark:
             raise Anomaly(f"{key}: last stable offset {stable_offset} of {high_watermark}, was {before}")
         self.stable[key] = stable_offset
 

@@ -7,9 +7,8 @@ from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, F
 from runnel.model.errors import ErrorCode
 from runnel.sim.clients import SimClient
 from runnel.sim.history import Anomaly
-from runnel.sim.network import SimConnection
-from runnel.sim.simulation import Incarnation
 from runnel.sim.txn_history import PartitionKey, TransactionHistory
+from runnel.sim.world import Connection, World
 
 READ_COMMITTED = 1
 REREAD_CHANCE = 0.03
@@ -62,9 +61,9 @@ class CommittedReader(SimClient):
         self.history = history
         self.position = 0
 
-    async def run_once(self, connection: SimConnection, incarnation: Incarnation) -> None:
-        if self.position and incarnation.random.random() < REREAD_CHANCE:
-            await self._reread(connection, incarnation.random.randrange(self.position))
+    async def run_once(self, connection: Connection, world: World) -> None:
+        if self.position and world.random.random() < REREAD_CHANCE:
+            await self._reread(connection, world.random.randrange(self.position))
             return
         found = await self._read(connection, self.position)
         if found is not None:
@@ -72,7 +71,7 @@ class CommittedReader(SimClient):
             for offset, value in records:
                 self.history.observe(self.key, offset, value)
 
-    async def _reread(self, connection: SimConnection, position: int) -> None:
+    async def _reread(self, connection: Connection, position: int) -> None:
         found = await self._read(connection, position)
         if found is None:
             return
@@ -87,7 +86,7 @@ class CommittedReader(SimClient):
             raise Anomaly(f"{self.key} from {position} to {end} changed: {odd}")
 
     async def _read(
-        self, connection: SimConnection, position: int
+        self, connection: Connection, position: int
     ) -> tuple[list[tuple[int, bytes]], int] | None:
         answer = await connection.ask(*fetch_committed(*self.key, position))
         data = answer.responses[0].partitions[0]
@@ -99,7 +98,7 @@ class CommittedReader(SimClient):
             raise Anomaly(f"a fetch of {self.key} at {position} failed with {error.name}")
         return None
 
-    async def read_to(self, connection: SimConnection, end_offset: int) -> dict[int, bytes]:
+    async def read_to(self, connection: Connection, end_offset: int) -> dict[int, bytes]:
         """All committed records up to `end_offset`."""
         log: dict[int, bytes] = {}
         position = 0

@@ -13,14 +13,15 @@ from runnel.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from runnel.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from runnel.model.errors import ErrorCode
 from runnel.sim.clients import SimClient, create_topic
 from runnel.sim.history import Anomaly
-from runnel.sim.network import ConnectionLost, SimConnection
 from runnel.sim.simulation import Incarnation, Simulation
 from runnel.sim.txn_clients import TIMEOUT_MS, Copier, ScriptedClient, TransactionalProducer, offset_step
 from runnel.sim.txn_history import COPIES, SOURCE, PartitionKey, TransactionHistory
 from runnel.sim.txn_reading import READ_COMMITTED, CommittedReader
 from runnel.sim.workload import LATEST, RESTARTS, SETTLE_SECONDS_MAX, raise_failures, run_until_shutdown
+from runnel.sim.world import Connection, ConnectionLost, World
 
 PARTITIONS = 2
 OFFSETS = "__consumer_offsets"
@@ -48,7 +49,7 @@ def simulate_transactions(seed: int) -> TransactionWorkloadResult:
     shutdown_kinds = ["kill", "stop", "power"] if policy == "commit" else ["kill", "stop"]
     simulation = Simulation(random.getrandbits(64), settings={"log.flush.policy": policy})
     history = TransactionHistory()
-    clients = _clients(history, random)
+    clients = transaction_clients(history, random)
     simulation.run_broker(_create_topics)
     shutdowns = []
     for _ in range(random.randint(2, RESTARTS)):
@@ -73,7 +74,7 @@ async def _create_topics(incarnation: Incarnation) -> None:
         await create_topic(incarnation, PARTITIONS, name)
 
 
-def _clients(history: TransactionHistory, random: Random) -> list[SimClient]:
+def transaction_clients(history: TransactionHistory, random: Random) -> list[SimClient]:
     """A mix of classic and newer clients; the two copiers of a partition share an id and a protocol."""
     clients: list[SimClient] = [
         TransactionalProducer(f"p{number}", PARTITIONS, history, is_classic=number % 2 == 0)
@@ -114,7 +115,7 @@ async def _drain_and_verify(
     raise_failures(tasks)
     while True:
         try:
-            await _verify(incarnation, history)
+            await verify(incarnation, history)
             return
         except ConnectionLost:
             continue
@@ -135,9 +136,10 @@ async def _wait(
         await asyncio.sleep(0.05)
 
 
-async def _verify(incarnation: Incarnation, history: TransactionHistory) -> None:
-    connection = await incarnation.connect()
-    await _check_quiescence(connection, incarnation)
+async def verify(world: World, history: TransactionHistory) -> None:
+    """Without active clients: compare all logs with the history. Raises Anomaly or ConnectionLost."""
+    connection = await world.connect()
+    await _check_quiescence(connection)
     logs = {}
     for key in _partition_keys():
         end_offset = await _end_offset(connection, key, READ_COMMITTED)
@@ -153,9 +155,10 @@ async def _verify(incarnation: Incarnation, history: TransactionHistory) -> None
         history.check_copies(partition, logs[SOURCE, partition], logs[COPIES, partition], at)
 
 
-async def _check_quiescence(connection: SimConnection, incarnation: Incarnation) -> None:
+async def _check_quiescence(connection: Connection) -> None:
     """Without active clients, no transaction is open and the last stable offset is the log end offset."""
-    deadline = incarnation.loop.time() + SETTLE_SECONDS_MAX
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SETTLE_SECONDS_MAX
     while True:
         answer = await connection.ask(ListTransactionsRequest([], []), ListTransactionsResponse)
         hanging = [
@@ -169,15 +172,17 @@ async def _check_quiescence(connection: SimConnection, incarnation: Incarnation)
                 hanging.append(f"{key}: last stable offset {stable} of {end}")
         if not hanging:
             return
-        if incarnation.loop.time() > deadline:
+        if loop.time() > deadline:
             raise Anomaly(f"hanging transactions: {hanging}")
         await asyncio.sleep(0.2)
 
 
-async def _end_offset(connection: SimConnection, key: PartitionKey, isolation_level: int) -> int:
+async def _end_offset(connection: Connection, key: PartitionKey, isolation_level: int) -> int:
     topic = ListOffsetsTopic(key[0], [ListOffsetsPartition(key[1], timestamp=LATEST)])
     request = ListOffsetsRequest(-1, isolation_level=isolation_level, topics=[topic])
     answer = (await connection.ask(request, ListOffsetsResponse)).topics[0].partitions[0]
     if answer.error_code:
+        if ErrorCode.from_code(answer.error_code).retriable:
+            raise ConnectionLost
         raise Anomaly(f"ListOffsets of {key} failed: {answer}")
     return answer.offset

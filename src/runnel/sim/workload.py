@@ -13,8 +13,8 @@ from runnel.messages.list_offsets import (
 from runnel.sim.clients import TOPIC, Administrator, Committer, Producer, Reader, SimClient, create_topic
 from runnel.sim.files import PowerFailure
 from runnel.sim.history import Anomaly, History
-from runnel.sim.network import ConnectionLost, SimConnection
 from runnel.sim.simulation import Crash, Incarnation, Simulation
+from runnel.sim.world import Connection, ConnectionLost, World
 
 PARTITIONS = 3
 RESTARTS = 6
@@ -135,7 +135,7 @@ async def _drain_and_verify(incarnation: Incarnation, clients: list[SimClient], 
     await asyncio.gather(*tasks, return_exceptions=True)
     raise_failures(tasks)
     for partition in range(PARTITIONS):
-        log = await _whole_log(incarnation, partition)
+        log = await whole_log(incarnation, partition)
         history.check_log(partition, log)
         for client in clients:
             if isinstance(client, Producer) and client.is_idempotent and client.partition == partition:
@@ -146,20 +146,24 @@ def _counts(history: History) -> tuple[int, int, int]:
     return history.acknowledged, history.reads, history.commits
 
 
-async def _whole_log(incarnation: Incarnation, partition: int) -> dict[int, bytes]:
+async def whole_log(world: World, partition: int) -> dict[int, bytes]:
+    """All records of a partition."""
     reader = Reader(partition, History())
     while True:
         try:
-            connection = await incarnation.connect()
+            connection = await world.connect()
             end_offset = await _end_offset(connection, partition)
             while reader.position < end_offset:
-                await reader.run_once(connection, incarnation)
+                await reader.run_once(connection, world)
             return reader.history.records[partition]
         except ConnectionLost:
             continue
 
 
-async def _end_offset(connection: SimConnection, partition: int) -> int:
+async def _end_offset(connection: Connection, partition: int) -> int:
     topic = ListOffsetsTopic(TOPIC, [ListOffsetsPartition(partition, timestamp=LATEST)])
     answer = await connection.ask(ListOffsetsRequest(-1, topics=[topic]), ListOffsetsResponse)
-    return answer.topics[0].partitions[0].offset
+    found = answer.topics[0].partitions[0]
+    if found.error_code:
+        raise ConnectionLost
+    return found.offset

@@ -1,0 +1,118 @@
+"""Nodes of a simulated cluster: processes that end in every way, and what survives them."""
+
+from collections.abc import Callable
+
+import pytest
+
+from runnel.sim.clients import TOPIC, Producer, Reader, create_topic
+from runnel.sim.cluster.client_host import ClientHost
+from runnel.sim.cluster.cluster import Cluster
+from runnel.sim.cluster.damage import damageable
+from runnel.sim.cluster.node import SimNode
+from runnel.sim.history import History
+from runnel.sim.simulation import SETTINGS
+
+FAULTS: dict[str, Callable[[SimNode], None]] = {
+    "stop": SimNode.stop,
+    "kill": SimNode.kill,
+    "power": SimNode.cut_power,
+}
+
+
+class World:
+    """One node, and clients that write and read."""
+
+    def __init__(self, seed: str) -> None:
+        self.cluster = Cluster(seed)
+        self.node = self.cluster.add_node(1, {**SETTINGS, "log.flush.policy": "commit"})
+        self.clients = ClientHost(self.cluster)
+        self.history = History()
+
+    def start(self) -> None:
+        self.node.start()
+        created = self.clients.run(create_topic(self.clients, 1))
+        assert self.cluster.scheduler.run_until(created.done, 10)
+        for client in (Producer("p", 0, self.history, is_idempotent=True), Reader(0, self.history)):
+            self.clients.run_client(client)
+
+    def run_until_read(self, count: int) -> None:
+        scheduler, reads = self.cluster.scheduler, self.history.reads
+        assert scheduler.run_until(lambda: self.history.reads >= reads + count, scheduler.now + 60), "stuck"
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_clients_continue_after_a_restart(fault: str) -> None:
+    world = World(fault)
+    with world.cluster.running():
+        world.start()
+        world.run_until_read(100)
+        FAULTS[fault](world.node)
+        world.cluster.scheduler.run_for(3)
+        assert not world.node.is_running
+        reads = world.history.reads
+        world.cluster.scheduler.run_for(3)
+        assert world.history.reads == reads
+        world.node.start()
+        world.run_until_read(100)
+
+
+def test_a_power_failure_in_the_middle_of_a_file_operation_ends_the_process() -> None:
+    world = World("operation")
+    with world.cluster.running():
+        world.start()
+        for _ in range(5):
+            world.run_until_read(10)
+            world.node.files.power_failure_at = world.node.files.operations + 10
+            assert world.cluster.scheduler.run_until(lambda: not world.node.is_running, 100)
+            world.node.start()
+        world.run_until_read(10)
+
+
+def test_a_paused_node_continues() -> None:
+    world = World("pause")
+    with world.cluster.running():
+        world.start()
+        world.run_until_read(10)
+        assert world.node.process is not None
+        world.node.process.loop.pause()
+        reads = world.history.reads
+        world.cluster.scheduler.run_for(20)
+        assert world.history.reads == reads
+        world.node.process.loop.resume()
+        world.run_until_read(10)
+
+
+def digest(seed: str) -> int:
+    world = World(seed)
+    with world.cluster.running():
+        world.start()
+        world.run_until_read(50)
+        world.node.kill()
+        world.node.start()
+        world.run_until_read(50)
+        return world.cluster.trace.digest
+
+
+def test_equal_seeds_have_equal_traces() -> None:
+    assert digest("a") == digest("a")
+    assert digest("a") != digest("b")
+
+
+def test_what_recovery_would_truncate_is_not_damaged_while_others_restart() -> None:
+    world = World("damage")
+    segment = f"/data/{TOPIC}-0/00000000000000000000.log"
+    with world.cluster.running():
+        world.start()
+        world.run_until_read(100)
+        files = world.node.files
+        size_bytes = files.size_bytes(segment)
+        assert damageable(files, others_may_restart=False)[segment] == size_bytes
+        assert segment not in damageable(files, others_may_restart=True)
+        world.node.stop()
+        world.cluster.scheduler.run_for(3)
+        # A clean stop has set the recovery point.
+        found = damageable(files, others_may_restart=True)
+        assert found[segment] == files.size_bytes(segment) > 0
+        assert any("__cluster_metadata" in path for path in found)
+        assert "/data/meta.properties" not in found
+        assert not any(path.endswith("quorum-state") for path in found)
