@@ -1,4 +1,4 @@
-"""Fixtures for tests of Kafka clients: a real broker per test or per session.
+"""Fixtures for tests of Kafka clients: a real broker per test or per session, or a cluster of three.
 
     def test_orders(runnel):
         producer = KafkaProducer(bootstrap_servers=runnel.bootstrap_servers)
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "runnel(settings): broker settings, by their Kafka names, for the fixture `runnel`"
+        "markers", "runnel(settings): broker settings, by their Kafka names, for the fixtures of a test"
     )
 
 
@@ -30,6 +30,17 @@ def runnel(request: pytest.FixtureRequest) -> "Iterator[Broker]":
     marker = request.node.get_closest_marker("runnel")
     with Broker(*marker.args, **marker.kwargs) if marker else Broker() as broker:
         yield broker
+
+
+@pytest.fixture
+def runnel_cluster(request: pytest.FixtureRequest) -> "Iterator[Broker]":
+    """An empty cluster of three nodes for one test; `runnel_cluster.nodes[0].kill()` kills one."""
+    from runnel.testing import Broker
+
+    marker = request.node.get_closest_marker("runnel")
+    options = {"nodes": 3, **(marker.kwargs if marker else {})}
+    with Broker(*(marker.args if marker else ()), **options) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")

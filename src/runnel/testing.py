@@ -1,10 +1,13 @@
-"""A real broker inside a test.
+"""A real broker, or a cluster of them, inside a test.
 
     with Broker() as broker:
         client = AnyKafkaClient(bootstrap_servers=broker.bootstrap_servers)
 
-It listens on a free local port, stores its data in a temporary directory and runs in its own thread, so that
-blocking and asynchronous clients can use it from the same test. `async with Broker()` works too.
+    with Broker(nodes=3) as cluster:
+        cluster.nodes[0].kill()
+
+Each node listens on a free local port, stores its data in a temporary directory and runs in its own thread,
+so that blocking and asynchronous clients can use it from the same test. `async with Broker()` works too.
 """
 
 import asyncio
@@ -12,6 +15,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 
 from runnel.client.loop_thread import LoopThread, fastest_loop
@@ -26,68 +30,160 @@ SETTINGS = {
 """Defaults that differ from `runnel serve`; `settings` override them."""
 
 
-class Broker:
-    """A broker for tests; use as `with` or `async with`."""
+class BrokerNode:
+    """One node of a `Broker`; it can be stopped, killed and started again."""
 
-    def __init__(
-        self,
-        settings: Mapping[str, object] | None = None,
-        *,
-        data_dir: str | os.PathLike[str] | None = None,
-        host: str = "127.0.0.1",
-        port: int = 0,
-    ) -> None:
-        """`settings` are broker settings by their Kafka names. A given `data_dir` is kept at the end."""
-        self.settings = {**SETTINGS, **{name: _text(value) for name, value in (settings or {}).items()}}
-        self.host = host
-        self.port = port
-        """The port, known once started; a restart keeps it."""
-        self._given_dir = None if data_dir is None else os.fspath(data_dir)
-        self.data_dir = self._given_dir
-        """The data directory, known once started."""
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings = dict(settings)
         self._thread: LoopThread | None = None
         self._node: Node | None = None
 
     @property
-    def bootstrap_servers(self) -> str:
-        """Value for a client's bootstrap.servers."""
-        return f"{self.host}:{self.port}"
+    def node_id(self) -> int:
+        """Its id in the cluster."""
+        return int(self.settings["node.id"])
 
-    def start(self) -> "Broker":
-        """Start; on return the broker accepts requests."""
+    @property
+    def data_dir(self) -> str:
+        """Its data directory."""
+        return self.settings["log.dirs"]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not stopped or killed since."""
+        return self._node is not None
+
+    def start(self) -> int:
+        """Start; on return it accepts requests on the port that is returned."""
         if self._thread is not None:
             raise RuntimeError("the broker is already running")
-        if self.data_dir is None:
-            self.data_dir = tempfile.mkdtemp(prefix="runnel-test-")
-        node = Node(
-            {
-                "node.id": "1",
-                **self.settings,
-                "log.dirs": self.data_dir,
-                "listeners": f"PLAINTEXT://{self.host}:{self.port}",
-            }
-        )
+        node = Node(self.settings)
         thread = LoopThread("runnel broker", fastest_loop)
         try:
             thread.call(node.start())
         except BaseException:
             thread.close()
             raise
-        self._thread, self._node, self.port = thread, node, node.port
-        return self
+        self._thread, self._node = thread, node
+        return node.port
 
     def stop(self) -> None:
-        """Shut down cleanly; the data is kept until the end of the `with` block."""
+        """Shut down cleanly; the data is kept."""
+        self._end(is_clean=True)
+
+    def kill(self) -> None:
+        """End as by `kill -9`: connections are closed, and what is not written is lost."""
+        self._end(is_clean=False)
+
+    def restart(self) -> None:
+        """Stop, and start with the same data and port."""
+        self.stop()
+        self.start()
+
+    def _end(self, *, is_clean: bool) -> None:
         if self._thread is not None and self._node is not None:
             thread, node = self._thread, self._node
             self._thread = self._node = None
             try:
-                thread.call(node.stop())
+                thread.call(node.stop() if is_clean else node.disconnect())
             finally:
                 thread.close()
+            # Not before its event loop is closed: another node may use the directory from here on.
+            node.abandon()
+
+
+class Broker:
+    """A broker, or a cluster, for tests; use as `with` or `async with`."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        *,
+        nodes: int = 1,
+        data_dir: str | os.PathLike[str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        """`settings` are broker settings by their Kafka names. A given `data_dir` is kept at the end.
+
+        With several `nodes`, each is a broker and a controller; the ports follow `port`, or are free ones.
+        """
+        self.settings = {**SETTINGS, **{name: _text(value) for name, value in (settings or {}).items()}}
+        self.host = host
+        self.port = port
+        """The port of the first node, known once started; a restart keeps it."""
+        self.nodes: list[BrokerNode] = []
+        """The nodes, once started."""
+        self._node_count = nodes
+        self._given_dir = None if data_dir is None else os.fspath(data_dir)
+        self.data_dir = self._given_dir
+        """The data directory, known once started; that of several nodes has one directory for each."""
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Value for a client's bootstrap.servers."""
+        if len(self.nodes) <= 1:
+            return f"{self.host}:{self.port}"
+        listeners = (node.settings["listeners"].split(",")[0] for node in self.nodes)
+        return ",".join(listener.partition("://")[2] for listener in listeners)
+
+    def start(self) -> "Broker":
+        """Start; on return all nodes accept requests."""
+        if any(node.is_running for node in self.nodes):
+            raise RuntimeError("the broker is already running")
+        if self.data_dir is None:
+            self.data_dir = tempfile.mkdtemp(prefix="runnel-test-")
+        if self._node_count > 1:
+            self._start_cluster(self.data_dir)
+            return self
+        static = {
+            "node.id": "1",
+            **self.settings,
+            "log.dirs": self.data_dir,
+            "listeners": f"PLAINTEXT://{self.host}:{self.port}",
+        }
+        self.nodes = [BrokerNode(static)]
+        self.port = self.nodes[0].start()
+        self.nodes[0].settings["listeners"] = f"PLAINTEXT://{self.host}:{self.port}"
+        return self
+
+    def _start_cluster(self, folder: str) -> None:
+        if not self.nodes:
+            self.nodes = [BrokerNode(static) for static in self._cluster_settings(folder)]
+            self.port = int(self.nodes[0].settings["listeners"].split(",")[0].rpartition(":")[2])
+        # A node waits for a majority of the others.
+        with ThreadPoolExecutor(len(self.nodes)) as threads:
+            starting = [threads.submit(node.start) for node in self.nodes]
+        failures = [failure for each in starting if (failure := each.exception()) is not None]
+        if failures:
+            self.stop()
+            raise failures[0]
+
+    def _cluster_settings(self, folder: str) -> list[dict[str, str]]:
+        # Imported here: one node does not need it.
+        from runnel.server.local_nodes import cluster_id_in, cluster_settings
+
+        return cluster_settings(
+            self.settings,
+            count=self._node_count,
+            host=self.host,
+            port=self.port,
+            folder=folder,
+            cluster_id=cluster_id_in(folder),
+        )
+
+    def stop(self) -> None:
+        """Shut down cleanly; the data is kept until the end of the `with` block."""
+        running = [node for node in self.nodes if node.is_running]
+        if len(running) == 1:
+            running[0].stop()
+        elif running:
+            with ThreadPoolExecutor(len(running)) as threads:
+                for ended in [threads.submit(node.stop) for node in running]:
+                    ended.result()
 
     def restart(self) -> None:
-        """Restart with the same data and port."""
+        """Restart with the same data and ports."""
         self.stop()
         self.start()
 

@@ -63,6 +63,12 @@ class CommandLine:
         assert outcome.code == 0, outcome.err or outcome.out
         return outcome
 
+    def fails(self, *arguments: str) -> Outcome:
+        """Run a command that must fail with an error message."""
+        outcome = self(*arguments)
+        assert (outcome.code, outcome.err.startswith("error: ")) == (1, True), outcome
+        return outcome
+
 
 def _exit_code(arguments: tuple[str, ...]) -> int:
     try:

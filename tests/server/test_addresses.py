@@ -1,11 +1,9 @@
-"""Listener addresses: parsing, advertised addresses, invalid ones."""
+"""Listener addresses: parsing, invalid ones, duplicates."""
 
 import pytest
 
-from runnel.server.addresses import Address, advertised_address, listen_address, parse_address
+from runnel.server.addresses import Address, check_distinct, parse_address
 from runnel.server.layers import BadSettings
-
-PROTOCOLS = "PLAINTEXT:PLAINTEXT,SSL:SSL,INTERNAL:PLAINTEXT"
 
 
 @pytest.mark.parametrize(
@@ -27,22 +25,21 @@ def test_invalid_addresses_are_rejected_with_an_example(text: str) -> None:
         parse_address(text)
 
 
-def test_exactly_one_plaintext_listener_of_any_name_is_supported() -> None:
-    assert listen_address(["INTERNAL://h:1"], PROTOCOLS) == Address("INTERNAL", "h", 1)
-    with pytest.raises(BadSettings, match="uses SSL"):
-        listen_address(["SSL://h:1"], PROTOCOLS)
-    with pytest.raises(BadSettings, match="not 2"):
-        listen_address(["PLAINTEXT://h:1", "INTERNAL://h:2"], PROTOCOLS)
+@pytest.mark.parametrize(
+    ("listeners", "complaint"),
+    [
+        (["A://h:1", "a://h:2"], "two listeners named A"),
+        (["A://:1", "B://:1"], "the port 1 twice"),
+        (["A://h:1", "B://127.0.0.1:1"], "the port 1 twice"),
+        (["A://127.0.0.1:1", "B://127.0.0.2:1"], "the port 1 twice"),
+        (["A://127.0.0.1:1", "B://[::1]:1", "C://:1"], "the port 1 twice"),
+    ],
+)
+def test_listeners_have_different_names_and_ports(listeners: list[str], complaint: str) -> None:
+    with pytest.raises(BadSettings, match=complaint):
+        check_distinct([parse_address(text) for text in listeners])
 
 
-def test_wildcard_host_is_advertised_as_machine_name() -> None:
-    assert advertised_address([], Address("PLAINTEXT", "0.0.0.0", 1), "box") == Address("PLAINTEXT", "box", 1)
-    assert advertised_address([], Address("PLAINTEXT", "::1", 1), "box") == Address("PLAINTEXT", "::1", 1)
-
-
-def test_advertised_port_zero_becomes_the_bound_port() -> None:
-    listening = Address("PLAINTEXT", "", 4711)
-    assert advertised_address(["PLAINTEXT://outside:0"], listening, "box").port == 4711
-    assert advertised_address(["PLAINTEXT://outside:80"], listening, "box").port == 80
-    with pytest.raises(BadSettings, match="PLAINTEXT"):
-        advertised_address(["OTHER://outside:0"], listening, "box")
+@pytest.mark.parametrize("listeners", [["A://:0", "B://:0"], ["A://127.0.0.1:1", "B://[::1]:1"]])
+def test_listeners_may_share_a_port_of_different_families(listeners: list[str]) -> None:
+    check_distinct([parse_address(text) for text in listeners])

@@ -1,4 +1,4 @@
-"""Dynamic settings take effect in a running node."""
+"""Listeners of a node, and dynamic settings that take effect while it runs."""
 
 import asyncio
 from pathlib import Path
@@ -8,6 +8,9 @@ from runnel.client.cluster import Cluster
 from runnel.client.connection import Connection
 from runnel.client.errors import ClientError
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from runnel.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from runnel.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from runnel.messages.metadata import MetadataRequest, MetadataResponse
 from runnel.model.configs import AlterOperation, ResourceType
 from runnel.server.node import Node
 
@@ -77,5 +80,54 @@ def test_cleaner_settings_are_applied(tmp_path: Path) -> None:
                 ResourceType.BROKER, "1", [(name, AlterOperation.SET, value) for name, value in changes]
             )
             assert (node._cleaner._backoff_ms, node._cleaner._key_memory_bytes) == (8000, 2_000_000)
+
+    asyncio.run(scenario())
+
+
+def test_each_listener_answers_with_its_own_endpoints(tmp_path: Path) -> None:
+    settings = {
+        "log.dirs": str(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "advertised.listeners": "PLAINTEXT://127.0.0.1:0,OUTSIDE://outside.example.com:4711",
+    }
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            inside = ("127.0.0.1", node.port)
+            assert node.ports["PLAINTEXT"] == node.port != node.ports["OUTSIDE"]
+            assert node.bootstrap_servers == f"127.0.0.1:{node.port}"
+            for name, endpoint in (("PLAINTEXT", inside), ("OUTSIDE", ("outside.example.com", 4711))):
+                connection = await Connection.open("127.0.0.1", node.ports[name])
+                described = await connection.send(DescribeClusterRequest(), DescribeClusterResponse)
+                metadata = await connection.send(MetadataRequest(topics=[]), MetadataResponse)
+                request = FindCoordinatorRequest(coordinator_keys=["g"])
+                found = await connection.send(request, FindCoordinatorResponse)
+                for answer in (described.brokers[0], metadata.brokers[0], found.coordinators[0]):
+                    assert (answer.host, answer.port) == endpoint
+                await connection.close()
+
+    asyncio.run(scenario())
+
+
+def test_listeners_of_clients_share_the_limit_of_connections(tmp_path: Path) -> None:
+    settings = {
+        "log.dirs": str(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0,A://127.0.0.1:0,B://127.0.0.1:0",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,A:PLAINTEXT,B:PLAINTEXT",
+        "max.connections": "1",
+    }
+
+    async def scenario() -> None:
+        async with Node(settings) as node:
+            first = await Connection.open("127.0.0.1", node.ports["A"])
+            waiting = asyncio.create_task(Connection.open("127.0.0.1", node.ports["B"], timeout_s=30))
+            # The listener for other brokers has room for them, whatever clients do.
+            brokers = [await Connection.open("127.0.0.1", node.ports["PLAINTEXT"]) for _ in range(2)]
+            assert not waiting.done()
+            await first.close()
+            for connection in (await waiting, *brokers):
+                assert await answers(connection)
+                await connection.close()
 
     asyncio.run(scenario())

@@ -49,6 +49,56 @@ def test_temporary_data_is_removed():
         SyncClient(address)
 
 
+def test_a_killed_broker_recovers_what_was_acknowledged():
+    threads = set(threading.enumerate())
+    with Broker() as broker:
+        node = broker.nodes[0]
+        for number in range(3):
+            with broker.client() as client:
+                client.send("orders", b"%d" % number)
+                node.kill()
+            assert not node.is_running
+            assert not Path(str(broker.data_dir), "clean-shutdown-manifest").exists()
+            node.start()
+        with broker.client() as client:
+            assert [message.value for message in client.read("orders")] == [b"0", b"1", b"2"]
+        node.kill()
+        broker.restart()
+        node = broker.nodes[0]
+        with pytest.raises(RuntimeError, match="already running"):
+            node.start()
+    assert {thread for thread in threading.enumerate() if thread.is_alive()} <= threads
+
+
+def test_a_cluster_survives_the_loss_of_each_of_its_nodes(runnel_cluster):
+    with runnel_cluster.client() as client:
+        client.create_topic("orders", partitions=6)
+        for number, node in enumerate(runnel_cluster.nodes):
+            client.send("orders", b"before %d" % number)
+            node.kill()
+            client.send("orders", b"after %d" % number)
+            node.start()
+        assert {message.value for message in client.read("orders")} == {
+            b"%s %d" % (word, number) for word in (b"before", b"after") for number in range(3)
+        }
+    assert [node.node_id for node in runnel_cluster.nodes] == [1, 2, 3]
+    assert len(runnel_cluster.bootstrap_servers.split(",")) == 3
+
+
+def test_a_cluster_is_restarted_with_its_data(tmp_path):
+    with Broker(nodes=3, data_dir=tmp_path) as cluster:
+        address = cluster.bootstrap_servers
+        with cluster.client() as client:
+            client.send("orders", b"tea")
+        cluster.restart()
+        assert cluster.bootstrap_servers == address
+        with cluster.client() as client:
+            assert [message.value for message in client.read("orders")] == [b"tea"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["node-1", "node-2", "node-3"]
+    with Broker(nodes=3, data_dir=tmp_path) as cluster, cluster.client() as client:
+        assert [message.value for message in client.read("orders")] == [b"tea"]
+
+
 def test_restart_keeps_port_and_data():
     with Broker() as broker:
         address = broker.bootstrap_servers

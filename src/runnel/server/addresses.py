@@ -1,8 +1,9 @@
 """Listener addresses in Kafka's format: NAME://host:port."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
-from runnel.controller.config_security import PLAINTEXT, listener_protocols
 from runnel.server.layers import BadSettings
 
 EXAMPLE = "PLAINTEXT://127.0.0.1:9092"
@@ -30,24 +31,26 @@ def parse_address(text: str) -> Address:
     return Address(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def listen_address(listeners: list[str], protocol_map: str) -> Address:
-    """The address to listen on. Raises for several listeners and for protocols other than PLAINTEXT."""
-    if len(listeners) != 1:
-        raise BadSettings(f"exactly one listener is supported, not {len(listeners)}: {','.join(listeners)}")
-    address = parse_address(listeners[0])
-    protocols = listener_protocols(protocol_map).get(address.name, [address.name])
-    if protocols != [PLAINTEXT]:
-        raise BadSettings(f"{address} uses {' and '.join(protocols)}, only {PLAINTEXT} is supported")
-    return address
+def check_distinct(addresses: Sequence[Address]) -> None:
+    """BadSettings if two listeners have the same name, or the same port of the same kind of address."""
+    for index, address in enumerate(addresses):
+        for other in addresses[:index]:
+            if other.name == address.name:
+                raise BadSettings(f"listeners has two listeners named {address.name}: rename one")
+            if address.port and other.port == address.port and not _are_different_families(address, other):
+                raise BadSettings(
+                    f"listeners has the port {address.port} twice ({other} and {address}): choose another "
+                    "port for one, unless one address is IPv4 and the other IPv6"
+                )
 
 
-def advertised_address(advertised: list[str], listening: Address, machine_name: str) -> Address:
-    """The advertised address; a wildcard host is replaced by the machine's name."""
-    if advertised:
-        chosen = [address for text in advertised if (address := parse_address(text)).name == listening.name]
-        if not chosen:
-            raise BadSettings(f"advertised.listeners has no address for the listener {listening.name}")
-        address = chosen[0]
-        return Address(address.name, address.host, address.port or listening.port)
-    host = machine_name if listening.host in ("", "0.0.0.0", "::") else listening.host
-    return Address(listening.name, host, listening.port)
+def _are_different_families(first: Address, second: Address) -> bool:
+    return {_family(first.host), _family(second.host)} == {4, 6}
+
+
+def _family(host: str) -> int:
+    """4 or 6 for an IP address, 0 for a name."""
+    try:
+        return ip_address(host).version
+    except ValueError:
+        return 0

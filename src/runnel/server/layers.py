@@ -1,7 +1,8 @@
-"""Sources of a broker's static settings: a TOML file, the environment, flags; later ones take precedence.
+"""Sources of a broker's static settings: a file, the environment, flags; later ones take precedence.
 
 All three use Kafka's names:
 
+    server.properties               log.retention.hours=24        (as Kafka reads it)
     runnel.toml                     log.retention.hours = 24      (or [log.retention] with hours = 24)
     environment                     RUNNEL_SET_LOG_RETENTION_HOURS=24
     flag                            --set log.retention.hours=24
@@ -10,6 +11,8 @@ All three use Kafka's names:
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from runnel.server.properties import BadProperties, parse_properties
 
 ENVIRONMENT_PREFIX = "RUNNEL_SET_"
 
@@ -30,9 +33,28 @@ def static_settings(
 
 def _from_file(path: Path) -> dict[str, str]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
     except OSError as error:
         raise BadSettings(f"cannot read the settings file {path}: {error.strerror}") from error
+    if path.suffix == ".toml":
+        return _from_toml(path, data)
+    if path.suffix != ".properties":
+        # Any other name: few files are valid in both formats, and those mean the same in both.
+        try:
+            return _from_toml(path, data)
+        except BadSettings:
+            pass
+    try:
+        # Java reads the format as Latin-1; other characters are written as escapes.
+        properties = parse_properties(data.decode("latin-1"))
+    except BadProperties as error:
+        raise BadSettings(f"{path} is not a valid properties file: {error}") from error
+    return {name: value.strip() for name, value in properties.items()}
+
+
+def _from_toml(path: Path, data: bytes) -> dict[str, str]:
+    try:
+        document = tomllib.loads(data.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadSettings(f"{path} is not valid TOML: {error}") from error
     return dict(_flatten(document, ""))

@@ -6,26 +6,30 @@ start: data directory → metadata → partitions → coordinators → accept   
 import asyncio
 import logging
 import os
-import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
 
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.pipeline import Pipeline
-from runnel.broker.runtime.running import start_broker
+from runnel.broker.runtime.quorum_log import METADATA_PARTITION
+from runnel.broker.runtime.running import leave_cluster, start_broker, start_quorum
 from runnel.controller.config_types import parse_address_counts
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
+from runnel.disk.identity import check_identity, new_id, read_identity
 from runnel.disk.os_files import OsFiles
 from runnel.disk.upkeep import UpkeepIntervals
 from runnel.disk.workers import LoopWorkers
+from runnel.model.ids import id_text
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
-from runnel.net.listener import Listener, ListenerLimits
-from runnel.server.addresses import Address, advertised_address, listen_address
-from runnel.server.layers import BadSettings
+from runnel.net.admission import ListenerLimits
+from runnel.net.peers import TcpPeers
+from runnel.server.addresses import Address
+from runnel.server.listeners import Listeners
 from runnel.server.loop_probe import LoopProbe
+from runnel.server.roles import data_directory, roles_of
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
 WRITE_THREADS = 2
@@ -51,29 +55,46 @@ class Node:
         self.settings = Settings(static)
         for name in self.settings.ignored:
             log.warning("Kafka setting %s has no effect in Runnel", name)
-        folders = self.settings.words("log.dirs") or [self.settings.text("log.dir") or ""]
-        if len(folders) != 1:
-            raise BadSettings(f"exactly one data directory is supported, not {','.join(folders)}")
-        self.data_dir = os.path.abspath(folders[0])
-        protocols = self.settings.text("listener.security.protocol.map") or ""
-        self._listen = listen_address(self.settings.words("listeners"), protocols)
-        self.address = self._listen
-        """The advertised address; its port is known once started."""
+        self.data_dir = data_directory(self.settings)
+        self.roles = roles_of(self.settings)
+        for warning in self.roles.warnings():
+            log.warning("%s", warning)
         self._stack = AsyncExitStack()
-        self._listener: Listener | None = None
+        self._listeners: Listeners | None = None
+        self._disk: DataDirectory | None = None
+        self._abrupt_ends: list[Callable[[], None]] = []
+        """What `disconnect` does."""
         self._cleaner: Cleaner | None = None
         self.settings.subscribe(self._settings_changed)
 
     @property
+    def _main_listener(self) -> Address:
+        """The first listener for clients; on a node that is only a controller, that of controllers."""
+        return (*self.roles.broker_listeners, *self.roles.controller_listeners)[0]
+
+    @property
     def port(self) -> int:
-        """The port of the listener."""
-        return self._listen.port
+        """The port of the first listener for clients, known once started."""
+        return self.ports[self._main_listener.name]
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The ports of all listeners by name, known once started."""
+        listeners = self.roles.listeners if self._listeners is None else self._listeners.bound.values()
+        return {address.name: address.port for address in listeners}
+
+    @property
+    def address(self) -> Address:
+        """The advertised address of the first listener for clients, known once started."""
+        main = self._main_listener
+        return main if self._listeners is None else self._listeners.advertised(main)
 
     @property
     def bootstrap_servers(self) -> str:
         """Value for a client's bootstrap.servers."""
-        host = f"[{self.address.host}]" if ":" in self.address.host else self.address.host
-        return f"{host}:{self.address.port}"
+        address = self.address
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        return f"{host}:{address.port}"
 
     async def start(self) -> None:
         """Start; on return the broker accepts requests. On failure everything opened is closed again."""
@@ -82,10 +103,50 @@ class Node:
             self._stack = stack.pop_all()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        clock, entropy = SystemClock(), SystemEntropy()
+        clock, entropy, roles = SystemClock(), SystemEntropy(), self.roles
+        self._check_directory()
         disk = self._open_disk(stack, clock, entropy)
-        broker = Broker(
-            node_id=self.settings.int("node.id"),
+        peers = TcpPeers()
+        stack.callback(peers.close)
+        broker = self._new_broker(disk, peers, clock, entropy)
+        pipeline = Pipeline(broker)
+        self._listeners = listeners = Listeners(roles, self._limits(), pipeline)
+        stack.push_async_callback(listeners.close)
+        self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close]
+        listeners.bind()
+        broker.endpoints = listeners.endpoints(roles.broker_listeners)
+        broker.controller_endpoints = listeners.endpoints(roles.controller_listeners)
+        main = next(iter(broker.endpoints + broker.controller_endpoints))
+        main = next((each for each in broker.endpoints if each.name == broker.listener), main)
+        broker.host, broker.port = main.host, main.port
+        broker.cluster_id = await self._cluster_id(broker, listeners)
+        self._prepare_directory(broker)
+        await start_quorum(broker, stack)
+        listeners.serve(pipeline)
+        listeners.accept(roles.controller_listeners)
+        if roles.has_other_controllers:
+            self._watch_quorum(broker, stack)
+        if roles.is_broker:
+            await start_broker(broker, stack)
+        stack.push_async_callback(_ended, asyncio.create_task(_maintain(disk, clock)))
+        stack.push_async_callback(listeners.close)
+        if roles.is_broker:
+            # Pending JoinGroup and SyncGroup requests are completed before the listeners drain.
+            stack.callback(broker.groups.stop)
+            stack.callback(broker.transactions.stop)
+        listeners.accept(roles.broker_listeners)
+        # Leadership is handed over while the other controllers can still reach this one.
+        stack.push_async_callback(broker.quorum.close)
+        if roles.is_broker:
+            stack.push_async_callback(leave_cluster, broker)
+        stack.callback(LoopProbe(broker.loop_pauses).close)
+
+    def _new_broker(
+        self, disk: DataDirectory, peers: TcpPeers, clock: SystemClock, entropy: SystemEntropy
+    ) -> Broker:
+        """A broker that does not know its addresses and its cluster yet."""
+        return Broker(
+            node_id=self.roles.node_id,
             cluster_id="",
             host="",
             port=0,
@@ -95,19 +156,61 @@ class Node:
             entropy=entropy,
             settings=self.settings,
             rack=self.settings.text("broker.rack"),
-            listener=self._listen.name,
+            listener=self.roles.inter_broker_listener,
+            controller_listeners=frozenset(self.roles.controller_listener_names),
+            peers=peers,
         )
-        self._listener = listener = Listener(Pipeline(broker), self._listen.name, self._limits())
-        self._bind(listener, broker)
-        stack.push_async_callback(listener.close)
-        await start_broker(broker, stack)
-        stack.push_async_callback(_ended, asyncio.create_task(_maintain(disk, clock)))
-        stack.push_async_callback(listener.close)
-        # Pending JoinGroup and SyncGroup requests are completed before the listener drains.
-        stack.callback(broker.groups.stop)
-        stack.callback(broker.transactions.stop)
-        listener.accept()
-        stack.callback(LoopProbe(broker.loop_pauses).close)
+
+    def _watch_quorum(self, broker: Broker, stack: AsyncExitStack) -> None:
+        from runnel.server.quorum_watch import QuorumWatch
+
+        def has_leader() -> bool:
+            return broker.quorum.leader_id >= 0
+
+        watch = QuorumWatch(self.roles, broker.peers, broker.cluster_id, has_leader)
+        stack.push_async_callback(_ended, asyncio.create_task(watch.run()))
+
+    async def _cluster_id(self, broker: Broker, listeners: Listeners) -> str:
+        """The cluster id, stored in the data directory; empty for a directory of an older release."""
+        disk, roles = broker.disk, self.roles
+        known = self.settings.text("cluster.id") or disk.identity.cluster_id
+        if not known and roles.has_other_controllers:
+            from runnel.server.greeting import Greeting
+            from runnel.server.membership import ClusterIdSearch
+
+            # Other voters ask this node as well.
+            greeting = Greeting()
+            listeners.serve(greeting)
+            listeners.accept(roles.controller_listeners)
+            known = await ClusterIdSearch(roles, broker.peers, broker.entropy).find()
+            disk.identify(known, roles.node_id)
+            greeting.cluster_id = known
+        if not known and METADATA_PARTITION in disk.known_logs():
+            return ""
+        known = known or id_text(new_id(broker.entropy))
+        disk.identify(known, roles.node_id)
+        return known
+
+    def _prepare_directory(self, broker: Broker) -> None:
+        """Read what the directory was formatted with; a controller that names no other is formatted here."""
+        roles, disk = self.roles, broker.disk
+        is_founding = METADATA_PARTITION not in disk.known_logs()
+        if os.path.exists(os.path.join(self.data_dir, "bootstrap.checkpoint")):
+            from runnel.server.storage import read_bootstrap
+
+            broker.formatted = tuple(read_bootstrap(OsFiles(), self.data_dir) or ())
+        if is_founding and not roles.is_alone and not roles.voters and not roles.has_other_controllers:
+            from runnel.server.storage import standalone, write_voters
+
+            voters = standalone(roles.node_id, disk.directory_id(), broker.controller_endpoints)
+            write_voters(OsFiles(), self.data_dir, voters, broker.clock.now_ms())
+
+    def _check_directory(self) -> None:
+        """Refuse the directory of another node or cluster before anything in it is changed."""
+        identity = read_identity(OsFiles(), self.data_dir)
+        if identity is not None:
+            cluster_id = self.settings.text("cluster.id") or ""
+            check_identity(identity, self.data_dir, cluster_id, self.roles.node_id)
 
     def _open_disk(self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy) -> DataDirectory:
         settings = self.settings
@@ -135,18 +238,6 @@ class Node:
         stack.callback(disk.close)
         return disk
 
-    def _bind(self, listener: Listener, broker: Broker) -> None:
-        wanted = self._listen
-        try:
-            port = listener.bind(wanted.host, wanted.port)
-        except OSError as error:
-            raise BadSettings(f"cannot bind to {wanted}: {error.strerror or error}") from error
-        self._listen = Address(wanted.name, wanted.host, port)
-        self.address = advertised_address(
-            self.settings.words("advertised.listeners"), self._listen, socket.getfqdn()
-        )
-        broker.host, broker.port = self.address.host, self.address.port
-
     def _limits(self) -> ListenerLimits:
         settings = self.settings
         queued_bytes_max = settings.int("queued.max.request.bytes")
@@ -166,8 +257,8 @@ class Node:
         )
 
     def _settings_changed(self, names: frozenset[str]) -> None:
-        if self._listener is not None:
-            self._listener.change_limits(self._limits())
+        if self._listeners is not None:
+            self._listeners.change(self._limits())
         if self._cleaner is not None:
             self._change_cleaner(self._cleaner)
 
@@ -180,6 +271,20 @@ class Node:
     async def stop(self) -> None:
         """Complete requests in flight, make everything durable, release the data directory."""
         await self._stack.aclose()
+
+    async def disconnect(self) -> None:
+        """Close all connections at once, as if the process was killed. The event loop must be closed next."""
+        self._stack.pop_all()
+        for end in self._abrupt_ends:
+            end()
+        # Transports are closed by the event loop.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def abandon(self) -> None:
+        """Release the data directory without a clean shutdown; for a node whose event loop is closed."""
+        if self._disk is not None:
+            self._disk.abandon()
 
     async def __aenter__(self) -> "Node":
         await self.start()

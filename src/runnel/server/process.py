@@ -1,7 +1,13 @@
-"""Process-wide tuning of `runnel serve`; not applied to embedded brokers."""
+"""The process of `runnel serve`: its tuning, which is not applied to embedded brokers, and its supervisor."""
 
 import gc
 import resource
+
+SUPERVISOR_FD = "RUNNEL_SUPERVISOR_FD"
+"""The environment variable with a descriptor that is closed when the supervisor of this process ends."""
+
+READY_PREFIX = "listening on "
+"""A node prints this and its address when it serves."""
 
 FULL = 2
 """The generation of a full collection."""

@@ -71,7 +71,7 @@ class BlockingConnection:
 
     def send(self, request: Request, answer: type[A]) -> None:
         """Send a request; `receive` returns the response."""
-        _, buffers = self._conversation.send(request, answer)
+        _, buffers = self._conversation.send(request)
         with self._guarded():
             self._socket.sendall(b"".join(buffers))
 

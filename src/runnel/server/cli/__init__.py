@@ -81,7 +81,11 @@ def _is_expected(error: Exception) -> bool:
     from runnel.controller.config_types import BadConfig
     from runnel.controller.image import BadMetadata
     from runnel.pipelines.errors import PipelineError
+    from runnel.ports.disk import BadDirectory
     from runnel.server.cli.output import CommandError
     from runnel.server.layers import BadSettings
 
-    return isinstance(error, (ClientError, CommandError, PipelineError, BadSettings, BadConfig, BadMetadata))
+    expected = (
+        ClientError, CommandError, PipelineError, BadSettings, BadConfig, BadMetadata, BadDirectory,
+    )  # fmt: skip
+    return isinstance(error, expected)

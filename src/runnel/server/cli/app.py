@@ -1,6 +1,19 @@
 """The tree of commands."""
 
-from runnel.server.cli import bench, config, consume, demo, group, log, produce, topic, txn, version
+from runnel.server.cli import (
+    bench,
+    cluster,
+    config,
+    consume,
+    demo,
+    group,
+    log,
+    produce,
+    storage,
+    topic,
+    txn,
+    version,
+)
 from runnel.server.cli.pipeline import app as pipeline
 from runnel.server.cli.root import BROKER, new_app
 
@@ -11,10 +24,12 @@ app.command("demo", rich_help_panel=BROKER)(demo.demo)
 app.command("produce", rich_help_panel=RECORDS)(produce.produce)
 app.command("consume", rich_help_panel=RECORDS)(consume.consume)
 app.add_typer(pipeline.app, name="pipeline", rich_help_panel=RECORDS)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=ADMINISTRATION)
 app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
+app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
 app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)
 app.command("version", rich_help_panel=ADMINISTRATION)(version.version)

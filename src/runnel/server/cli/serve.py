@@ -9,6 +9,7 @@ import typer
 from runnel.server.cli.options import Settings, parse_settings
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping
 
     from runnel.server.node import Node
@@ -53,7 +54,19 @@ NodeId = Annotated[
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", envvar="RUNNEL_CONFIG", help="TOML file with settings by their Kafka names."
+        "--config",
+        "-c",
+        envvar="RUNNEL_CONFIG",
+        help="Settings by their Kafka names: a server.properties of Kafka, or TOML.",
+    ),
+]
+Workers = Annotated[
+    int,
+    typer.Option(
+        "--workers",
+        envvar="RUNNEL_WORKERS",
+        min=1,
+        help="Number of brokers on this host, one per core: ids, ports and data directories in sequence.",
     ),
 ]
 LogLevelOption = Annotated[
@@ -67,6 +80,7 @@ def serve(
     node_id: NodeId = None,
     settings: Settings = None,
     config: Config = None,
+    workers: Workers = 1,
     log_level: LogLevelOption = LogLevel.WARNING,
 ) -> None:
     """Run a broker until Ctrl-C or SIGTERM.
@@ -76,11 +90,14 @@ def serve(
     Example: runnel serve
 
     Example: runnel serve --data-dir data --listen 0.0.0.0:9092 --set log.retention.hours=24
+
+    Example: runnel serve --config server.properties
+
+    Example: runnel serve --workers 4
     """
     import logging
     import os
 
-    from runnel.server.cli.session import run
     from runnel.server.layers import static_settings
 
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -94,10 +111,17 @@ def serve(
     if listen is not None or "listeners" not in static:
         static["listeners"] = _listener(listen or LISTEN_DEFAULT)
     if node_id is not None:
+        static.pop("broker.id", None)
         static["node.id"] = str(node_id)
-    elif "broker.id" not in static:
-        static.setdefault("node.id", "1")
-    run(_serve(static))
+    if workers > 1:
+        from runnel.server.cli.supervised import run_nodes
+        from runnel.server.local_nodes import worker_settings
+
+        run_nodes(worker_settings(static, workers), log_level)
+    else:
+        from runnel.server.cli.session import run
+
+        run(_serve(static))
 
 
 def _listener(address: str) -> str:
@@ -114,32 +138,54 @@ def _listener(address: str) -> str:
 async def _serve(static: "Mapping[str, str]") -> None:
     import asyncio
     import os
-    import signal
 
+    from runnel.server.cli.stop_signals import stop_signal
+    from runnel.server.local_nodes import check_folders
     from runnel.server.node import Node
-    from runnel.server.process import bound_garbage_collection, raise_descriptor_limit
+    from runnel.server.process import (
+        READY_PREFIX,
+        SUPERVISOR_FD,
+        bound_garbage_collection,
+        raise_descriptor_limit,
+    )
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def stop_or_exit() -> None:
-        if stop.is_set():
-            # A second Ctrl-C skips the clean shutdown; the next start runs recovery.
-            os._exit(130)
-        stop.set()
-
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_signal_handler(signal.SIGINT, stop_or_exit)
+    # After a second Ctrl-C the next start runs recovery.
+    stop = stop_signal()
+    if SUPERVISOR_FD in os.environ:
+        _stop_with_supervisor(int(os.environ[SUPERVISOR_FD]), stop)
+    else:
+        check_folders(os.path.abspath(static.get("log.dirs", static.get("log.dir", ""))), 1)
     raise_descriptor_limit()
     node = Node(static)
-    await _start(node)
+    starting = asyncio.create_task(_start(node))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if stopping.done() and not starting.done():
+        # A node may wait for others for long.
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        return
+    await starting
     bound_garbage_collection()
-    print(f"listening on {node.bootstrap_servers}", flush=True)
+    print(f"{READY_PREFIX}{node.bootstrap_servers}", flush=True)
     print(f"data directory: {node.data_dir}", flush=True)
     print("press Ctrl-C to stop", flush=True)
     await stop.wait()
     await node.stop()
     print("stopped", flush=True)
+
+
+def _stop_with_supervisor(descriptor: int, stop: "asyncio.Event") -> None:
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+
+    def ended() -> None:
+        loop.remove_reader(descriptor)
+        stop.set()
+
+    # Readable means closed: nothing is ever written to it.
+    loop.add_reader(descriptor, ended)
 
 
 async def _start(node: "Node") -> None:

@@ -221,13 +221,17 @@ def alter(
         int | None,
         typer.Option("--partitions", "-p", min=1, help="Increase to this number.", show_default=False),
     ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", "-r", min=1, help="Replicas of each partition; they are moved."),
+    ] = None,
     settings: Settings = None,
     unset: Annotated[
         list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove an override. Repeatable.")
     ] = None,
     bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
 ) -> None:
-    """Add partitions to a topic, or change its settings.
+    """Change the partitions, the replication factor or the settings of a topic.
 
     Example: runnel topic alter orders --partitions 12 --set cleanup.policy=compact --unset retention.ms
     """
@@ -235,8 +239,10 @@ def alter(
     from runnel.server.cli.session import with_cluster
 
     values = parse_settings(settings)
-    if partitions is None and not values and not unset:
-        raise typer.BadParameter("nothing to change: use --partitions, --set or --unset")
+    if partitions is None and replication_factor is None and not values and not unset:
+        raise typer.BadParameter(
+            "nothing to change: use --partitions, --replication-factor, --set or --unset"
+        )
 
     async def work(cluster: "Cluster") -> None:
         from runnel.client.admin import Admin
@@ -250,9 +256,32 @@ def alter(
             await admin.alter_settings(ResourceType.TOPIC, name, changes)
         if partitions is not None:
             await admin.add_partitions(name, partitions)
+        if replication_factor is not None:
+            await _change_factor(cluster, name, replication_factor)
 
     with_cluster(bootstrap, work)
     print_info(f"altered {name}")
+
+
+async def _change_factor(cluster: "Cluster", name: str, factor: int) -> None:
+    from dataclasses import replace
+
+    from runnel.server.balance import TooFewBrokers, plan_factor
+    from runnel.server.cli.output import CommandError
+    from runnel.server.cli.reassign import Reassignment
+
+    await cluster.topic(name)
+    reassignment = Reassignment(None, is_confirmed=True)
+    state = await reassignment.load(cluster)
+    own = {partition: to for partition, to in state.assignments.items() if partition.topic == name}
+    state = replace(state, assignments=own)
+    try:
+        plan = plan_factor(own, state.targets, factor)
+    except TooFewBrokers:
+        raise CommandError(
+            f"a replication factor of {factor} needs as many brokers, and {len(state.targets)} are active"
+        ) from None
+    await reassignment.run(cluster, state, plan, f"alter {name}")
 
 
 @app.command()

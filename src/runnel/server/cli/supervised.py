@@ -1,0 +1,48 @@
+"""Run several nodes in the foreground, until Ctrl-C or SIGTERM."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+
+from runnel.server.cli.output import CommandError
+from runnel.server.cli.session import run
+from runnel.server.cli.stop_signals import stop_signal
+from runnel.server.process import READY_PREFIX
+from runnel.server.supervisor import NodeFailed, Supervisor
+
+
+def run_nodes(nodes: Sequence[Mapping[str, str]], log_level: str) -> None:
+    """Start nodes as processes of their own, print their addresses, and stop them at the end."""
+    run(_run_nodes(nodes, log_level))
+
+
+async def _run_nodes(nodes: Sequence[Mapping[str, str]], log_level: str) -> None:
+    # After a second Ctrl-C the nodes stop by themselves.
+    stop = stop_signal()
+    supervisor = Supervisor(nodes, log_level=log_level, report=_report)
+    starting = asyncio.create_task(supervisor.start())
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if stopping.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    else:
+        await _serve(starting, supervisor)
+        await stopping
+    await supervisor.stop()
+    print("stopped", flush=True)
+
+
+async def _serve(starting: "asyncio.Task[None]", supervisor: Supervisor) -> None:
+    try:
+        await starting
+    except NodeFailed as failure:
+        raise CommandError(str(failure)) from None
+    print(READY_PREFIX + ",".join(child.address for child in supervisor.children), flush=True)
+    for child in supervisor.children:
+        print(f"node {child.node_id}: {child.address}, data directory {child.static['log.dirs']}", flush=True)
+    print("press Ctrl-C to stop", flush=True)
+
+
+def _report(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
