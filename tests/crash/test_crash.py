@@ -36,5 +36,5 @@ def test_power_cut_under_load(tmp_path) -> None:
 @pytest.mark.root
 @needs_volumes
 def test_full_disk(tmp_path) -> None:
-    outcome = disk_full(tmp_path / "full")
+    outcome = disk_full(tmp_path / "full", volume_bytes=16 * 1024 * 1024)
     assert outcome.violations == []

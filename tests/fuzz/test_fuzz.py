@@ -1,13 +1,17 @@
 """A little of what `make fuzz` does at length, and proof that it would notice."""
 
+import asyncio
 import random
 import struct
 from collections import Counter
 
+from runnel.broker.apis.handlers import CONTROLLER_APIS
 from runnel.model.ids import NO_ID
+from runnel.testing import Broker
+from tools.fuzz.attack import Attack
 from tools.fuzz.mutate import mutated
 from tools.fuzz.run import bugs, fuzz, mutated_frames
-from tools.fuzz.samples import TOPIC, ends_topic, sample_frames
+from tools.fuzz.samples import TOPIC, ends_topic, peer_frames, sample_frames
 
 
 def frame(body: bytes) -> bytes:
@@ -21,6 +25,26 @@ def test_a_broker_outlives_mutated_frames(tmp_path) -> None:
     assert set(outcome.outcomes) >= {"answered", "refused"}
     assert outcome.recordings.failures == []
     assert min(outcome.kinds["declared"], outcome.kinds["captured"]) > 1000
+
+
+def test_a_cluster_outlives_mutated_frames_to_its_controllers(caplog) -> None:
+    topic_id = b"an id of 16 byte"
+    with Broker(nodes=3) as cluster, cluster.client() as client:
+        client.create_topic(TOPIC, partitions=1)
+        pool = peer_frames(cluster.nodes[0].settings["cluster.id"], topic_id, CONTROLLER_APIS)
+        frames = mutated_frames(1000, 3, {"declared": pool}, Counter(), topic_id)
+        ports = [int(node.settings["listeners"].rpartition(":")[2]) for node in cluster.nodes]
+        attacks = [Attack(port, frames, connections=4) for port in ports]
+
+        async def attack() -> None:
+            await asyncio.gather(*(each.run() for each in attacks))
+
+        asyncio.run(attack())
+        client.send(TOPIC, b"after")
+    outcomes = sum((each.outcomes for each in attacks), Counter[str]())
+    assert outcomes.total() == 1000
+    assert set(outcomes) >= {"answered", "refused"}
+    assert bugs(caplog.text) == []
 
 
 def test_a_seed_breaks_the_same_frames_again() -> None:

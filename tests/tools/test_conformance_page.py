@@ -10,12 +10,24 @@ REASONS = [("txn-.*", "no transactions yet")]
 
 def test_failures_carry_their_reason() -> None:
     result = SuiteResult("a suite", "tests of a third party", ["one"], ["txn-list", "odd"], ["txn-describe"])
-    text = page.page([result], REASONS)
+    text = page.updated("", [result], REASONS)
     assert "a suite: 1 of 3 pass" in text
     assert "| `txn-list` | no transactions yet |" in text
     assert f"| `odd` | {page.UNEXPLAINED} |" in text
     assert "| `txn-describe` | no transactions yet |" in text
     assert "`one`" in text
+
+
+def test_a_run_replaces_its_own_sections_only() -> None:
+    one, three = SuiteResult("tools", "d", ["a"]), SuiteResult("tools, three nodes", "d", ["a"], ["txn-b"])
+    both = page.updated(page.updated("", [one], REASONS), [three], REASONS)
+    assert both.count("## tools: 1 of 1 pass") == both.count("## tools, three nodes: 1 of 2 pass") == 1
+    again = page.updated(both, [SuiteResult("tools", "d", ["a", "c"])], REASONS)
+    assert [line for line in again.splitlines() if line.startswith("## ")] == [
+        "## tools: 2 of 2 pass",
+        "## tools, three nodes: 1 of 2 pass",
+    ]
+    assert page.updated(again, [], REASONS) == again
 
 
 def test_a_pattern_matches_whole_names() -> None:

@@ -92,10 +92,29 @@ def test_loads_count_what_they_send(program: Path, tmp_path: Path) -> None:
     assert produced.latencies_ns[0] > 0
 
 
+def test_each_partition_is_sent_to_its_leader(program: Path, tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "one") as one, BrokerProcess(tmp_path / "two") as two:
+        leaders = [one.port, two.port, two.port, two.port, two.port]
+        written = []
+        for broker in (one, two):
+            with SyncClient(broker.bootstrap) as client:
+                client.create_topic("spread", partitions=5)
+        options = {"topic": "spread", "partitions": 5, "connections": 3, "in_flight": 2}
+        produced = loadgen.run(
+            program, "produce", 0, **options, seconds=0.3, leaders=",".join(map(str, leaders))
+        )
+        for broker in (one, two):
+            with SyncClient(broker.bootstrap) as client:
+                written.append([message.partition for message in client.read("spread")])
+    assert set(written[0]) == {0}
+    assert set(written[1]) == {1, 2, 3, 4}
+    assert sum(map(len, written)) == produced.requests
+
+
 def test_an_error_of_the_broker_fails_the_load(program: Path, tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", {"auto.create.topics.enable": "false"}) as broker:
         options = {"topic": "absent", "partitions": 1, "connections": 1, "in_flight": 1}
-        with pytest.raises(RuntimeError, match="errors: error code 3"):
+        with pytest.raises(loadgen.LoadFailed, match="errors: error code 3"):
             loadgen.run(program, "produce", broker.port, **options, seconds=0.1)
 
 
