@@ -11,21 +11,20 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from runnel.server.ports import free_ports
+
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 
 def free_port() -> int:
-    """A loopback port without a listener."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port for a process that is started later, or again."""
+    return free_ports("127.0.0.1", 1)[0]
 
 
-def answers(port: int, timeout_s: float = 2.0) -> bool:
+def answers(port: int, timeout_s: float = 2.0, host: str = "127.0.0.1") -> bool:
     """Whether a broker on this port answers ApiVersions."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        with socket.create_connection((host, port), timeout=timeout_s) as connection:
             connection.sendall(API_VERSIONS_REQUEST)
             return len(connection.recv(8)) == 8
     except OSError:
@@ -40,14 +39,17 @@ class BrokerProcess:
     ) -> None:
         self.data_dir = data_dir
         self.settings = dict(settings or {})
+        self.host = "127.0.0.1"
         self.port = free_port()
+        self.environment: dict[str, str] = {}
+        """Variables of the process besides those of this one."""
         self.log_path = log_path or data_dir.with_name(data_dir.name + ".log")
         self.process: subprocess.Popen[bytes] | None = None
         self.started_in_s = 0.0
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -81,7 +83,12 @@ class BrokerProcess:
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                self.command(),
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
 
     def start(self, timeout_s: float = 60.0) -> "BrokerProcess":
@@ -100,7 +107,7 @@ class BrokerProcess:
     def wait_until_answering(self, timeout_s: float = 60.0) -> None:
         assert self.process is not None
         deadline = time.monotonic() + timeout_s
-        while not answers(self.port):
+        while not answers(self.port, host=self.host):
             if self.process.poll() is not None:
                 raise RuntimeError(f"the broker ended with {self.process.returncode}:\n{self.log_tail()}")
             if time.monotonic() > deadline:

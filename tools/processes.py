@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -43,20 +44,28 @@ def cpu_seconds(pid: int) -> float:
 
 def tree_cpu_seconds(pid: int) -> float:
     """The same of a process and all its descendants, those that have ended included."""
-    stats = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            # It has just ended; its parent accounts for it.
-            continue
-        stats[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    stats = {process: (int(fields[1]), sum(map(int, fields[11:15]))) for process, fields in _stats()}
     family: set[int] = set()
     found = {pid}
     while found:
         family |= found
         found = {child for child, (parent, _) in stats.items() if parent in family} - family
     return sum(stats[member][1] for member in family if member in stats) / _TICKS_PER_SECOND
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started and that are running."""
+    return [process for process, fields in _stats() if int(fields[1]) == pid]
+
+
+def _stats() -> Iterator[tuple[int, list[str]]]:
+    """All processes, each with the fields of /proc/PID/stat from its state on."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            yield int(path.parent.name), path.read_text().rpartition(")")[2].split()
+        except OSError:
+            # It has just ended; its parent accounts for it.
+            continue
 
 
 def _status_bytes(pid: int, key: str) -> int:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.bench import clients, loadgen, measures, page, rebalance, transactions
+from tools.bench import clients, cluster, loadgen, measures, page, rebalance, transactions
 from tools.bench.measures import Bench, Numbers
 from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Meter, Runnel, System
-from tools.bench.table import LATENCY_ROWS, compare
+from tools.bench.table import CLUSTER_PARTITIONS, LATENCY_ROWS, compare
 from tools.bench.warm_up import WarmUpPlan
 from tools.fetch.programs import missing
 from tools.kafka.commands import kafka_jars
@@ -78,6 +78,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as name:
         folder = Path(name)
         results["rounds"], results["warm_up"] = measure(systems, folder, program, options)
+        if "cluster" in (options.only or []):
+            add_clusters(results, folder / "cluster", program, options)
         if options.partitions and not options.only:
             results["partitions"] = scaling(systems, folder, program, options)
     return report(results, write=options.write or not (options.quick or options.only))
@@ -91,7 +93,9 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each raw load")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the client records")
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1000, 10_000])
-    parser.add_argument("--only", nargs="*", choices=[*PARTS, "rebalance"], help="some parts, no page")
+    parser.add_argument(
+        "--only", nargs="*", choices=[*PARTS, "rebalance", "cluster"], help="some parts, no page"
+    )
     options = parser.parse_args(arguments)
     options.warm_up = WarmUpPlan()
     if options.quick:
@@ -135,6 +139,23 @@ def measure(
         for name, bench in benches.items()
     }
     return rounds, warm_ups
+
+
+def add_clusters(results: dict[str, Any], folder: Path, program: Path, options: argparse.Namespace) -> None:
+    """Three nodes of each, in as many rounds as the others."""
+    rounds, warm_ups = cluster.compare_clusters(
+        folder,
+        program,
+        options.rounds,
+        options.seconds,
+        options.warm_up,
+        CLUSTER_PARTITIONS[:1] if options.quick else CLUSTER_PARTITIONS,
+    )
+    for name, measured in rounds.items():
+        for numbers, more in zip(results["rounds"][name], measured, strict=True):
+            numbers |= more
+        results["warm_up"][name] |= warm_ups[name]
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def start_up(system: System, folder: Path) -> Numbers:

@@ -2,7 +2,9 @@
  *
  *   loadgen produce|fetch|latency key=value ...
  *
- * produce, fetch: a closed loop. Each connection keeps `in_flight` requests under way for `seconds`.
+ * produce, fetch: a closed loop. Each connection keeps `in_flight` requests under way for `seconds`. In a cluster,
+ *   `leaders` lists the port of each partition's leader; connections are spread over them, and each one produces
+ *   to its share of the partitions in turn.
  * latency: an open loop. Record i is due at start + i / rate, whatever happened to the records before it, and its
  *   latencies count from that moment: to the acknowledgement, and to its arrival at a consumer. Records that are
  *   due go out in one batch per partition, at most `in_flight` batches at once, as a producer with linger.ms=0
@@ -39,6 +41,7 @@ enum {
     RESPONSE_BYTES_MAX = 4 << 20,
     FETCH_WAIT_MS = 500,
     DRAIN_S = 30,
+    MAX_NODES = 16,
 };
 
 static void fail(const char *format, ...) {
@@ -188,6 +191,8 @@ static const uint8_t *partition_error(const uint8_t *response, int is_fetch) {
 
 struct connection {
     int socket, partition, is_fetch, wants_write;
+    /* The partitions of a closed loop. */
+    int *share, share_count;
     /* What is to be sent: up to `slots` requests of equal length in a ring, or (open loop) one buffer of bytes. */
     uint8_t *requests;
     size_t request_bytes, offset_at;
@@ -295,6 +300,39 @@ static void prepare(struct connection *connection, int slots, size_t buffer_byte
 
 /* The closed loop */
 
+/* The port of each partition's leader. */
+static int *leader_ports(int64_t partitions) {
+    int *ports = allocate((size_t)partitions * sizeof *ports), port = (int)int_option("port", NULL);
+    const char *text = text_option("leaders", "");
+    for (int64_t i = 0; i < partitions; i++) {
+        ports[i] = *text ? (int)strtol(text, (char **)&text, 10) : port;
+        if (*text == ',') text++;
+    }
+    return ports;
+}
+
+/* The partitions whose requests a connection sends in turn: those of its leader, divided among its connections. */
+static int share_of(int number, int connections, const int *ports, int64_t partitions, int *share) {
+    int distinct[MAX_NODES], nodes = 0;
+    for (int64_t i = 0; i < partitions; i++) {
+        int known = 0;
+        while (known < nodes && distinct[known] != ports[i]) known++;
+        if (known < nodes) continue;
+        if (nodes == MAX_NODES) fail("more than %d leaders", MAX_NODES);
+        distinct[nodes++] = ports[i];
+    }
+    int rank = number / nodes, of_leader = (connections - number % nodes + nodes - 1) / nodes, led = 0, count = 0;
+    for (int64_t i = 0; i < partitions; i++)
+        if (ports[i] == distinct[number % nodes]) led++;
+    for (int64_t i = 0, seen = 0; i < partitions; i++) {
+        if (ports[i] != distinct[number % nodes]) continue;
+        /* With fewer partitions than connections, several of them share one. */
+        if (seen % of_leader == rank || (led < of_leader && seen == rank % led)) share[count++] = (int)i;
+        seen++;
+    }
+    return count;
+}
+
 static struct samples latencies, arrivals;
 static int64_t end_ns, offset_end, offset_step;
 
@@ -342,36 +380,38 @@ static void on_closed_response(struct connection *connection, int64_t at_ns) {
     if (at_ns < end_ns) queue_request(connection);
 }
 
+/* Encode all requests of the ring, each for the next partition of the connection's share. */
 static void fill_closed(struct connection *connection, int64_t records, int64_t record_bytes, int acks) {
-    uint8_t *at = connection->requests;
-    if (connection->is_fetch) {
-        int64_t fetch_bytes = int_option("fetch_bytes", "1048576");
-        connection->offset_at = put_fetch(&at, connection->partition, 0, fetch_bytes);
-    } else {
-        uint8_t *value = allocate((size_t)record_bytes), *encoded = allocate(connection->buffer_capacity);
-        uint8_t *end = encoded, *batch = begin_batch(&end);
+    uint8_t *value = allocate((size_t)record_bytes), *encoded = allocate(connection->buffer_capacity);
+    uint8_t *at = connection->requests, *end = encoded;
+    if (!connection->is_fetch) {
+        uint8_t *batch = begin_batch(&end);
         for (int64_t i = 0; i < records; i++) {
             for (int64_t k = 0; k < record_bytes; k++) value[k] = (uint8_t)('a' + rand() % 26);
             put_record(&end, i, value, (size_t)record_bytes);
         }
         end_batch(batch, end, records);
-        uint8_t *request = begin_produce(&at, connection->partition, acks, (size_t)(end - encoded));
+    }
+    for (int slot = 0; slot < connection->slots; slot++) {
+        int partition = connection->share[slot % connection->share_count];
+        if (connection->is_fetch) {
+            connection->offset_at = put_fetch(&at, partition, 0, int_option("fetch_bytes", "1048576"));
+            continue;
+        }
+        uint8_t *request = begin_produce(&at, partition, acks, (size_t)(end - encoded));
         put_bytes(&at, encoded, (size_t)(end - encoded));
         end_produce(request, &at);
-        free(value);
-        free(encoded);
     }
-    connection->request_bytes = (size_t)(at - connection->requests);
-    for (int slot = 1; slot < connection->slots; slot++)
-        memcpy(connection->requests + (size_t)slot * connection->request_bytes, connection->requests,
-               connection->request_bytes);
+    connection->request_bytes = (size_t)(at - connection->requests) / (size_t)connection->slots;
+    free(value);
+    free(encoded);
 }
 
 static double closed_loop(int is_fetch) {
-    int count = (int)int_option("connections", NULL), slots = (int)int_option("in_flight", NULL);
+    int count = (int)int_option("connections", NULL), in_flight = (int)int_option("in_flight", NULL);
     int64_t partitions = int_option("partitions", NULL), records = int_option("records", "1");
     int64_t record_bytes = int_option("record_bytes", "100");
-    int acks = (int)int_option("acks", "1"), port = (int)int_option("port", NULL);
+    int acks = (int)int_option("acks", "1"), *ports = leader_ports(partitions);
     offset_end = int_option("offset_end", "1");
     offset_step = int_option("step", "1");
     size_t request_max = 4096 + (is_fetch ? 0 : (size_t)records * (size_t)(record_bytes + RECORD_OVERHEAD));
@@ -379,16 +419,18 @@ static double closed_loop(int is_fetch) {
     for (int i = 0; i < count; i++) {
         struct connection *connection = connections + i;
         connection->is_fetch = is_fetch;
-        connection->partition = (int)(i % partitions);
+        connection->share = allocate((size_t)partitions * sizeof(int));
+        connection->share_count = share_of(i, count, ports, partitions, connection->share);
         connection->fetch_offset = i * offset_step * 7 % offset_end / offset_step * offset_step;
+        int slots = connection->share_count > in_flight ? connection->share_count : in_flight;
         prepare(connection, slots, request_max * (size_t)slots);
         fill_closed(connection, records, record_bytes, acks);
-        open_connection(connection, port, HEAD_BYTES);
+        open_connection(connection, ports[connection->share[0]], HEAD_BYTES);
     }
     int64_t start_ns = now_ns(), last_ns = start_ns;
     end_ns = start_ns + (int64_t)(real_option("seconds", NULL) * 1e9);
     for (int i = 0; i < count; i++) {
-        while (connections[i].unsent < slots) queue_request(connections + i);
+        while (connections[i].unsent < in_flight) queue_request(connections + i);
         send_requests(connections + i);
     }
     for (int is_busy = 1; is_busy;) {

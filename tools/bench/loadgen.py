@@ -28,6 +28,10 @@ def build() -> Path:
     return cached(f"loadgen-{digest}", fill) / "loadgen"
 
 
+class LoadFailed(Exception):
+    """The program ended with an error, or the broker answered with errors."""
+
+
 @dataclass(slots=True)
 class Load:
     """What one run of the generator did, and how long each request or record took."""
@@ -64,11 +68,11 @@ def run(program: Path, verb: str, port: int, **options: object) -> Load:
         pairs = [f"{key}={value}" for key, value in {"port": port, **options, **files}.items()]
         done = subprocess.run([str(program), verb, *pairs], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"loadgen {verb} {options}: {done.stderr}")
+            raise LoadFailed(f"loadgen {verb} {pairs}: {done.stderr}")
         samples = {name: _samples(path) for name, path in files.items()}
     load = Load(**json.loads(done.stdout), latencies_ns=samples["latencies"], arrivals_ns=samples["arrivals"])
     if load.errors:
-        raise RuntimeError(f"loadgen {verb} {options}: {load.errors} errors: {done.stderr}")
+        raise LoadFailed(f"loadgen {verb} {pairs}: {load.errors} errors: {done.stderr}")
     return load
 
 

@@ -17,6 +17,20 @@ class Row:
     floor: float | None = None
 
 
+CLUSTER_PARTITIONS = (10, 1000)
+
+
+def cluster_rows(partitions: int) -> list[Row]:
+    """The lines of three nodes with so many partitions."""
+    key, label = f"{partitions}", f"three nodes, {partitions:,} partitions, acks=all"
+    load = "12 connections x 8 in flight of 10 x 100 B"
+    return [
+        Row(f"cluster_single_{key}_p50_us", f"{label}, one in flight, p50", "µs", False, 0.5, 1.0),
+        Row(f"cluster_many_{key}_mps", f"{label}, {load}", "msg/s", True, 1.2, 1.0),
+        Row(f"cluster_many_{key}_cpu_us", f"{label}, CPU of all nodes per record", "µs", False, 0.5),
+    ]
+
+
 ROWS = [
     Row("produce_small_rps", "produce 100 B, acks=1, 16 connections x 8 in flight", "req/s", True, 4, 2.5),
     Row("fetch_small_rps", "fetch 100 B, 16 connections x 8 in flight", "req/s", True, 6, 4),
@@ -51,6 +65,7 @@ ROWS = [
     Row("memory_idle_mb", "memory after start", "MB", False, 1 / 15, 1 / 8),
     Row("memory_peak_mb", "memory at most, whole run", "MB", False, 1 / 15, 1 / 8),
     Row("start_s", "start to first response", "s", False, 1 / 8, 1 / 4),
+    *(row for partitions in CLUSTER_PARTITIONS for row in cluster_rows(partitions)),
 ]
 
 LATENCY_RATES = (500, 5_000, 50_000)

@@ -1,4 +1,4 @@
-"""`make conformance`: run third-party suites against a broker, write docs/CONFORMANCE.md."""
+"""`make conformance`: run third-party suites against a broker or a cluster, write docs/CONFORMANCE.md."""
 
 import argparse
 import os
@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from tools.broker_process import BrokerProcess
 from tools.conformance import differential, ecosystem, franz_go, kafka_tools, librdkafka, page
 from tools.conformance.result import SuiteResult
+from tools.conformance.target import Target, started
 from tools.fetch.programs import find, missing
 from tools.kafka.commands import kafka_jars
 from tools.processes import unwind_when_ended
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SUITES = ["kafka-tools", "ecosystem", "franz-go", "differential", "librdkafka"]
+CLUSTER_SUITES = SUITES[:3]
+"""Those that are run against a cluster as well; the others start single brokers of their own."""
+PAGE = ROOT / "docs" / "CONFORMANCE.md"
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "num.partitions": "4"}
 
 
@@ -33,8 +36,8 @@ def main() -> int:
         print(f"{result.suite}: {len(result.passed)} passed, {len(result.failed)} failed")
         for test in result.failed:
             print(f"  {test}: {page.reason_for(test, reasons)}")
-    if not (options.bootstrap or options.suite or options.only):
-        (ROOT / "docs" / "CONFORMANCE.md").write_text(page.page(results, reasons))
+    if not (options.bootstrap or options.only):
+        PAGE.write_text(page.updated(PAGE.read_text() if PAGE.exists() else "", results, reasons))
     is_explained = [
         page.reason_for(test, reasons) != page.UNEXPLAINED for result in results for test in result.failed
     ]
@@ -44,10 +47,14 @@ def main() -> int:
 def options_of(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make conformance")
     parser.add_argument("--bootstrap", help="test this broker instead of a new one; writes no page")
-    parser.add_argument("--suite", choices=SUITES, help="run one suite; writes no page")
+    parser.add_argument("--nodes", type=int, default=1, help="nodes of the cluster, with ids from 1 on")
+    parser.add_argument("--suite", choices=SUITES, help="run one suite, update its section of the page")
     parser.add_argument("--only", default="", help="a regular expression of test names; writes no page")
     parser.add_argument("--records", type=int, default=20_000, help="records per franz-go test")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.nodes > 1 and options.suite not in (None, *CLUSTER_SUITES):
+        parser.error(f"--suite {options.suite} is for one node")
+    return options
 
 
 def missing_programs(suite: str | None) -> list[str]:
@@ -66,21 +73,25 @@ def run(folder: Path, options: argparse.Namespace) -> Iterator[SuiteResult]:
     def is_selected(suite: str) -> bool:
         return options.suite in (None, suite)
 
-    with ExitStack() as stack:
-        bootstrap = options.bootstrap
-        if bootstrap is None:
-            bootstrap = stack.enter_context(BrokerProcess(folder / "data", SETTINGS)).bootstrap
-        if is_selected("kafka-tools"):
-            yield kafka_tools.run(bootstrap, folder / "kafka-tools", options.only)
-        if is_selected("ecosystem") and not options.only:
-            yield ecosystem.run(bootstrap, folder / "ecosystem")
-        if is_selected("franz-go"):
-            yield franz_go.run(bootstrap, options.records, folder / "franz-go", options.only)
+    if any(map(is_selected, CLUSTER_SUITES)):
+        with ExitStack() as stack:
+            if options.bootstrap is None:
+                target = stack.enter_context(started(folder / "data", SETTINGS, options.nodes))
+            else:
+                target = Target(options.bootstrap, tuple(range(1, options.nodes + 1)))
+            if is_selected("kafka-tools"):
+                yield target.label(kafka_tools.run(target, folder / "kafka-tools", options.only))
+            if is_selected("ecosystem"):
+                yield target.label(ecosystem.run(target, folder / "ecosystem", options.only))
+            if is_selected("franz-go"):
+                yield target.label(franz_go.run(target, options.records, folder / "franz-go", options.only))
+    if options.bootstrap is not None or options.nodes > 1:
+        return
     # These two start brokers of their own: they must be new, or have other settings.
-    if is_selected("differential") and options.bootstrap is None:
+    if is_selected("differential"):
         yield differential.run(folder / "differential", SETTINGS)
     tests = os.environ.get(librdkafka.FOLDER_VARIABLE)
-    if is_selected("librdkafka") and options.bootstrap is None and tests:
+    if is_selected("librdkafka") and tests:
         yield librdkafka.run(Path(tests), folder / "librdkafka", options.only)
 
 

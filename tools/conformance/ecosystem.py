@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import secrets
 import subprocess
 import time
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tools.broker_process import free_port
 from tools.conformance.result import SuiteResult
+from tools.conformance.target import Target
 from tools.kafka.commands import VERSION, java, tool
 
 CLIENT_FLAGS = ("-Xmx512m",)
@@ -23,27 +25,28 @@ LINES = 100
 MIRRORED = 200
 
 
-def run(bootstrap: str, folder: Path) -> SuiteResult:
+def run(target: Target, folder: Path, only: str = "") -> SuiteResult:
     description = (
         f"Kafka Streams with exactly_once_v2, Kafka Connect with an exactly-once source, and MirrorMaker 2,"
         f" all of Apache Kafka {VERSION}"
     )
     result = SuiteResult("The ecosystem", description)
     for name, check in CHECKS.items():
-        place = folder / name.split()[0]
-        place.mkdir(parents=True, exist_ok=True)
-        result.record(name, check(bootstrap, place))
+        if re.search(only, name):
+            place = folder / name.split()[0]
+            place.mkdir(parents=True, exist_ok=True)
+            result.record(name, check(target, place))
     return result
 
 
-def streams(bootstrap: str, folder: Path) -> bool:
+def streams(target: Target, folder: Path) -> bool:
     """The word count example counts each word once, within transactions."""
-    _create(bootstrap, "streams-plaintext-input", "streams-wordcount-output")
+    _create(target, "streams-plaintext-input", "streams-wordcount-output")
     word = f"alpha{secrets.token_hex(3)}"
     settings = {
-        "bootstrap.servers": bootstrap,
+        "bootstrap.servers": target.bootstrap,
         "application.id": f"wordcount-{word}",
-        "replication.factor": "1",
+        "replication.factor": str(target.replication_factor),
         "processing.guarantee": "exactly_once_v2",
         "commit.interval.ms": "200",
         "state.dir": str(folder / "state"),
@@ -51,13 +54,13 @@ def streams(bootstrap: str, folder: Path) -> bool:
     }
     main_class = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
     with _running(main_class, settings, folder):
-        _produce(bootstrap, "streams-plaintext-input", [f"{word} beta {word}", word])
+        _produce(target.bootstrap, "streams-plaintext-input", [f"{word} beta {word}", word])
         deserializer = "org.apache.kafka.common.serialization.LongDeserializer"
         printing = ["print.key=true", f"value.deserializer={deserializer}"]
         command = tool(
             "kafka-console-consumer",
-            *("--bootstrap-server", bootstrap, "--topic", "streams-wordcount-output", "--from-beginning"),
-            *("--isolation-level", "read_committed", "--timeout-ms", 25_000),
+            *("--bootstrap-server", target.bootstrap, "--topic", "streams-wordcount-output"),
+            *("--from-beginning", "--isolation-level", "read_committed", "--timeout-ms", 25_000),
             *(part for each in printing for part in ("--formatter-property", each)),
         )
         printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
@@ -65,12 +68,12 @@ def streams(bootstrap: str, folder: Path) -> bool:
     return counts == ["1", "2", "3"]
 
 
-def connect(bootstrap: str, folder: Path) -> bool:
+def connect(target: Target, folder: Path) -> bool:
     """A file is read into a topic exactly once and written to another file."""
     run, port = secrets.token_hex(3), free_port()
     converter = "org.apache.kafka.connect.storage.StringConverter"
     settings = {
-        "bootstrap.servers": bootstrap,
+        "bootstrap.servers": target.bootstrap,
         "group.id": f"connect-{run}",
         "key.converter": converter,
         "value.converter": converter,
@@ -83,10 +86,10 @@ def connect(bootstrap: str, folder: Path) -> bool:
     }
     for kind in ("offset", "config", "status"):
         settings[f"{kind}.storage.topic"] = f"connect-{kind}-{run}"
-        settings[f"{kind}.storage.replication.factor"] = "1"
+        settings[f"{kind}.storage.replication.factor"] = str(target.replication_factor)
     source, copy, topic = folder / "in.txt", folder / "out.txt", f"connect-{run}"
     source.write_text("".join(f"{number}\n" for number in range(LINES)))
-    _create(bootstrap, topic)
+    _create(target, topic)
     with _running("org.apache.kafka.connect.cli.ConnectDistributed", settings, folder):
         url = f"http://127.0.0.1:{port}/connectors"
         if not _wait(lambda: _responds(url)):
@@ -96,30 +99,30 @@ def connect(bootstrap: str, folder: Path) -> bool:
         return _wait(lambda: copy.exists() and copy.read_text() == source.read_text())
 
 
-def mirror_maker(bootstrap: str, folder: Path) -> bool:
+def mirror_maker(target: Target, folder: Path) -> bool:
     """A topic is mirrored, to the same cluster under a prefix."""
     topic = f"mirrored-{secrets.token_hex(3)}"
-    _create(bootstrap, topic, partitions=2)
-    _produce(bootstrap, topic, [str(number) for number in range(MIRRORED)])
+    _create(target, topic, partitions=2)
+    _produce(target.bootstrap, topic, [str(number) for number in range(MIRRORED)])
     settings = {
         "clusters": "a,b",
-        "a.bootstrap.servers": bootstrap,
-        "b.bootstrap.servers": bootstrap,
+        "a.bootstrap.servers": target.bootstrap,
+        "b.bootstrap.servers": target.bootstrap,
         "a->b.enabled": "true",
         "b->a.enabled": "false",
         "a->b.topics": topic,
         "refresh.topics.interval.seconds": "5",
-        "replication.factor": "1",
+        "replication.factor": str(target.replication_factor),
     }
     for kind in ("checkpoints.topic", "heartbeats.topic", "offset-syncs.topic"):
-        settings[f"{kind}.replication.factor"] = "1"
+        settings[f"{kind}.replication.factor"] = str(target.replication_factor)
     for kind in ("offset", "status", "config"):
-        settings[f"{kind}.storage.replication.factor"] = "1"
+        settings[f"{kind}.storage.replication.factor"] = str(target.replication_factor)
     with _running("org.apache.kafka.connect.mirror.MirrorMaker", settings, folder):
-        return _wait(lambda: _end_offsets(bootstrap, f"a.{topic}", 2) == MIRRORED)
+        return _wait(lambda: _end_offsets(target.bootstrap, f"a.{topic}", 2) == MIRRORED)
 
 
-CHECKS: dict[str, Callable[[str, Path], bool]] = {
+CHECKS: dict[str, Callable[[Target, Path], bool]] = {
     "streams: word count, exactly once": streams,
     "connect: file to file, exactly once": connect,
     "mirror maker: a topic is mirrored": mirror_maker,
@@ -144,10 +147,11 @@ def _running(main_class: str, settings: Mapping[str, str], folder: Path) -> Iter
             process.wait()
 
 
-def _create(bootstrap: str, *topics: str, partitions: int = 1) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+def _create(target: Target, *topics: str, partitions: int = 1) -> None:
+    admin = AdminClient({"bootstrap.servers": target.bootstrap})
     existing = admin.list_topics(timeout=30).topics
-    missing = [NewTopic(topic, partitions, 1) for topic in topics if topic not in existing]
+    replicas = target.replication_factor
+    missing = [NewTopic(topic, partitions, replicas) for topic in topics if topic not in existing]
     for created in admin.create_topics(missing).values() if missing else ():
         created.result(30)
 

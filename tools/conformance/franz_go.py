@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tools.conformance.result import SuiteResult
+from tools.conformance.target import Target
 from tools.fetch.cache import cached
 from tools.fetch.go import module_source
 from tools.fetch.programs import find
@@ -27,7 +28,7 @@ def source() -> Path:
     return module_source(MODULE, VERSION, PURPOSE)
 
 
-def run(bootstrap: str, records: int, folder: Path, only: str = "") -> SuiteResult:
+def run(target: Target, records: int, folder: Path, only: str = "") -> SuiteResult:
     """The tests that talk to a broker, with fewer records than upstream's half million."""
     description = (
         f"the tests of the Go client franz-go {VERSION} that talk to a broker, {records} records per test"
@@ -35,8 +36,8 @@ def run(bootstrap: str, records: int, folder: Path, only: str = "") -> SuiteResu
     result = SuiteResult("franz-go", description)
     names = [name for name in broker_tests() if re.search(only, name)]
     settings = {
-        "KGO_SEEDS": bootstrap,
-        "KGO_TEST_RF": "1",
+        "KGO_SEEDS": target.bootstrap,
+        "KGO_TEST_RF": str(target.replication_factor),
         "KGO_TEST_RECORDS": str(records),
         # Without group.initial.rebalance.delay.ms=0 and with small topics the suite takes too long.
         "KGO_TEST_UNSAFE": "1",

@@ -1,4 +1,4 @@
-"""Apache Kafka's command-line tools against a broker: each check is an exit code and an expected text."""
+"""Apache Kafka's command-line tools against a cluster: each check is an exit code and an expected text."""
 
 import json
 import re
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools.conformance.result import SuiteResult
+from tools.conformance.target import Target
 from tools.kafka.commands import VERSION, tool
 
 NODE = "1"
@@ -18,15 +19,26 @@ BRIEF_S = 25.0
 
 @dataclass(slots=True)
 class Checks:
-    """Runs tools one after the other against one broker, and records whether each did its work."""
+    """Runs tools one after the other against one cluster, and records whether each did its work."""
 
-    bootstrap: str
+    target: Target
     folder: Path
     only: str
     result: SuiteResult
     run: str = field(default_factory=lambda: secrets.token_hex(3))
     """Part of all names: the broker may have served another run."""
-    replication_factor: int = 1
+
+    @property
+    def bootstrap(self) -> str:
+        return self.target.bootstrap
+
+    @property
+    def replication_factor(self) -> int:
+        return self.target.replication_factor
+
+    @property
+    def brokers(self) -> str:
+        return ",".join(map(str, self.target.brokers))
 
     @property
     def topic(self) -> str:
@@ -77,12 +89,12 @@ def _run(command: list[str], stdin: str, timeout_s: float) -> tuple[str, int]:
         return (expired.stdout or b"").decode(errors="replace"), -1
 
 
-def run(bootstrap: str, folder: Path, only: str = "") -> SuiteResult:
+def run(target: Target, folder: Path, only: str = "") -> SuiteResult:
     """All checks; the order matters, as later ones use the topics and groups of earlier ones."""
     description = f"the command-line tools of Apache Kafka {VERSION}, one check per use"
     result = SuiteResult("Apache Kafka's tools", description)
     folder.mkdir(parents=True, exist_ok=True)
-    checks = Checks(bootstrap, folder, only, result)
+    checks = Checks(target, folder, only, result)
     for section in (_cluster, _topics, _configs, _users_and_quotas, _produce, _consume, _groups):
         section(checks)
     for section in (_verifiable, _transactions, _partitions, _share_groups, _others):
@@ -236,7 +248,7 @@ def _partitions(checks: Checks) -> None:
 
     reassign = "kafka-reassign-partitions"
     topics = checks.file("topics.json", {"topics": [{"topic": checks.topic}], "version": 1})
-    generate = ["--generate", "--topics-to-move-json-file", topics, "--broker-list", NODE]
+    generate = ["--generate", "--topics-to-move-json-file", topics, "--broker-list", checks.brokers]
     printed = checks.check("reassign-generate", "Proposed partition", reassign, *generate)
     plan = checks.folder / "plan.json"
     plan.write_text(printed.rpartition("Proposed partition")[2].strip().rpartition("\n")[2])

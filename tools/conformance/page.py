@@ -6,12 +6,14 @@ from pathlib import Path
 
 from tools.conformance.result import SuiteResult
 
+ORDER = ["Apache Kafka's tools", "The ecosystem", "franz-go", "Responses equal to Apache Kafka's"]
 UNEXPLAINED = "**not explained yet**"
 
 HEAD = """# Conformance
 
-Results of third-party test suites. Written by `make conformance`, which fetches the suites itself: Apache
-Kafka with Maven, franz-go with Go. The reasons come from `tools/conformance/reasons.toml`.
+Results of third-party test suites. Written by `make conformance`, and for a cluster by `make conformance
+NODES=3`, which fetch the suites themselves: Apache Kafka with Maven, franz-go with Go. The reasons come from
+`tools/conformance/reasons.toml`.
 
 Besides, `make test` runs our own suite (`tests/compat`) with the real confluent-kafka, kafka-python,
 aiokafka, kcat and Apache Kafka's Java console tools against a broker process. The same suite passes against
@@ -64,5 +66,20 @@ def _names(tests: list[str]) -> str:
     return " ".join(f"`{test}`" for test in tests)
 
 
-def page(results: list[SuiteResult], reasons: list[tuple[str, str]]) -> str:
-    return "\n\n".join([HEAD.rstrip(), *(section(result, reasons) for result in results)]) + "\n"
+def updated(before: str, results: list[SuiteResult], reasons: list[tuple[str, str]]) -> str:
+    """The page with the sections of these suites replaced or added; the others are kept."""
+    sections = {_suite_of(text): f"## {text.strip()}" for text in before.split("\n## ")[1:]}
+    sections |= {result.suite: section(result, reasons) for result in results}
+    ordered = [sections[suite] for suite in sorted(sections, key=_place)]
+    return "\n\n".join([HEAD.rstrip(), *ordered]) + "\n"
+
+
+def _place(suite: str) -> tuple[str, int]:
+    """One node first, then clusters; the suites of each in the order of `ORDER`, others behind."""
+    name, _, nodes = suite.partition(", ")
+    return nodes, ORDER.index(name) if name in ORDER else len(ORDER)
+
+
+def _suite_of(text: str) -> str:
+    heading = text.partition("\n")[0]
+    return heading.rpartition(": ")[0]

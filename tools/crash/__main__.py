@@ -1,4 +1,4 @@
-"""`make crash`: kill -9 under load, power cuts, a full disk, transactions, Spark; exit 1 on a violation."""
+"""`make crash`: kill -9, power cuts, a full disk, transactions, Spark, a cluster; exit 1 on a violation."""
 
 import argparse
 import statistics
@@ -11,7 +11,10 @@ from tools.broker_process import BrokerProcess
 from tools.crash import volumes
 from tools.crash.chain.run import ChainOutcome, run_chain
 from tools.crash.chain.workers import java_missing
+from tools.crash.cluster import report as cluster_report
+from tools.crash.cluster.run import ROUNDS
 from tools.crash.disk_full import disk_full
+from tools.crash.mixed import run as mixed
 from tools.crash.powercut import power_cuts
 from tools.crash.rounds import Outcome, Progress, kill, run_rounds
 from tools.crash.spark.run import MakeJob, SparkOutcome, under_kills
@@ -27,6 +30,9 @@ CHAINS = [
 ]
 SPARK_JOBS: dict[str, MakeJob] = {"topic to topic": CopyToTopic, "topic to table": ArchiveToTable}
 SPARK_KILLS = 20
+QUICK = {"rounds": 20, "cuts": 2, "kills": 10, "minutes": 3.0}
+CLUSTERS = ("cluster", "operations", "quiet")
+MIXED = ("mixed", "migration")
 
 
 def kills(folder: Path, rounds: int, seed: int, progress: Progress) -> Outcome:
@@ -97,14 +103,49 @@ def report_spark(name: str, outcome: SparkOutcome) -> bool:
     return not outcome.violations
 
 
+def clusters(folder: Path, options: argparse.Namespace, progress: Progress) -> bool:
+    """The selected part that runs a cluster; it fails if it cannot run here."""
+    refusal = cluster_report.missing()
+    if refusal is not None:
+        print(f"{options.only} SKIPPED: {refusal}")
+        return False
+    if options.only == "operations":
+        share = min(1.0, options.rounds / ROUNDS)
+        return cluster_report.operate(folder, share, options.seed, progress, options.kafka)
+    if options.only == "quiet":
+        return cluster_report.keep_quiet(folder, options.minutes, options.seed, progress, options.kafka)
+    return cluster_report.cluster(folder, options.rounds, options.seed, progress, options.kafka)
+
+
+def with_kafka(folder: Path, options: argparse.Namespace, progress: Progress) -> bool:
+    """The selected part that runs nodes of Runnel and of Apache Kafka; it fails if it cannot run here."""
+    refusal = java_missing()
+    if refusal is not None:
+        print(f"{options.only} SKIPPED: {refusal}")
+        return False
+    if options.only == "migration":
+        return mixed.migration(folder, options.seed, progress)
+    return mixed.clusters(folder, options.rounds, options.seed, progress)
+
+
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make crash")
     parser.add_argument("--rounds", type=int, default=200, help="kill -9 rounds")
     parser.add_argument("--cuts", type=int, default=20, help="power cuts")
     parser.add_argument("--kills", type=int, default=100, help="kill -9 of broker and workers of each chain")
+    parser.add_argument("--minutes", type=float, default=30.0, help="of full load without faults")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", choices=["kill", "powercut", "full", "chain", "spark"])
-    return parser.parse_args(arguments)
+    parser.add_argument("--quick", action="store_true", help="a tenth of it")
+    parser.add_argument("--only", choices=["kill", "powercut", "full", "chain", "spark", *CLUSTERS, *MIXED])
+    parser.add_argument(
+        "--kafka", action="store_true", help="of a cluster: beside Apache Kafka; others: in it"
+    )
+    options = parser.parse_args(arguments)
+    if options.quick:
+        vars(options).update(QUICK)
+    if options.kafka and options.only not in CLUSTERS:
+        parser.error(f"--kafka requires --only {', '.join(CLUSTERS)}")
+    return options
 
 
 def main() -> int:
@@ -112,16 +153,23 @@ def main() -> int:
     unwind_when_ended()
 
     def progress(line: str) -> None:
-        print(f"\r  {line}\033[K", end="\n" if not sys.stdout.isatty() else "", flush=True)
+        if sys.stdout.isatty():
+            print(f"\r  {line}\033[K", end="", flush=True)
+        else:
+            print(f"  {line}", flush=True)
 
     passed = []
     refusal = volumes.missing()
     with tempfile.TemporaryDirectory(prefix="runnel-crash-") as name:
         folder = Path(name)
+        # First, as it enters a network namespace, where threads that are running already would not follow.
+        if options.only in (*CLUSTERS, *MIXED):
+            measure = clusters if options.only in CLUSTERS else with_kafka
+            passed.append(measure(folder / "cluster", options, progress))
         if options.only in (None, "kill"):
             outcome = kills(folder / "kill", options.rounds, options.seed, progress)
             passed.append(report("kill -9", outcome))
-        if refusal is not None and options.only not in ("chain", "spark"):
+        if refusal is not None and options.only not in ("chain", "spark", *CLUSTERS, *MIXED):
             print(f"power cut and full disk SKIPPED: {refusal}")
         if refusal is None and options.only in (None, "powercut"):
             passed.append(

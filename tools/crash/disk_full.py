@@ -20,29 +20,29 @@ from tools.crash.rounds import (
 from tools.crash.volumes import tmpfs
 
 VOLUME_BYTES = 40 * 1024 * 1024
-BALLAST_BYTES = 20 * 1024 * 1024
-# Both fail soon: one at once with the broker's error code, one after its retries.
+# Both fail soon: one at once with the broker's error code, one after its retries. That one must outlast a
+# restart of the broker: librdkafka sends what is in flight again, in a new epoch, when a record times out.
 SENDERS: list[dict[str, Any]] = [
-    {"enable.idempotence": True, "message.timeout.ms": 4000},
+    {"enable.idempotence": True, "message.timeout.ms": 8000},
     {"retries": 0, "message.timeout.ms": 4000},
 ]
 
 
-def disk_full(folder: Path, progress: Progress = no_progress) -> Outcome:
-    with tmpfs(folder / "small", VOLUME_BYTES) as volume:
+def disk_full(folder: Path, progress: Progress = no_progress, *, volume_bytes: int = VOLUME_BYTES) -> Outcome:
+    with tmpfs(folder / "small", volume_bytes) as volume:
         broker = BrokerProcess(volume / "data", log_path=folder / "broker.log")
         try:
-            return _fill_and_free(broker, volume, progress)
+            return _fill_and_free(broker, volume, volume_bytes // 2, progress)
         finally:
             broker.kill()
 
 
-def _fill_and_free(broker: BrokerProcess, volume: Path, progress: Progress) -> Outcome:
+def _fill_and_free(broker: BrokerProcess, volume: Path, ballast_bytes: int, progress: Progress) -> Outcome:
     ledger = Ledger(idempotent=frozenset([0]))
     broker.start()
     partitions = create_topics(broker.bootstrap)
     ballast = volume / "ballast"
-    ballast.write_bytes(bytes(BALLAST_BYTES))
+    ballast.write_bytes(bytes(ballast_bytes))
     senders = [Sender(n, broker.bootstrap, partitions, ledger, config) for n, config in enumerate(SENDERS)]
     for sender in senders:
         sender.start()

@@ -27,9 +27,11 @@ class Sender(threading.Thread):
         partitions: list[Partition],
         ledger: Ledger,
         config: Mapping[str, Any],
+        record_bytes_max: int = RECORD_BYTES_MAX,
     ) -> None:
         super().__init__(name=f"sender-{number}", daemon=True)
         self.number = number
+        self.record_bytes_max = record_bytes_max
         self.partitions = partitions
         self.ledger = ledger
         self.acknowledged = 0
@@ -43,9 +45,16 @@ class Sender(threading.Thread):
         self._producer = Producer({**settings, "error_cb": self._errored, "log_level": 0})
 
     def run(self) -> None:
+        try:
+            self.send_all()
+        except Exception as failure:  # noqa: BLE001 - a violation, whatever it is
+            self.ledger.fail(f"sender {self.number} has ended: {failure!r}")
+
+    def send_all(self) -> None:
+        """Send until the end, and wait for what is in flight."""
         while not self._ending.is_set():
             if self._outstanding < OUTSTANDING_MAX:
-                self._send_some()
+                self._send_some(self._random.randint(1, 20))
             self._producer.poll(0.002)
         self._producer.flush(30)
 
@@ -54,14 +63,31 @@ class Sender(threading.Thread):
         self._ending.set()
         self.join()
 
-    def _send_some(self) -> None:
-        for _ in range(self._random.randint(1, 20)):
-            topic, partition = self._random.choice(self.partitions)
+    def abandon(self) -> None:
+        """End without waiting for what is in flight."""
+        self._ending.set()
+        self._producer.purge()
+        self.join()
+
+    def _send_some(self, count: int) -> None:
+        for _ in range(count):
+            topic, partition = self.next_partition()
             stamp = Stamp(self.number, self._sequence)
             self._sequence += 1
             self._outstanding += 1
-            value = payload(stamp, self._random.randint(0, RECORD_BYTES_MAX))
-            self._producer.produce(topic, value, partition=partition, on_delivery=self._delivered)
+            value = payload(stamp, self._random.randint(0, self.record_bytes_max))
+            self._producer.produce(topic, value, partition=partition, on_delivery=self._reported)
+
+    def next_partition(self) -> Partition:
+        """Where the next record is sent to."""
+        return self._random.choice(self.partitions)
+
+    def _reported(self, error: KafkaError | None, message: Message) -> None:
+        try:
+            self._delivered(error, message)
+        except Exception as failure:  # noqa: BLE001 - a violation, whatever it is
+            # Poll would raise it, but as something else.
+            self.ledger.fail(f"sender {self.number}: {failure!r} in the report {error} of {message}")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         self._outstanding -= 1
@@ -164,7 +190,8 @@ def read_log(
         while start + len(records) < end:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{partition}: {len(records)} of {end - start} records in {timeout_s} s")
-            for message in consumer.consume(2000, timeout=1):
+            # Not more than there are: it would wait for them until its timeout.
+            for message in consumer.consume(min(2000, end - start - len(records)), timeout=1):
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 try:

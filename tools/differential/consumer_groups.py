@@ -50,6 +50,8 @@ class Scenario:
     kind: str = "newer"
     epochs: dict[tuple[int, str], int] = field(default_factory=dict)
     """A broker's port and a member → its last epoch there."""
+    assignments: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+    """A broker's port and a member → the partitions of its last assignment there."""
 
     @property
     def group(self) -> str:
@@ -93,6 +95,10 @@ class Scenario:
             if response.error_code == 0:
                 broker.member_ids[f"{self.group} {member}"] = response.member_id
                 self.epochs[broker.port, member] = response.member_epoch
+                if response.assignment is not None:
+                    topics = response.assignment.topic_partitions
+                    partitions = [partition for topic in topics for partition in topic.partitions]
+                    self.assignments[broker.port, member] = partitions
 
     def lives(self, case: str, member: str, request: RequestFor) -> None:
         """A heartbeat that is accepted, and the epoch and id that it returns."""
@@ -114,17 +120,12 @@ class Scenario:
 
     def assigned(self, member: str) -> dict[int, list[int]]:
         """Heartbeats until both brokers have assigned partitions to the member: by port."""
-        assigned: dict[int, list[int]] = {}
+        ports = [broker.port for broker in (self.pair.ours, self.pair.theirs)]
         for _ in self.tries():
-            responses = self.pair.begin(self.beat(member), self.version, "one").result()
-            self.learn(member, responses)
-            for broker, response in zip((self.pair.ours, self.pair.theirs), responses, strict=True):
-                if response.assignment is not None:
-                    topics = response.assignment.topic_partitions
-                    assigned[broker.port] = [partition for topic in topics for partition in topic.partitions]
-            if len(assigned) == 2:
+            self.learn(member, self.pair.begin(self.beat(member), self.version, "one").result())
+            if all(self.assignments.get((port, member)) for port in ports):
                 break
-        return assigned
+        return {port: self.assignments[port, member] for port in ports}
 
     def tries(self) -> Iterator[None]:
         """Attempts with pauses between them: brokers assign at most once in a second."""
@@ -248,6 +249,7 @@ def _share(scenario: Scenario) -> None:
     """A second member joins: the first must revoke before the second is assigned."""
     scenario.lives("what one owns", "one", scenario.beat("one", topic_partitions=[0, 1, 2, 3]))
     scenario.learn("two", scenario.pair.begin(scenario.join("two"), scenario.version, "one").result())
+    scenario.assignments.clear()
     kept = scenario.assigned("one")
     case = "consumer group: how much is left to one who shares"
     ours, theirs = (len(kept[broker.port]) for broker in (scenario.pair.ours, scenario.pair.theirs))

@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from tools.fuzz.cluster import fuzz_controllers
 from tools.fuzz.cost.measure import Cost
 from tools.fuzz.cost.page import page
 from tools.fuzz.cost.run import PAUSE_MS_MAX, Plan, measure_costs, worst_by_api
@@ -22,6 +23,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz")
     parser.add_argument("--frames", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--controllers", action="store_true", help="frames to the controllers of a cluster")
     parser.add_argument("--cost", action="store_true", help="measure pauses of the event loop instead")
     parser.add_argument("--quick", action="store_true", help="with --cost: fewer requests")
     parser.add_argument("--api", type=int, action="append", help="with --cost: only APIs with these keys")
@@ -51,9 +53,8 @@ def cost(page_path: Path, is_quick: bool, api_keys: list[int] | None) -> int:
 def fuzz_frames(options: argparse.Namespace) -> int:
     """Send mutated frames, and report the state of the broker."""
     with tempfile.TemporaryDirectory(prefix="runnel-fuzz-") as folder:
-        outcome = fuzz(
-            Path(folder), options.frames, options.seed, lambda line: print(f"  {line}", flush=True)
-        )
+        run = fuzz_controllers if options.controllers else fuzz
+        outcome = run(Path(folder), options.frames, options.seed, lambda line: print(f"  {line}", flush=True))
     sent, outcomes = outcome.outcomes.total(), dict(outcome.outcomes)
     before, largest = outcome.memory_before_bytes >> 20, outcome.memory_largest_bytes >> 20
     print(f"{sent} mutated frames in {outcome.seconds:.0f} s, seed {options.seed}: {outcomes}")

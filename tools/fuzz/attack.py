@@ -25,9 +25,10 @@ def question(number: int) -> bytes:
 class Attack:
     """Many connections that share one supply of frames."""
 
-    def __init__(self, port: int, frames: Iterator[bytes]) -> None:
+    def __init__(self, port: int, frames: Iterator[bytes], connections: int = CONNECTIONS) -> None:
         self.port = port
         self.frames = frames
+        self.connections = connections
         self.outcomes: Counter[str] = Counter()
 
     @property
@@ -35,7 +36,7 @@ class Attack:
         return self.outcomes.total()
 
     async def run(self) -> None:
-        await asyncio.gather(*(self._attacker() for _ in range(CONNECTIONS)))
+        await asyncio.gather(*(self._attacker() for _ in range(self.connections)))
 
     async def _attacker(self) -> None:
         writer: asyncio.StreamWriter | None = None

@@ -1,6 +1,8 @@
 """A valid frame of every request in every version: what the mutations start from."""
 
+import itertools
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from runnel.batch.build import build_batch
@@ -35,6 +37,10 @@ NUMBERS = {
     "timestamp": -1,
 }
 SERVED_WEIGHT = 8
+QUORUM = {1, 52, 53, 54, 55, 59}
+"""Requests about the metadata partition."""
+CLUSTER_METADATA = "__cluster_metadata"
+METADATA_ID = bytes(15) + b"\x01"
 
 
 def sample_frames(topic_id: bytes) -> list[bytes]:
@@ -46,6 +52,39 @@ def sample_frames(topic_id: bytes) -> list[bytes]:
     return frames
 
 
+def peer_frames(cluster_id: str, topic_id: bytes, api_keys: Iterable[int]) -> list[bytes]:
+    """Whole frames of requests between nodes: about the metadata partition or a topic, nodes and epochs."""
+    frames = []
+    for api_key in sorted(api_keys):
+        if api_key in DESTRUCTIVE:
+            frames += _samples(api_key, topic_id)
+            continue
+        for node, epoch in itertools.product((1, 2, 3), (0, 1, 2)):
+            named = (CLUSTER_METADATA, METADATA_ID) if api_key in QUORUM else (TOPIC, topic_id)
+            frames += _framed(_peer_struct(api(api_key).request, cluster_id, *named, node, epoch))
+    return frames
+
+
+def _peer_struct(
+    struct: type[Struct], cluster_id: str, name: str, topic_id: bytes, node: int, epoch: int
+) -> Struct:
+    def value(wire_type: WireType, field: str) -> Any:
+        match wire_type:
+            case StructOf(inner):
+                return _peer_struct(inner, cluster_id, name, topic_id, node, epoch)
+            case ArrayOf(element):
+                return [value(element, field)]
+            case Text() if field == "cluster_id":
+                return cluster_id
+            case Fixed(kind) if kind != "uuid" and "epoch" in field:
+                return epoch
+            case Fixed(kind) if kind != "uuid" and field.endswith(("_id", "replicas", "isr")):
+                return node
+        return _value(wire_type, field, name, topic_id)
+
+    return struct(**{field.name: value(field.type, field.name) for field in fields_of(struct)})
+
+
 def ends_topic(frame: bytes, topic_id: bytes) -> bool:
     """Would it delete the topic? Without it, all later frames would be rejected at once."""
     return frame[4:6] == DELETE_TOPICS and (TOPIC.encode() in frame or topic_id in frame)
@@ -54,14 +93,18 @@ def ends_topic(frame: bytes, topic_id: bytes) -> bool:
 def _samples(api_key: int, topic_id: bytes) -> list[bytes]:
     request = api(api_key).request
     name, topic_id = (MISSING, MISSING_ID) if api_key in DESTRUCTIVE else (TOPIC, topic_id)
-    frames = []
-    for version in request.versions:
-        message = _struct(request, name, topic_id)
-        assert isinstance(message, Request)
-        if hasattr(message, "validate_only"):
-            message.validate_only = True
-        frames.append(b"".join(bytes(part) for part in request_frame(message, version, 7, "fuzzer")))
-    return frames
+    return _framed(_struct(request, name, topic_id))
+
+
+def _framed(message: Struct) -> list[bytes]:
+    """In every version."""
+    assert isinstance(message, Request)
+    if hasattr(message, "validate_only"):
+        message.validate_only = True
+    return [
+        b"".join(bytes(part) for part in request_frame(message, version, 7, "fuzzer"))
+        for version in message.versions
+    ]
 
 
 def _struct(struct: type[Struct], name: str, topic_id: bytes) -> Struct:

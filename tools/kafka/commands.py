@@ -9,6 +9,8 @@ from tools.fetch.programs import find
 VERSION = "4.3.0"
 ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-streams-examples", "connect-mirror", "connect-file")
 """Broker and tools, and what `make conformance` runs of Streams, Connect and MirrorMaker 2."""
+LOGGING = ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.4")
+"""Kafka's distribution has it as well: without it, no node or tool logs anything."""
 PURPOSE = f"run Apache Kafka {VERSION} and its tools"
 
 SHORT_LIVED = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
@@ -26,6 +28,7 @@ MAIN_CLASSES = {
     "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",
     "kafka-consumer-perf-test": "ConsumerPerformance",
     "kafka-delete-records": "DeleteRecordsCommand",
+    "kafka-dump-log": "DumpLogSegments",
     "kafka-e2e-latency": "EndToEndLatency",
     "kafka-features": "FeatureCommand",
     "kafka-get-offsets": "GetOffsetShell",
@@ -53,7 +56,7 @@ def kafka_jars() -> Path:
     """The folder of Apache Kafka's jars; raises Unavailable if Java is missing or they cannot be fetched."""
     find("java", PURPOSE)
     artifacts = [("org.apache.kafka", artifact, VERSION) for artifact in ARTIFACTS]
-    return maven.jars(f"kafka-{VERSION}", artifacts, PURPOSE)
+    return maven.jars(f"kafka-{VERSION}-logging", [*artifacts, LOGGING], PURPOSE)
 
 
 def java(main_class: str, *arguments: object, flags: tuple[str, ...] = SHORT_LIVED) -> list[str]:

@@ -70,15 +70,15 @@ class KafkaNode:
         return time.monotonic() - began
 
 
-def start(folder: Path, settings: Mapping[str, str]) -> KafkaNode:
-    """Start a node on free loopback ports; a folder that is new is formatted first."""
+def start(folder: Path, settings: Mapping[str, str], formatting: tuple[str, ...] = ()) -> KafkaNode:
+    """Start a node on free loopback ports; a folder that is new is formatted first, with these options."""
     folder.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_port(), free_port()
     properties = folder / "server.properties"
     properties.write_text(_properties(folder, port, controller_port, settings))
     log = folder / "log"
     if not (log / "meta.properties").exists():
-        _format(properties)
+        _format(properties, formatting)
     began = time.monotonic()
     output_path = folder / "kafka.out"
     with output_path.open("ab") as output:
@@ -113,12 +113,12 @@ def _properties(folder: Path, port: int, controller_port: int, settings: Mapping
     return "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
-def _format(properties: Path) -> None:
+def _format(properties: Path, options: tuple[str, ...]) -> None:
     # Kafka refuses an id that begins with a dash, which its tools would take for an option.
     cluster_id = "-"
     while cluster_id.startswith("-"):
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    command = tool("kafka-storage", "format", "-t", cluster_id, "-c", properties)
+    command = tool("kafka-storage", "format", "-t", cluster_id, "-c", properties, *options)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"Kafka's storage could not be formatted:\n{done.stdout}{done.stderr}")

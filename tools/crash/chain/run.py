@@ -2,9 +2,11 @@
 
 import asyncio
 import random
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
@@ -59,11 +61,26 @@ class ChainOutcome:
         return self.broker_kills + self.worker_kills
 
 
+class Restartable(Protocol):
+    """A broker or a cluster."""
+
+    def start(self) -> object: ...
+
+    def stop(self) -> int:
+        """Stop it cleanly; 0 if it ended as it should."""
+        ...
+
+
 class Chain:
     """The processes and threads of one chain."""
 
     def __init__(
-        self, broker: BrokerProcess, config: ChainConfig, workers: list[WorkerProcess], progress: Progress
+        self,
+        broker: Restartable,
+        config: ChainConfig,
+        workers: list[WorkerProcess],
+        progress: Progress,
+        replicas: int = 1,
     ) -> None:
         self.broker = broker
         self.config = config
@@ -74,46 +91,18 @@ class Chain:
         self.rng = random.Random(config.seed)
         self.inputs: list[Partition] = [(INPUT, number) for number in range(INPUT_PARTITIONS)]
         self.outputs: list[Partition] = [(OUTPUT, number) for number in range(OUTPUT_PARTITIONS)]
-        create_topics(config.bootstrap)
+        create_topics(config.bootstrap, replicas)
         self.plain = IdempotentInput("p", config.bootstrap, INPUT, config.seed, self.verifier)
         self.transactional = TransactionalInput("t", config.bootstrap, INPUT, config.seed, config.journals)
         self.output_reader = OutputReader(config.bootstrap, self.outputs, self.verifier)
 
-    def run(self, kills: int) -> None:
-        """Produce under kills, then drain and verify."""
-        for thread in (self.plain, self.transactional, self.output_reader):
-            thread.start()
-        self.ensure_running()
-        self.wait_for_output(1)
-        while self.outcome.kills < kills and not self.verifier.violations:
-            self.wait(self.rng.uniform(0.05, 1.0))
-            if self.rng.random() < 0.4:
-                self.wait_for_output(self.output_reader.records_read + 1)
-            self.inject_fault()
-            self.progress(
-                f"kill {self.outcome.kills}/{kills}: {self.plain.sent + self.transactional.sent} sent, "
-                f"{self.output_reader.records_read} copied and read"
-            )
+    @property
+    def threads(self) -> list[threading.Thread]:
+        return [self.plain, self.transactional, self.output_reader]
+
+    def end_inputs(self) -> None:
         self.plain.end()
         self.transactional.end()
-        if not self.verifier.violations:
-            self.drain_and_verify()
-
-    def inject_fault(self) -> None:
-        """Kill the broker, a worker, or both; sometimes pause a worker until it is a zombie."""
-        luck = self.rng.random()
-        if luck < 0.08:
-            self.outcome.pauses += 1
-            self.rng.choice(self.workers).pause(SESSION_TIMEOUT_MS / 1000 + self.rng.uniform(0.2, 1.5))
-            return
-        if luck < 0.65:
-            self.outcome.worker_kills += 1
-            self.rng.choice(self.workers).kill()
-        if luck > 0.55:
-            self.outcome.broker_kills += 1
-            kill(self.broker, self.rng)
-            self.broker.start()
-        self.ensure_running()
 
     def ensure_running(self) -> None:
         for worker in self.workers:
@@ -149,7 +138,7 @@ class Chain:
         self.wait(1.0)
         for worker in self.workers:
             if not worker.end():
-                self.verifier.fail(f"worker {worker.number} did not stop on SIGTERM")
+                self.verifier.fail(f"worker {worker.number} did not stop on SIGTERM:\n{worker.log_tail()}")
         offsets: list[Partition] = [("__consumer_offsets", number) for number in range(OFFSETS_PARTITIONS)]
         wait_until_closed(bootstrap, [*self.inputs, *self.outputs, *offsets], self.verifier)
         self.output_reader.end()
@@ -190,6 +179,51 @@ class Chain:
                 thread.end()
 
 
+class KilledChain(Chain):
+    """A chain whose broker and workers are killed at random."""
+
+    def __init__(
+        self, process: BrokerProcess, config: ChainConfig, workers: list[WorkerProcess], progress: Progress
+    ) -> None:
+        super().__init__(process, config, workers, progress)
+        self.process = process
+
+    def run(self, kills: int) -> None:
+        """Produce under kills, then drain and verify."""
+        for thread in self.threads:
+            thread.start()
+        self.ensure_running()
+        self.wait_for_output(1)
+        while self.outcome.kills < kills and not self.verifier.violations:
+            self.wait(self.rng.uniform(0.05, 1.0))
+            if self.rng.random() < 0.4:
+                self.wait_for_output(self.output_reader.records_read + 1)
+            self.inject_fault()
+            self.progress(
+                f"kill {self.outcome.kills}/{kills}: {self.plain.sent + self.transactional.sent} sent, "
+                f"{self.output_reader.records_read} copied and read"
+            )
+        self.end_inputs()
+        if not self.verifier.violations:
+            self.drain_and_verify()
+
+    def inject_fault(self) -> None:
+        """Kill the broker, a worker, or both; sometimes pause a worker until it is a zombie."""
+        luck = self.rng.random()
+        if luck < 0.08:
+            self.outcome.pauses += 1
+            self.rng.choice(self.workers).pause(SESSION_TIMEOUT_MS / 1000 + self.rng.uniform(0.2, 1.5))
+            return
+        if luck < 0.65:
+            self.outcome.worker_kills += 1
+            self.rng.choice(self.workers).kill()
+        if luck > 0.55:
+            self.outcome.broker_kills += 1
+            kill(self.process, self.rng)
+            self.process.start()
+        self.ensure_running()
+
+
 def run_chain(
     folder: Path,
     kills: int,
@@ -206,7 +240,7 @@ def run_chain(
         broker.start()
         config = ChainConfig(broker.bootstrap, folder, seed, protocol)
         kind = PythonWorker if client == "python" else JavaWorker
-        running = Chain(
+        running = KilledChain(
             broker, config, [kind(number, config) for number in range(INPUT_PARTITIONS)], progress
         )
         try:
@@ -219,10 +253,11 @@ def run_chain(
     return running.outcome
 
 
-def create_topics(bootstrap: str) -> None:
+def create_topics(bootstrap: str, replicas: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     sizes = {INPUT: INPUT_PARTITIONS, OUTPUT: OUTPUT_PARTITIONS}
-    for future in admin.create_topics([NewTopic(name, size, 1) for name, size in sizes.items()]).values():
+    new = [NewTopic(name, size, replicas) for name, size in sizes.items()]
+    for future in admin.create_topics(new).values():
         future.result(TIMEOUT_S)
 
 
@@ -257,9 +292,12 @@ def ends(bootstrap: str, partitions: list[Partition], isolation: IsolationLevel)
 
 async def open_transactions(bootstrap: str) -> dict[str, str]:
     """Transactional id → state, of all transactions that are not complete."""
+    states: dict[str, str] = {}
     async with Cluster(bootstrap) as cluster:
-        answer = await (await cluster.any_connection()).send(
-            ListTransactionsRequest([], []), ListTransactionsResponse
-        )
-    states = {entry.transactional_id: entry.transaction_state for entry in answer.transaction_states}
+        await cluster.refresh([])
+        # Each broker lists the transactions that it coordinates.
+        for node in list(cluster.nodes):
+            connection = await cluster.connection(node)
+            answer = await connection.send(ListTransactionsRequest([], []), ListTransactionsResponse)
+            states |= {entry.transactional_id: entry.transaction_state for entry in answer.transaction_states}
     return {name: state for name, state in states.items() if state not in COMPLETE}

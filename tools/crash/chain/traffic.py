@@ -155,7 +155,7 @@ def read_partitions(
         while unfinished:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{sorted(unfinished)} could not be read to their ends in {timeout_s} s")
-            for message in consumer.consume(2000, timeout=0.5):
+            for message in consumer.consume(2000, timeout=0.1):
                 partition = (message.topic(), message.partition())
                 error = message.error()
                 if error is None:

@@ -1,6 +1,7 @@
 """A worker of the chain, killed at any moment: it commits output and input offsets in one transaction."""
 
 import argparse
+import faulthandler
 import random
 import signal
 import sys
@@ -106,6 +107,8 @@ def consumer_settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
+    # For a worker that does not end: see WorkerProcess.end.
+    faulthandler.register(signal.SIGUSR1)
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "name", "transactional-id", "group", "protocol", "input", "output", "seed"):
         parser.add_argument(f"--{name}", required=True)

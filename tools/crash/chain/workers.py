@@ -16,6 +16,8 @@ from tools.kafka.commands import kafka_jars, tool
 INPUT, OUTPUT, GROUP = "chain-in", "chain-out", "chain"
 ROOT = Path(__file__).resolve().parents[3]
 REST_S = 0.5
+STACKS_S = 0.5
+"""How long a worker takes to write its stacks."""
 JVM_FLAGS = ("-Xmx192m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 
@@ -35,6 +37,8 @@ class ChainConfig:
 
 class WorkerProcess(ABC):
     """One worker, and its current process."""
+
+    stacks_signal = signal.SIGUSR1
 
     def __init__(self, number: int, config: ChainConfig) -> None:
         self.number = number
@@ -82,8 +86,18 @@ class WorkerProcess(ABC):
             self.process.wait(timeout_s)
             return True
         except subprocess.TimeoutExpired:
+            self.show_stacks()
             self.kill()
             return False
+
+    def show_stacks(self) -> None:
+        """Let the process write to its log what its threads are doing."""
+        assert self.process is not None
+        self.process.send_signal(self.stacks_signal)
+        time.sleep(STACKS_S)
+
+    def log_tail(self, characters: int = 3000) -> str:
+        return Path(self._log.name).read_text(errors="replace")[-characters:]
 
     def close(self) -> None:
         self.kill()
@@ -117,6 +131,8 @@ class PythonWorker(WorkerProcess):
 
 class JavaWorker(WorkerProcess):
     """Apache Kafka's TransactionalMessageCopier, one per input partition; it ends at the end of its input."""
+
+    stacks_signal = signal.SIGQUIT
 
     def command(self) -> list[str]:
         options = {
