@@ -10,9 +10,10 @@ DATA ?= .runnel
 WORKERS ?= 3
 ROUNDS ?= 200
 KILLS ?= 100
-SEEDS ?= 200
+SEEDS ?= 500
 FRAMES ?= 1000000
 SECONDS_LONG ?= 120
+NODES ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test check format sim bench conformance mixed crash fuzz fresh clean
@@ -55,8 +56,9 @@ format: $(STAMP) ## apply the fixes of ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-sim: $(STAMP) ## simulated crashes, power cuts and full disks, each reproduced by its seed (SEEDS=200)
+sim: $(STAMP) ## simulated crashes, power cuts and full disks, each reproduced by its seed, then mutants (SEEDS=500)
 	$(BIN)/python -m runnel.sim --seeds $(SEEDS) $(ARGS)
+	$(BIN)/python -m runnel.sim --mutants
 
 bench: $(STAMP) ## Runnel and a warm Apache Kafka, alternating; writes docs/BENCHMARKS.md (QUICK=1: a short run, no page)
 	@status=0; \
@@ -64,14 +66,14 @@ bench: $(STAMP) ## Runnel and a warm Apache Kafka, alternating; writes docs/BENC
 	$(BIN)/python -m tools.spark_bench $(if $(QUICK),--quick) || status=$$?; \
 	exit $$status
 
-conformance: $(STAMP) ## third-party suites: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md
-	$(BIN)/python -m tools.conformance $(ARGS)
+conformance: $(STAMP) ## third-party suites: Kafka's tools, Streams, Connect, franz-go, Kafka itself; writes docs/CONFORMANCE.md (NODES=3: a cluster)
+	$(BIN)/python -m tools.conformance --nodes $(NODES) $(ARGS)
 
 mixed: $(STAMP) ## librdkafka, Java and franz-go in one KIP-848 group while members join, leave and are killed (SECONDS_LONG=120)
 	$(BIN)/python -m tools.mixed --seconds $(SECONDS_LONG) $(ARGS)
 
-crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, chains of transactions, Spark (ROUNDS=200 KILLS=100 ONLY=chain)
-	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+crash: $(STAMP) ## kill -9 under load, power cuts, a full disk, transactions, Spark, a cluster (ROUNDS=200 KILLS=100 ONLY=cluster|operations|quiet, beside Apache Kafka: mixed|migration; QUICK=1: a tenth)
+	$(BIN)/python -m tools.crash --rounds $(ROUNDS) --kills $(KILLS) $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(ARGS)
 
 fuzz: $(STAMP) ## mutated frames against a live broker, its memory watched (FRAMES=1000000; COST=1: the pauses of the largest requests, 15 minutes, writes docs/COSTS.md)
 	$(BIN)/python -m tools.fuzz $(if $(COST),--cost $(if $(QUICK),--quick),--frames $(FRAMES)) $(ARGS)
