@@ -1,5 +1,6 @@
 """Free ports for nodes that are started later, or again, reserved so that nothing else takes them."""
 
+import atexit
 import socket
 from collections import deque
 
@@ -29,3 +30,9 @@ def free_ports(host: str, count: int) -> list[int]:
         _reserved.append(reserved)
         ports.append(reserved.getsockname()[1])
     return ports
+
+
+@atexit.register
+def _release() -> None:
+    while _reserved:
+        _reserved.pop().close()
