@@ -14,6 +14,10 @@ settings.register_profile("suite", deadline=None, suppress_health_check=[HealthC
 settings.register_profile("long", deadline=None, max_examples=2000, suppress_health_check=list(HealthCheck))
 settings.load_profile(os.environ.get("RUNNEL_HYPOTHESIS", "suite"))
 
+# Tests run little code often: the optimising compiler and parallel collectors cost more CPU than they save.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = QUICK_START
+
 SLOW_TIMEOUT_S = 600
 JVM_FIXTURES = {"spark", "apache_kafka"}
 

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
@@ -24,6 +27,19 @@ def _unwind(number: int, _: FrameType | None) -> None:
     for other in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(other, signal.SIG_IGN)
     sys.exit(128 + number)
+
+
+@contextmanager
+def child(command: Sequence[str], **options: Any) -> "Iterator[subprocess.Popen[Any]]":
+    """A process that is killed at the end of the block if it is still running; `options` are those of Popen.
+
+    A block of Popen itself would wait for it, also when an exception ends the block.
+    """
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def memory_bytes(pid: int) -> int:

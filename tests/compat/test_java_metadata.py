@@ -101,7 +101,7 @@ REQUESTS: list[tuple[Request, int]] = [
 
 def written_by_kafka(folder: Path, formatting: tuple[str, ...]) -> Path:
     """The folder of the metadata log of a node that was used and stopped."""
-    running = node.start(folder, SETTINGS, formatting)
+    running = node.start(folder, SETTINGS, formatting, node.QUICK_START)
     client = Broker(running.port)
     try:
         for request, version in REQUESTS:

@@ -18,6 +18,7 @@ from tools.crash.cluster.gaps import GapMeter, Gaps, percentile
 from tools.crash.cluster.page import exceeded, page
 from tools.crash.cluster.replicas import HEAD, LAST_OFFSET_DELTA, LAST_OFFSET_DELTA_AT, compare
 from tools.crash.cluster.run import ROUNDS, plan
+from tools.processes import child
 
 A, B = ("t", 0), ("t", 1)
 
@@ -132,7 +133,7 @@ def test_a_clock_jumps_while_its_process_runs_and_the_monotonic_one_does_not(tmp
         "    time.sleep(0.001)\n"
         "    print(time.time(), time.monotonic(), flush=True)"
     )
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", code],
         env={**os.environ, **clock.environment},
         stdin=subprocess.PIPE,

@@ -8,6 +8,7 @@ import pytest
 
 from tools.cluster import network as networks
 from tools.cluster.network import CLIENTS, NAMESPACES, Network, network
+from tools.processes import child
 
 MISSING = networks.missing()
 pytestmark = [pytest.mark.root, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
@@ -32,7 +33,7 @@ def joined() -> Iterator[Network]:
 
 def receives(joined: Network, sender: int, receiver: int) -> bool:
     """Whether a datagram arrives before one that the receiver sends to itself afterwards."""
-    with subprocess.Popen(
+    with child(
         [*joined.inside(receiver), "python3", "-c", RECEIVE], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
@@ -41,7 +42,7 @@ def receives(joined: Network, sender: int, receiver: int) -> bool:
             send = [*joined.inside(origin), "python3", "-c", SEND, joined.address(receiver)]
             subprocess.run(send, check=True)
             time.sleep(DELIVERY_S)
-        return process.stdout.readline().strip() == joined.address(sender)
+        return bool(process.stdout.readline().strip() == joined.address(sender))
 
 
 def test_packets_are_dropped_in_one_direction_until_healed(joined) -> None:

@@ -32,6 +32,7 @@ from tests.disk.world import (
     read_all,
     slice_bytes,
 )
+from tools.processes import child
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_not_together_with_apache_kafka(place: Place) -> None:
     """Java has locks of another kind on the same file."""
     place.open().close()
     command = [sys.executable, "-c", LOCKED_AS_JAVA_DOES, f"{place.path}/{LOCK}"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"locked\n"
         with pytest.raises(BlockingIOError):
             place.open()

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 # The first test pays for the start of Spark, which takes long on a busy machine.
 TIMEOUT_S = 600
 
-# Tests run little code often: the optimising compiler and parallel collectors cost more CPU than they save.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
@@ -43,12 +40,11 @@ def spark_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(spark_home: Path) -> "Iterator[SparkSession]":
     """A local Spark session with two task slots. Tests leave no query running in it."""
-    settings = {"spark.driver.extraJavaOptions": QUICK_START}
     with ExitStack() as stack:
         # Only the session's own processes inherit it: tests of other sessions run Spark as it is installed.
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("SPARK_HOME", str(spark_home))
-            session = stack.enter_context(spark_session("tests", master="local[2]", settings=settings))
+            session = stack.enter_context(spark_session("tests", master="local[2]"))
         yield session
 
 
@@ -56,7 +52,7 @@ def spark(spark_home: Path) -> "Iterator[SparkSession]":
 def apache_kafka(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a node of Apache Kafka."""
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
-    running = node.start(tmp_path_factory.mktemp("peer") / "kafka", settings)
+    running = node.start(tmp_path_factory.mktemp("peer") / "kafka", settings, flags=node.QUICK_START)
     try:
         yield running.bootstrap
     finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tools.broker_process import answers
+from tools.processes import child
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 HARNESS = """
@@ -38,7 +39,7 @@ NeverThere(Path(sys.argv[1])).start()
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_broker_ends_with_its_harness(tmp_path, program, number):
     command = [sys.executable, "-c", program, str(tmp_path / "data")]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as harness:
+    with child(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as harness:
         assert harness.stdout is not None
         port, pid = map(int, harness.stdout.readline().split())
         assert not port or answers(port, timeout_s=20)

@@ -15,6 +15,7 @@ from tools.conformance.target import Target
 from tools.fetch.cache import cached
 from tools.fetch.go import module_source
 from tools.fetch.programs import find
+from tools.processes import child
 
 MODULE, VERSION = "github.com/twmb/franz-go", "v1.22.2"
 PURPOSE = "run the tests of the Go client franz-go"
@@ -105,7 +106,7 @@ def needs_broker(program: Path, folder: Path, test: str) -> bool:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         seeds = f"127.0.0.1:{listener.getsockname()[1]}"
         environment: Mapping[str, str] = {**os.environ, "KGO_SEEDS": seeds, "KGO_LOG_LEVEL": "none"}
-        with subprocess.Popen(
+        with child(
             [str(program), "-test.v", "-test.run", f"^{test}$"],
             cwd=folder,
             env=environment,
@@ -113,10 +114,7 @@ def needs_broker(program: Path, folder: Path, test: str) -> bool:
             stderr=subprocess.DEVNULL,
             text=True,
         ) as process:
-            try:
-                return _connects(listener, process) or _is_skipped(process, test)
-            finally:
-                process.kill()
+            return _connects(listener, process) or _is_skipped(process, test)
 
 
 def _connects(listener: socket.socket, process: "subprocess.Popen[str]") -> bool:

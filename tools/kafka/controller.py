@@ -10,7 +10,6 @@ from tools.broker_process import answers
 from tools.kafka.commands import java, tool
 
 START_TIMEOUT_S = 120.0
-HEAP = ("-Xmx256m", "-XX:+UseSerialGC")
 
 
 @dataclass(slots=True)
@@ -56,9 +55,7 @@ class KafkaController:
             command = tool("kafka-storage", "format", "-t", self.cluster_id, "-c", properties, *self.first)
             subprocess.run(command, capture_output=True, check=True)
         with (self.folder / "kafka.out").open("ab") as output:
-            self.process = subprocess.Popen(
-                java("kafka.Kafka", properties, flags=HEAP), stdout=output, stderr=output
-            )
+            self.process = subprocess.Popen(java("kafka.Kafka", properties), stdout=output, stderr=output)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not answers(self.port):
             if self.process.poll() is not None or time.monotonic() > deadline:

@@ -28,6 +28,9 @@ JVM_FLAGS = (
 )
 """What Kafka's own start script passes."""
 
+QUICK_START = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+"""For a node that serves tests: it uses less CPU without the optimising compiler."""
+
 ONE_NODE = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -70,7 +73,12 @@ class KafkaNode:
         return time.monotonic() - began
 
 
-def start(folder: Path, settings: Mapping[str, str], formatting: tuple[str, ...] = ()) -> KafkaNode:
+def start(
+    folder: Path,
+    settings: Mapping[str, str],
+    formatting: tuple[str, ...] = (),
+    flags: tuple[str, ...] = JVM_FLAGS,
+) -> KafkaNode:
     """Start a node on free loopback ports; a folder that is new is formatted first, with these options."""
     folder.mkdir(parents=True, exist_ok=True)
     port, controller_port = free_port(), free_port()
@@ -83,7 +91,7 @@ def start(folder: Path, settings: Mapping[str, str], formatting: tuple[str, ...]
     output_path = folder / "kafka.out"
     with output_path.open("ab") as output:
         process = subprocess.Popen(
-            java("kafka.Kafka", properties, flags=JVM_FLAGS),
+            java("kafka.Kafka", properties, flags=flags),
             stdout=output,
             stderr=output,
             start_new_session=True,

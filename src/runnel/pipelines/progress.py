@@ -154,4 +154,5 @@ def _follow_tasks(session: "SparkSession", stage: Stage, ended: threading.Event)
             # The JVM is shutting down; the caller of the job gets the error.
             return
         seen.update({info.stageId: (info.numCompletedTasks, info.numTasks) for info in infos})
-        stage.reach(sum(done for done, _ in seen.values()), sum(total for _, total in seen.values()))
+        if seen:
+            stage.reach(sum(done for done, _ in seen.values()), sum(total for _, total in seen.values()))

@@ -9,6 +9,7 @@ import pytest
 
 from runnel.pipelines.checkpoint import IDENTITY_FILE, locked_checkpoint
 from runnel.pipelines.errors import BadCheckpoint
+from tools.processes import child
 
 ARCHIVE: dict[str, Any] = {"pipeline": "archive", "sources": ["orders", "payments"], "sink": "table lake"}
 
@@ -94,7 +95,7 @@ def test_no_folder_can_be_made(tmp_path):
 
 def test_one_process_at_a_time_until_it_dies(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with (

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from runnel.testing import Broker
-from tests.pipelines.conftest import QUICK_START
+from tests.conftest import QUICK_START
 from tests.pipelines.running.test_stopping import figure
 from tools.spark_cluster import Cluster, ending_with_us
 
@@ -27,7 +27,6 @@ SETTINGS = {
     "spark.driver.memory": "512m",
     # A killed executor costs an attempt; its task must get another one.
     "spark.task.maxFailures": "8",
-    "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
 }
 PIPELINE = """
@@ -101,7 +100,10 @@ def running_pipeline(cluster: Cluster, broker: Broker, folder: Path, metrics: Pa
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        process.wait()
+        # Not read to its end: Spark's Python workers have a group of their own, and may keep it open.
+        assert process.stdout is not None
+        process.stdout.close()
 
 
 def produce(broker: Broker, count: int) -> Counter[bytes]:

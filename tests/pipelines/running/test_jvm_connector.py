@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.conftest import QUICK_START
+from tests.conftest import QUICK_START
 from tests.pipelines.running import both_connectors
 from tools.fetch.programs import Unavailable
 from tools.spark_bench.connector import connector_jars

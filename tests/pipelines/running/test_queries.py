@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 
 from runnel.pipelines.errors import DataLost, PipelineError
 from runnel.pipelines.progress import Progress, Stage, StreamBatch
 from runnel.pipelines.queries import run_queries, stream_batch
+from tools.processes import child
 
 
 class Seen:
@@ -132,20 +134,34 @@ def test_a_signal_stops_queries_cleanly(spark, tmp_path):
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_tasks_of_batch_work_are_counted(spark):
-    seen = Seen()
+def test_tasks_of_batch_work_are_counted(spark, tmp_path):
+    counted = tmp_path / "counted"
+
+    class Counting(Seen):
+        def stage_advanced(self, stage: Stage) -> None:
+            super().stage_advanced(stage)
+            counted.touch()
+
+    seen = Counting()
     with Progress(seen).tasks(spark, "counting"):
-        # Slow enough to be looked at: four tasks in two slots.
-        spark.sparkContext.parallelize(range(4), 4).map(slowly).count()
+        spark.sparkContext.parallelize(range(4), 4).map(until_exists(str(counted))).count()
     assert seen.reached
     assert all(total == 4 and 0 <= done <= 4 for done, total in seen.reached)
 
 
-def slowly(number: int) -> int:
-    import time
+def until_exists(path: str) -> Callable[[int], int]:
+    """A task that waits for a file."""
 
-    time.sleep(0.5)
-    return number
+    def wait(number: int) -> int:
+        import os
+        import time
+
+        deadline = time.monotonic() + 60
+        while not os.path.exists(path) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return number
+
+    return wait
 
 
 TWICE = """
@@ -162,7 +178,7 @@ with stop_requests() as stop:
 
 def test_the_second_signal_ends_at_once():
     command = [sys.executable, "-c", TWICE]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with child(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for word in ("ready", "stopping"):
             assert process.stdout.readline() == f"{word}\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.conftest import QUICK_START
+from tools.processes import child
 
 PIPELINE = """
 name: copy
@@ -27,6 +27,9 @@ sinks:
     topic: copies
     value: value
 """
+
+PIPELINE_TIMEOUT_S = 240
+"""To start, or to stop, on a busy machine."""
 
 
 def figure(metrics: Path, name: str) -> float | None:
@@ -46,16 +49,17 @@ def test_ctrl_c_ends_a_pipeline_well(runnel, tmp_path):
     metrics = tmp_path / "figures.prom"
     command = [sys.executable, "-m", "runnel.server.cli", "pipeline", "run", "copy.yaml", "--continuous"]
     options = ["--json", "-b", runnel.bootstrap_servers, "--metrics", str(metrics), "--master", "local[1]"]
-    options += ["--set", f"spark.driver.extraJavaOptions={QUICK_START}"]
-    with subprocess.Popen(
+    with child(
         [*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:
+        deadline = time.monotonic() + PIPELINE_TIMEOUT_S
         while process.poll() is None and figure(metrics, "records_total") != 100:
+            assert time.monotonic() < deadline, metrics.read_text() if metrics.exists() else "no metrics"
             time.sleep(0.1)
         assert figure(metrics, "up") == 1
         assert figure(metrics, "lag_records") in (0, None)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate()
+        out, err = process.communicate(timeout=PIPELINE_TIMEOUT_S)
     assert (process.returncode, err) == (0, "")
     outcome = json.loads(out)
     assert outcome["was_stopped"] and outcome["queries"][0]["records"] == 100
