@@ -81,7 +81,7 @@ def test_recovery_without_index_and_snapshot_files(suffix: str, harm: str) -> No
 
 
 @given(st.data())
-def test_a_file_cut_anywhere_ends_with_its_last_whole_batch(data) -> None:
+def test_a_file_cut_by_a_power_failure_ends_with_its_last_whole_batch(data) -> None:
     files = SimFiles()
     place = Place(files)
     log = filled(place)
@@ -90,6 +90,7 @@ def test_a_file_cut_anywhere_ends_with_its_last_whole_batch(data) -> None:
     path = f"{FOLDER}/{offset_name(segment.base_offset, LOG)}"
     size_bytes = data.draw(st.integers(0, segment.size_bytes - 1))
     files.open(path).truncate(size_bytes)
+    files.boots += 1
     _, log = place.open_log(CONFIG)
     kept = [one for one in batches if read_header(one).base_offset < segment.base_offset]
     for one in batches[len(kept) :]:
@@ -104,7 +105,7 @@ def test_a_file_cut_anywhere_ends_with_its_last_whole_batch(data) -> None:
 
 
 @given(st.data())
-def test_a_flipped_bit_in_what_is_not_durable_ends_the_log(data) -> None:
+def test_what_a_power_failure_made_invalid_ends_the_log(data) -> None:
     files = SimFiles()
     place = Place(files)
     log = filled(place)
@@ -114,17 +115,20 @@ def test_a_flipped_bit_in_what_is_not_durable_ends_the_log(data) -> None:
     segment, position = log.segments.locate(number)
     path = f"{FOLDER}/{offset_name(segment.base_offset, LOG)}"
     files.flip_bit(path, position + position_in_batch, data.draw(st.integers(0, 7)))
+    files.boots += 1
     _, log = place.open_log(CONFIG)
     assert read_all(log) == batches[:number]
 
 
+@pytest.mark.parametrize("is_power_failure", [False, True])
 @pytest.mark.parametrize("count", [3, 20])
-def test_zeros_that_a_file_system_left_at_the_end_are_cut(count: int) -> None:
+def test_zeros_that_a_file_system_left_at_the_end_are_cut(count: int, is_power_failure: bool) -> None:
     files = SimFiles()
     place = Place(files)
     log = filled(place, count)
     batches, size_bytes = read_all(log), log.segments.active.size_bytes
     files.open(log.segments.path(log.segments.active, LOG)).pwritev([bytes(5000)], size_bytes)
+    files.boots += is_power_failure
     _, log = place.open_log(CONFIG)
     assert read_all(log) == batches
     assert files.size_bytes(log.segments.path(log.segments.active, LOG)) == size_bytes

@@ -17,6 +17,7 @@ from runnel.disk.group_commit import GroupCommit
 from runnel.disk.identity import check_identity, load_identity, store_identity
 from runnel.disk.open_files import OpenFiles
 from runnel.disk.opening import create_log, log_from_manifest, recover_log, topic_id_of
+from runnel.disk.power_failures import PowerFailures
 from runnel.disk.removal import Removal
 from runnel.disk.segments import Segments
 from runnel.disk.snapshots import SnapshotFiles
@@ -64,10 +65,8 @@ class DataDirectory:
         self._path = path.rstrip("/")
         self._files = files
         self._clock = clock
-        self._write_workers = write_workers
-        self._sync_workers = sync_workers
-        self._upkeep_workers = upkeep_workers
-        self._read_workers = read_workers
+        self._write_workers, self._sync_workers = write_workers, sync_workers
+        self._upkeep_workers, self._read_workers = upkeep_workers, read_workers
         self._open_files = OpenFiles(files, open_files_max or files.open_files_max())
         self._logs: dict[TopicPartition, DiskLog] = {}
         self._loading: set[DiskLog] = set()
@@ -85,6 +84,7 @@ class DataDirectory:
         self._removal.adopt(names)
         self._folders = {found for found in map(partition_of, names) if found is not None}
         self._checkpoints.delete_all_but(self._folders)
+        self._power_failures = PowerFailures(files, self._path, self._folders, upkeep_workers)
         self._upkeep = Upkeep(
             self._logs,
             self._checkpoints,
@@ -107,6 +107,7 @@ class DataDirectory:
             log = self._open(partition, topic_id, config)
         except OSError as error:
             raise StorageFailed(f"{self._path}/{partition}: {error}") from error
+        self._power_failures.opened(partition, is_damaged=log.is_damaged)
         log.advance_high_watermark(self._checkpoints.high_watermarks.offsets.get(partition, 0))
         self._logs[partition] = log
         return log
@@ -148,6 +149,7 @@ class DataDirectory:
             segments,
             recovery_point=checkpoints.recovery_points.offsets.get(partition, 0),
             log_start_offset=checkpoints.log_starts.offsets.get(partition, 0),
+            may_have_lost_writes=self._power_failures.may_show(partition),
         )
         log.was_closed_cleanly = self._was_closed_cleanly and log.failure is None
         if is_recreated:
@@ -171,6 +173,7 @@ class DataDirectory:
                 # It requires no space: on a full disk this is how space is freed.
                 self._removal.remove_folder(str(partition), log.config.file_delete_delay_ms if log else 0)
                 self._folders.discard(partition)
+            self._power_failures.forget(partition)
             self._checkpoints.delete(partition)
         except OSError as error:
             raise StorageFailed(f"{self._path}/{partition}: {error}") from error
@@ -243,6 +246,7 @@ class DataDirectory:
 
     def upkeep(self, now_ms: int) -> None:
         self._upkeep.run(now_ms)
+        self._power_failures.store_soon()
 
     def close(self) -> None:
         """Clean shutdown: make everything durable and write the manifest that the next start relies on."""

@@ -100,6 +100,9 @@ class FolderLease:
     def sync_volume(self, path: str) -> None:
         self._files.sync_volume(path)
 
+    def boot_id(self) -> str:
+        return self._files.boot_id()
+
     def open_files_max(self) -> int:
         return self._files.open_files_max()
 

@@ -81,12 +81,14 @@ def recover_log(
     *,
     recovery_point: int,
     log_start_offset: int,
+    may_have_lost_writes: bool,
 ) -> DiskLog:
     """A log recovered from its files after a crash."""
     if topic_id_of(segments.files, segments.folder) is None:
         data = encode_partition_metadata(topic_id)
         segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)
-    recovered = Recovery(segments, config, recovery_point).run(log_start_offset, home.now_ms())
+    recovery = Recovery(segments, config, recovery_point, may_have_lost_writes=may_have_lost_writes)
+    recovered = recovery.run(log_start_offset, home.now_ms())
     end_offset = segments.active.next_offset
     if log_start_offset > end_offset and recovered.damage is None:
         # The deletion is durable, the deleted records are not: their offsets must not be assigned again.

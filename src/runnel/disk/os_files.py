@@ -11,6 +11,7 @@ from runnel.ports.files import Bytes
 OPEN_FILES_MAX = 4000
 """Segment files held open: enough for the busy ones. Sockets need the other half of a process's limit."""
 
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _pread = os.pread
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _PROBE_STEP_BYTES = 32 * 1024
@@ -137,6 +138,13 @@ class OsFiles:
 
     def sync_volume(self, path: str) -> None:
         os.sync()
+
+    def boot_id(self) -> str:
+        try:
+            return self.read(_BOOT_ID).decode("ascii").strip()
+        except OSError:
+            # Linux only.
+            return ""
 
     def open_files_max(self) -> int:
         soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

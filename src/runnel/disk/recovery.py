@@ -4,8 +4,14 @@
     the segment that holds it               scanned up to the recovery point, verified batch by batch after it
     later segments                          verified batch by batch, each must begin where the last one ended
 
-The log is truncated at a corrupt batch: durable records were synced, so they are not corrupt. After
-corruption below the recovery point the files are kept unchanged for inspection.
+The first invalid batch behind the recovery point, or a gap between segments:
+
+    after a power failure                   the log is truncated there: writes that were not synced may be
+                                            lost in any order
+    the process ended, in the same boot     an incomplete batch at the end of the log is truncated, because
+                                            its write was interrupted; anything else is damage
+
+After damage, and after corruption below the recovery point, the files are kept unchanged for inspection.
 """
 
 import logging
@@ -19,6 +25,7 @@ from runnel.disk.producers_on_disk import load_producers, snapshot_offsets, snap
 from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.segment_swap import finish_swap
 from runnel.disk.segments import Segments
+from runnel.disk.torn_write import is_torn_write
 from runnel.disk.walk import walk_headers_of_file, walk_sound_batches
 from runnel.log.checkpoints import DamagedCheckpoint, decode_epochs
 from runnel.log.epochs import Epochs
@@ -31,6 +38,7 @@ from runnel.log.names import (
     DELETED,
     EPOCHS,
     INDEX,
+    LAST_BOOT,
     LOG,
     RECOVERY_POINTS,
     SNAPSHOT,
@@ -57,17 +65,20 @@ class Recovered:
     unsealed: list[tuple[Segment, bytes | None]]
     """Closed segments that may lack their indexes, and the snapshots at their ends if these are missing."""
     damage: str | None = None
-    """The corruption of durable records; the log is then read-only."""
+    """The corruption of records that were stored; the log is then read-only."""
 
 
 class Recovery:
     """The recovery of one log. Fills `segments` and truncates the files to valid batches."""
 
-    def __init__(self, segments: Segments, config: LogConfig, recovery_point: int) -> None:
+    def __init__(
+        self, segments: Segments, config: LogConfig, recovery_point: int, *, may_have_lost_writes: bool
+    ) -> None:
         self._segments = segments
         self._files = segments.files
         self._interval_bytes = config.index_interval_bytes
         self._recovery_point = recovery_point
+        self._may_have_lost_writes = may_have_lost_writes
         self._epochs = Epochs()
         self._latest_epoch: tuple[int, int] | None = None
         """The last entry of the file, if the batches decide whether it holds."""
@@ -183,7 +194,10 @@ class Recovery:
         for number in range(0 if self._epochs_are_lost else self._first_unsealed, len(segments)):
             segment = segments[number]
             if number > first_unsure and not _follows(segments[number - 1], segment):
-                self._drop_from(number, f"the segment at {segment.base_offset} follows a gap")
+                reason = f"the segment at {segment.base_offset} follows a gap"
+                if not self._may_have_lost_writes and not self._is_last(segments[number - 1]):
+                    self._found_damage(segments[number - 1], reason)
+                self._drop_from(number, reason)
                 return
             if not self._check_segment(segment):
                 self._drop_from(number + 1, f"the segment at {segment.base_offset} was truncated")
@@ -213,6 +227,9 @@ class Recovery:
                     raise CorruptBatch(f"the next segment begins at {end_offset_max}")
                 self._adopt(segment, header)
         except CorruptBatch as reason:
+            if not self._may_have_lost_writes and not self._is_torn(segment, file, size_bytes):
+                self._found_damage(segment, str(reason))
+                return False
             logger.warning(
                 "%s: truncating %d corrupt bytes behind offset %d (%s)",
                 self._segments.path(segment, LOG),
@@ -226,6 +243,27 @@ class Recovery:
             self._has_removed = True
             return segment.next_offset == end_offset_max
         return True
+
+    def _is_torn(self, segment: Segment, file: File, size_bytes: int) -> bool:
+        """Is what follows the valid batches of this segment the last write, which was interrupted?"""
+        is_torn = is_torn_write(file, segment.size_bytes, size_bytes, segment.next_offset)
+        return is_torn and self._is_last(segment)
+
+    def _is_last(self, segment: Segment) -> bool:
+        """Is nothing in the later segments? One write may create several, before it fills them in order."""
+        return not any(
+            later.size_bytes for later in self._segments.segments if later.base_offset > segment.base_offset
+        )
+
+    def _found_damage(self, segment: Segment, reason: str) -> None:
+        folder = self._segments.folder
+        self._damage = (
+            f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes} ({reason}). It "
+            f"can be read up to offset {segment.next_offset} and is left as it is. Restore the folder from a "
+            "copy; or, to continue without the records behind the damage, remove the line of "
+            f"{folder.rpartition('/')[2]} from {RECOVERY_POINTS}, and the file {LAST_BOOT}"
+        )
+        logger.error("%s", self._damage)
 
     def _remove_stale_files(self, segment: Segment) -> None:
         """Remove files that may refer to truncated batches."""
@@ -257,13 +295,7 @@ class Recovery:
         try:
             self._adopt_durable(segment, file, size_bytes, durable_end)
         except CorruptBatch as reason:
-            self._damage = (
-                f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes}, in "
-                f"records that were durable ({reason}). It can be read up to offset {segment.next_offset} "
-                "and is left as it is. Restore the folder from a copy, or remove its line from "
-                f"{RECOVERY_POINTS} to continue without the records behind the damage"
-            )
-            logger.error("%s", self._damage)
+            self._found_damage(segment, str(reason))
             return None
         return segment.size_bytes
 
@@ -314,11 +346,11 @@ class Recovery:
         self._epochs.assign(header.leader_epoch, header.base_offset)
 
     def _drop_from(self, count: int, reason: str) -> None:
-        """Remove all but the first `count` segments."""
+        """Remove all but the first `count` segments; the files of a damaged log are kept."""
         for segment in self._segments.segments[count:]:
-            logger.warning("%s: removed, %s", self._segments.path(segment, LOG), reason)
             self._segments.forget(segment)
             if self._damage is None:
+                logger.warning("%s: removed, %s", self._segments.path(segment, LOG), reason)
                 for suffix in (LOG, INDEX, TIME_INDEX, ABORTED, SNAPSHOT):
                     remove_if_exists(self._files, self._segments.path(segment, suffix))
         del self._segments.segments[count:]

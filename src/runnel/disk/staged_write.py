@@ -95,7 +95,8 @@ def write_runs(runs: list[Run]) -> None:
 def undo_runs(segments: Segments, runs: list[Run]) -> None:
     """Roll back `write_runs`; OSError if that fails."""
     has_removed = False
-    for run in runs:
+    # The newest first, so that segments follow each other without a gap if the process ends here.
+    for run in reversed(runs):
         if run.snapshot is None:
             if segments.files.exists(segments.path(run.segment, LOG)):
                 segments.open(run.segment).truncate(run.segment.size_bytes)

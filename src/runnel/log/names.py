@@ -26,6 +26,7 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 MANIFEST = "clean-shutdown-manifest"
 PROPERTIES = "meta.properties"
+LAST_BOOT = "last-boot"
 LOCK = ".lock"
 
 _DIGITS = 20

@@ -92,6 +92,13 @@ class Files(Protocol):
         """
         ...
 
+    def boot_id(self) -> str:
+        """An id of this boot of the machine: what was written in it is intact, synced or not.
+
+        Empty if it is not known.
+        """
+        ...
+
     def open_files_max(self) -> int:
         """How many files may be held open."""
         ...

@@ -175,6 +175,8 @@ class SimFiles:
         self.power_failure_at = -1
         """Number of the modifying operation at which power fails; -1 for never."""
         self.on_power_failure: Callable[[], None] = lambda: None
+        self.boots = 1
+        """How many times the machine has started."""
         self._root = _Directory() if root is None else root
 
     # The interface of ports.files.Files.
@@ -258,6 +260,9 @@ class SimFiles:
         self.inject_faults("sync_volume", path)
         self._root.sync_all()
 
+    def boot_id(self) -> str:
+        return f"boot-{self.boots}"
+
     def open_files_max(self) -> int:
         return 100
 
@@ -272,6 +277,7 @@ class SimFiles:
     def lose_power(self, random: Random) -> None:
         """Lose all or a part of what is not durable. Open files are invalid afterwards."""
         self._root.lose_power(random)
+        self.boots += 1
         self.power_failure_at = -1
         self.fault = None
 
@@ -279,12 +285,14 @@ class SimFiles:
         """The same volume for the next process; this one can no longer change it."""
         self.power_failure_at = 0
         files = SimFiles(self._root)
-        files.capacity_bytes, files.now_ms = self.capacity_bytes, self.now_ms
+        files.capacity_bytes, files.now_ms, files.boots = self.capacity_bytes, self.now_ms, self.boots
         return files
 
     def copied(self) -> "SimFiles":
         """A copy of the volume as it is now, all of it durable."""
-        return SimFiles(_copy(self._root))
+        files = SimFiles(_copy(self._root))
+        files.boots = self.boots
+        return files
 
     def flip_bit(self, path: str, position: int, bit: int = 0) -> None:
         """Corrupt a file in place."""
