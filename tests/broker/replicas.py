@@ -69,8 +69,6 @@ class Replicas:
         self.racks: dict[int, str] = {}
         self.directories: dict[int, bytes] = {}
         """Of nodes that have another one than the rest."""
-        self.refuse: Callable[[AlterPartitionRequest], int] | None = None
-        """Answers AlterPartition with this error."""
         self._records: list[MetadataRecord] = []
         self._known: dict[int, int] = {}
         """How many of the records each broker has."""

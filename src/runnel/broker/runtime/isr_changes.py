@@ -15,6 +15,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from runnel.controller.values import BrokerRegistration
 from runnel.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -24,6 +25,7 @@ from runnel.messages.alter_partition import (
     TopicData,
 )
 from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.ids import TopicPartition
 from runnel.replica.leader import IsrProposal, LeaderReplica
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ class IsrChanges:
         self._pending: Pending = {}
         self._task: asyncio.Task[None] | None = None
         self._warned_ms = -WARNING_INTERVAL_MS
+        self._refused: set[TopicPartition] = set()
+        """Partitions whose last proposal was refused."""
         self._is_closed = False
 
     def submit(self, partition: "ReplicatedLog", proposal: IsrProposal) -> None:
@@ -112,7 +116,7 @@ class IsrChanges:
         try:
             response = await self._broker.controller.request(request, timeout_ms=TIMEOUT_MS)
         except ApiError as error:
-            self._warn("%d changed ISRs could not be proposed, will retry: %s", len(some), str(error))
+            self._warn("%d changed ISRs could not be proposed, will retry: %s", len(some), error)
             self._repeat(some)
             return False
         if response.error_code:
@@ -122,11 +126,11 @@ class IsrChanges:
             return False
         return self._answered(some, response)
 
-    def _warn(self, message: str, count: int, reason: str) -> None:
+    def _warn(self, message: str, *arguments: object) -> None:
         """Log a failure as a warning once per interval."""
         now_ms = self._broker.clock.monotonic_ms()
         is_new = now_ms - self._warned_ms >= WARNING_INTERVAL_MS
-        log.log(logging.WARNING if is_new else logging.DEBUG, message, count, reason)
+        log.log(logging.WARNING if is_new else logging.DEBUG, message, *arguments)
         if is_new:
             self._warned_ms = now_ms
 
@@ -151,6 +155,7 @@ class IsrChanges:
             # Another epoch has begun.
             return True
         if result.error_code in _REFUSALS:
+            self._note_refusal(partition, leader, proposal)
             if leader.refused(proposal, self._broker.clock.monotonic_ms()):
                 partition.advance()
             return True
@@ -159,18 +164,31 @@ class IsrChanges:
             return True
         if result.error_code:
             return False
+        self._refused.discard(partition.name)
         if result.leader_epoch == leader.epoch and leader.accepted(
             proposal, frozenset(result.isr), result.partition_epoch
         ):
             partition.advance()
         return True
 
+    def _note_refusal(self, partition: "ReplicatedLog", leader: LeaderReplica, proposal: IsrProposal) -> None:
+        """Report a replica that cannot join the ISR. The first refusal may be of a change on its way here."""
+        if partition.name not in self._refused:
+            self._refused.add(partition.name)
+            return
+        for node, epoch in proposal.isr:
+            if node not in leader.isr:
+                reason = _obstacle(self._broker.metadata.image.brokers.get(node), epoch)
+                self._warn(
+                    "%s: the controller does not let broker %d join the ISR: %s", partition.name, node, reason
+                )
+
     def _again(self, partition: "ReplicatedLog", proposal: IsrProposal) -> None:
         """The metadata did not decide about the proposal: compare it with what is known, and repeat it."""
         if not self._is_closed and _is_current(partition, proposal):
             self._broker.replication.compare(partition)
         if not self._is_closed and _is_current(partition, proposal):
-            self._warn("%d refused ISR is proposed again: %s", 1, str(partition.name))
+            self._warn("a refused ISR is proposed again: %s", partition.name)
             self.submit(partition, proposal)
 
     def _repeat(self, some: Pending) -> None:
@@ -181,6 +199,19 @@ class IsrChanges:
 def _is_current(partition: "ReplicatedLog", proposal: IsrProposal) -> bool:
     leader = partition.replica
     return partition.is_leader and isinstance(leader, LeaderReplica) and leader.proposed is proposal
+
+
+def _obstacle(registration: BrokerRegistration | None, epoch: int) -> str:
+    """Why the controller does not accept a member of the ISR, as far as this node knows."""
+    if registration is None:
+        return "it is not registered"
+    if registration.is_fenced:
+        return "it is fenced"
+    if registration.is_stopping:
+        return "it is shutting down"
+    if registration.epoch != epoch:
+        return f"it has restarted, its broker epoch is {registration.epoch} and no longer {epoch}"
+    return "the metadata of this broker has no reason for it"
 
 
 def _request(broker: "Broker", some: Pending) -> AlterPartitionRequest:
