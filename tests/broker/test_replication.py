@@ -31,7 +31,7 @@ from runnel.replica import leader
 from runnel.replica.leader import NEVER_MS, FetchTime, Follower
 from runnel.schemas.metadata import ClearElrRecord, PartitionChangeRecord
 from tests.broker.replicas import Replicas, until
-from tests.broker.requests import batch, fetch_from, only, produce_to, values
+from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, values
 from tests.broker.world import Client
 
 Scenario = Callable[[Replicas], Awaitable[None]]
@@ -509,6 +509,28 @@ def test_a_leader_that_may_be_deposed_does_not_decide_that_an_offset_is_out_of_r
             # What is committed stays so.
             assert len(values(only(await client.ask(fetch_from("t", (0, 0)), 12)).records)) == 1
         assert answers == [ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+    play(tmp_path, scenario)
+
+
+def test_a_leader_that_may_be_deposed_does_not_decide_where_the_log_ends(tmp_path: Path) -> None:
+    async def scenario(replicas: Replicas) -> None:
+        await replicas.create("t")
+        client, broker = await replicas.connect(1), replicas.worlds[1].broker
+        assert (await produced(client, b"a")).error_code == 0
+        asked = OffsetForLeaderTopic("t", [OffsetForLeaderPartition(0, leader_epoch=0)])
+
+        async def answers() -> list[int]:
+            epoch_end = (await client.ask(OffsetForLeaderEpochRequest(topics=[asked]), 4)).topics[0]
+            listed = [await list_offset(client, timestamp) for timestamp in (-1, -3, NOW_MS)]
+            return [epoch_end.partitions[0].error_code, *(found.error_code for found in listed)]
+
+        broker.contact_ms = broker.clock.monotonic_ms()
+        assert await answers() == [0] * 4
+        broker.contact_ms -= broker.settings["broker.session.timeout.ms"] + 1
+        assert await answers() == [ErrorCode.NOT_LEADER_OR_FOLLOWER.code] * 4
+        assert (await list_offset(client, -2)).error_code == 0, "the beginning is the same"
+        assert (await list_offset(client, -1, replica_id=-2)).offset == 1, "a tool asks for this replica"
 
     play(tmp_path, scenario)
 

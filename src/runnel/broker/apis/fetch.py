@@ -259,10 +259,7 @@ class DelayedFetch:
             raise ApiError(
                 ErrorCode.OFFSET_NOT_AVAILABLE, f"this follower of {partition.name} ends before the offset"
             )
-        if partition.has_followers and self._broker.may_be_fenced:
-            raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker may lead {partition.name} by now"
-            )
+        self._broker.check_may_lead(partition)
 
     def _error(self, wanted: RequestedPartition, error: ApiError) -> PartitionData:
         index = wanted.asked.partition

@@ -63,7 +63,8 @@ def list_offsets(request: ListOffsetsRequest, ctx: Context) -> MaybePromise[List
                 partition.check_leader_epoch(asked.current_leader_epoch)
                 if request.replica_id != DEBUGGING:
                     partition.check_leader()
-                if asked.timestamp not in (EARLIEST, EARLIEST_LOCAL):
+                if asked.timestamp not in (EARLIEST, EARLIEST_LOCAL) and request.replica_id != DEBUGGING:
+                    ctx.broker.check_may_lead(partition)
                     _check_end_is_known(partition, request.replica_id, ctx.api_version)
                 end_offset = _end_offset(partition, request)
                 lookup = _find(partition, asked, end_offset, ctx.api_version, result)

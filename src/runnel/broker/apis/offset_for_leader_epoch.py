@@ -32,6 +32,7 @@ def _end_of(topic: str, asked: OffsetForLeaderPartition, ctx: Context) -> EpochE
         partition = ctx.broker.partition(topic, asked.partition)
         partition.check_leader_epoch(asked.current_leader_epoch)
         partition.check_leader()
+        ctx.broker.check_may_lead(partition)
     except ApiError as error:
         return EpochEndOffset(error.code, asked.partition)
     epoch, end_offset = partition.log.epoch_end(asked.leader_epoch)

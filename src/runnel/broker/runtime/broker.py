@@ -161,6 +161,13 @@ class Broker:
         timeout_ms: int = self.settings["broker.session.timeout.ms"]
         return self.clock.monotonic_ms() - self.contact_ms > timeout_ms
 
+    def check_may_lead(self, partition: ReplicatedLog) -> None:
+        """Reject a request for the end of a log that another broker may lead by now, and extend."""
+        if partition.has_followers and self.may_be_fenced:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker may lead {partition.name} by now"
+            )
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> Promise[T]:
         """Run a coroutine as a task of this broker; returns a promise of its result."""
         return in_task(coroutine, self._tasks)
