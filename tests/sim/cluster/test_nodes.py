@@ -7,7 +7,7 @@ import pytest
 from runnel.sim.clients import TOPIC, Producer, Reader, create_topic
 from runnel.sim.cluster.client_host import ClientHost
 from runnel.sim.cluster.cluster import Cluster
-from runnel.sim.cluster.damage import damageable
+from runnel.sim.cluster.damage import damageable, verifiable
 from runnel.sim.cluster.node import SimNode
 from runnel.sim.history import History
 from runnel.sim.simulation import SETTINGS
@@ -98,7 +98,7 @@ def test_equal_seeds_have_equal_traces() -> None:
     assert digest("a") != digest("b")
 
 
-def test_what_recovery_would_truncate_is_not_damaged_while_others_restart() -> None:
+def test_what_recovery_would_truncate_is_not_damaged_where_that_loses_records() -> None:
     world = World("damage")
     segment = f"/data/{TOPIC}-0/00000000000000000000.log"
     with world.cluster.running():
@@ -106,13 +106,27 @@ def test_what_recovery_would_truncate_is_not_damaged_while_others_restart() -> N
         world.run_until_read(100)
         files = world.node.files
         size_bytes = files.size_bytes(segment)
-        assert damageable(files, others_may_restart=False)[segment] == size_bytes
-        assert segment not in damageable(files, others_may_restart=True)
+        assert damageable(files, is_truncated=False)[segment] == size_bytes
+        assert segment not in damageable(files, is_truncated=True)
         world.node.stop()
         world.cluster.scheduler.run_for(3)
         # A clean stop has set the recovery point.
-        found = damageable(files, others_may_restart=True)
+        found = damageable(files, is_truncated=True)
         assert found[segment] == files.size_bytes(segment) > 0
-        assert any("__cluster_metadata" in path for path in found)
+        assert not any("__cluster_metadata" in path and path.endswith(".log") for path in found)
         assert "/data/meta.properties" not in found
         assert not any(path.endswith("quorum-state") for path in found)
+
+
+def test_flipped_bits_are_those_that_are_verified() -> None:
+    world = World("flips")
+    segment = f"/data/{TOPIC}-0/00000000000000000000.log"
+    with world.cluster.running():
+        world.start()
+        world.run_until_read(10)
+        files = world.node.files
+        second = 12 + int.from_bytes(files.read(segment)[8:12])
+        for position, expected in ((0, 16), (8, 8), (15, 16), (16, 16), (20, 20), (second - 1, second - 1)):
+            assert verifiable(files, segment, position) == expected
+        assert verifiable(files, segment, second + 3) == second + 16
+        assert verifiable(files, "/data/meta.properties", 3) == 3

@@ -12,7 +12,9 @@ before that change are refused. Controllers without directories get a new regist
 an unclean stop instead, by which it leaves all ISRs and ELRs.
 """
 
+import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("runnel.broker")
 
+REPORT_TIMEOUT_MS = 10_000
+"""How long a start waits until the controller knows the damaged replicas."""
 _DAMAGED = "a damaged replica could be elected"
 
 
@@ -83,6 +87,13 @@ class DamagedReplicas:
         self._note_unreported()
         self._requests.send_soon()
 
+    async def reported(self) -> None:
+        """At start: return when no damaged replica can be elected, or after a while."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REPORT_TIMEOUT_MS / 1000):
+                while self._has_candidates():
+                    await self._broker.metadata.changed()
+
     def updated(self, partition: "ReplicatedLog", state: PartitionState) -> None:
         """The metadata has this state of a partition of this node."""
         found = self._found.get(partition.name)
@@ -126,12 +137,18 @@ class DamagedReplicas:
 
         The next start may not see the damage, and a clean one keeps its place in the ELRs.
         """
-        reasons, partition_of = self._broker.disk.unclean, self._broker.metadata.image.partition
+        reasons = self._broker.disk.unclean
         reasons.discard(_DAMAGED)
+        if self._has_candidates():
+            reasons.add(_DAMAGED)
+
+    def _has_candidates(self) -> bool:
+        """Does the metadata have a damaged replica in a set from which a leader is elected?"""
         for name, found in self._found.items():
-            state = partition_of(*name)
+            state = self._broker.metadata.image.partition(*name)
             if state is not None and not found.is_recreated and not self._has_left(found, state):
-                reasons.add(_DAMAGED)
+                return True
+        return False
 
     def _next_assignments(self) -> Assignments:
         self._recreate_all()

@@ -354,10 +354,12 @@ class ReplicatedLog(CopiedLog):
                 turn.schedule()
 
     def _synced(self, epoch: int, durable: "Future[int]") -> None:
-        if durable.cancelled() or epoch != self.replica.epoch:
-            # In another epoch the log may have been truncated below what was synced.
+        if durable.cancelled():
             return
         failure = durable.exception()
+        if epoch != self.replica.epoch:
+            # In another epoch the log may have been truncated below what was synced.
+            return
         if failure is None:
             self._stored(durable.result())
         else:

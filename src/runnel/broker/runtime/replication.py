@@ -166,6 +166,10 @@ class Replication:
         if fetchers or self._closing:
             await asyncio.gather(*(fetcher.close() for fetcher in fetchers), *self._closing)
 
+    async def damage_reported(self) -> None:
+        """At start: return when no replica that was found damaged can be elected, or after a while."""
+        await self._damaged.reported()
+
     def damaged(self, partition: "ReplicatedLog", reason: str) -> None:
         """A replica that other nodes have, too, is damaged, or may have lost committed records.
 

@@ -72,6 +72,7 @@ async def start_broker(broker: Broker, stack: AsyncExitStack) -> None:
     # A resumed transaction may write markers to __consumer_offsets: start its shards first.
     broker.groups.start()
     broker.transactions.start()
+    await broker.replication.damage_reported()
     await lifecycle.unfence()
     stack.push_async_callback(broker.verification.close)
     broker.verification.start()

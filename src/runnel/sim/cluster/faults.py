@@ -12,7 +12,7 @@ from itertools import permutations, product
 from random import Random
 
 from runnel.sim.cluster.cluster import Cluster
-from runnel.sim.cluster.damage import damageable
+from runnel.sim.cluster.damage import damageable, verifiable
 from runnel.sim.cluster.node import SimNode
 from runnel.sim.cluster.targets import Targets
 from runnel.sim.files import CAPACITY_BYTES, SimFiles
@@ -252,12 +252,17 @@ class Faults:
         """A bit of a file flips, or its end is lost, while the node is down."""
         node = self._take_victim(node)
         node.kill()
-        others_may_restart = not {*RESTARTS, *POWER_CUTS}.isdisjoint(self._kinds)
-        sizes_bytes = damageable(node.files, others_may_restart=others_may_restart)
+        power_may_fail = not set(POWER_CUTS).isdisjoint(self._kinds)
+        others_may_restart = power_may_fail or not set(RESTARTS).isdisjoint(self._kinds)
+        is_flip = self._random.random() < 0.5
+        is_truncated = power_may_fail if is_flip else others_may_restart
+        sizes_bytes = damageable(node.files, is_truncated=is_truncated)
         if sizes_bytes:
             path = self._random.choice(list(sizes_bytes))
             position = self._random.randrange(sizes_bytes[path])
-            if self._random.random() < 0.5:
+            if is_flip:
+                if others_may_restart:
+                    position = verifiable(node.files, path, position)
                 self._cluster.trace.add("faults", f"bit {position * 8} of {node.host} {path} flips")
                 node.files.flip_bit(path, position, self._random.randrange(8))
             else:
@@ -341,7 +346,8 @@ KINDS: dict[str, tuple[float, Inject]] = {
 """Kind → how long it lasts at most, and what it does."""
 
 POWER_CUTS = ("power cut", "power cut of all")
-DESTRUCTIVE = ("damaged disk", "empty disk", "old disk")
+DAMAGE = "damaged disk"
+DESTRUCTIVE = (DAMAGE, "empty disk", "old disk")
 LOSSY = "power cut of one node"
 """Where acknowledged records are not synced."""
 RESTARTS = ("kill", "kill of all", "kill in a file operation", "restart in recovery", "stop")

@@ -47,3 +47,4 @@ class Invariants:
     def disk_replaced(self, node: SimNode) -> None:
         """A node returns with other files than it had."""
         self.quorum.disk_replaced(node)
+        self.partitions.may_be_damaged.add(node.id)

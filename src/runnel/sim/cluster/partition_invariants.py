@@ -10,6 +10,7 @@ from typing import NamedTuple
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.controller.image import MetadataImage
 from runnel.controller.values import PartitionState
+from runnel.model.errors import DamagedLog
 from runnel.model.ids import TopicPartition
 from runnel.ports.disk import PartitionLog
 from runnel.sim.cluster.cluster import Cluster
@@ -44,6 +45,8 @@ class PartitionInvariants:
         self.committed: dict[PartitionId, CommittedLog] = {}
         self.elections = 0
         """Number of leaders seen, without the first one of each partition."""
+        self.may_be_damaged: set[int] = set()
+        """Nodes whose files were damaged: they may not have found it yet."""
         self._transactions = TransactionInvariants()
         self._cluster = cluster
         self._leaders: dict[tuple[bytes, int, int], int] = {}
@@ -152,7 +155,7 @@ class PartitionInvariants:
             for partition in node.process.broker.partitions.values():
                 log = self._log(partition)
                 log.verified.pop(node.id, None)
-                log.compare(node.id, min(partition.high_watermark, log.end_offset), batches_of(partition.log))
+                self._compare(log, node.id, min(partition.high_watermark, log.end_offset), partition.log)
 
     def _changed(self, node: SimNode, partition: ReplicatedLog, before: Seen | None, now: Seen) -> None:
         committed = self._log(partition)
@@ -173,15 +176,14 @@ class PartitionInvariants:
                 # A smaller ISR may have committed records just before it resigned, in the same step.
                 self._commit(node, partition, committed, now)
             end_offset = min(now.high_watermark, committed.end_offset)
-            committed.compare(node.id, end_offset, batches_of(partition.log))
+            self._compare(committed, node.id, end_offset, partition.log)
 
     def _lead(
         self, node: SimNode, partition: ReplicatedLog, committed: CommittedLog, before: Seen | None, now: Seen
     ) -> None:
-        read = batches_of(partition.log)
         if before is None or not before.is_leader or before.epoch != now.epoch:
             self._elected(node, partition, now.epoch)
-            committed.compare(node.id, committed.end_offset, read)
+            self._compare(committed, node.id, committed.end_offset, partition.log)
         elif now.end_offset > before.end_offset:
             self._transactions.appended(partition, before.end_offset, now.end_offset)
             # Only coordinators write here, at once: no thread writes what was accepted before.
@@ -233,7 +235,14 @@ class PartitionInvariants:
                 f"{partition.name}: n{node_id} is in ISR {state.isr} or ELR {state.eligible} and has {stored}"
                 f"{' durable' * log.config.acks_wait_for_disk}, committed is {committed.end_offset}"
             )
-        committed.compare(node_id, committed.end_offset, batches_of(log))
+        self._compare(committed, node_id, committed.end_offset, log)
+
+    def _compare(self, committed: CommittedLog, node_id: int, end_offset: int, log: PartitionLog) -> None:
+        try:
+            committed.compare(node_id, end_offset, batches_of(log))
+        except DamagedLog:
+            if node_id not in self.may_be_damaged:
+                raise
 
     def _log(self, partition: ReplicatedLog) -> CommittedLog:
         key = (partition.topic_id, partition.name.partition)

@@ -10,6 +10,7 @@ from runnel.sim.clients import find_coordinators
 from runnel.sim.cluster.client_host import ClientHost
 from runnel.sim.cluster.cluster import Cluster
 from runnel.sim.cluster.faults import (
+    DAMAGE,
     DESTRUCTIVE,
     KINDS,
     LOSSY,
@@ -20,6 +21,7 @@ from runnel.sim.cluster.faults import (
 )
 from runnel.sim.cluster.invariants import Invariants
 from runnel.sim.cluster.node import CONTROLLER_LISTENER, CONTROLLER_PORT
+from runnel.sim.cluster.operator import Operator
 from runnel.sim.cluster.targets import Targets
 from runnel.sim.history import Anomaly
 
@@ -83,7 +85,7 @@ class ClusterSimulation:
         self._add_nodes()
         self.clients = ClientHost(self.cluster)
         self.invariants = Invariants(self.cluster)
-        targets = Targets(self.cluster, Random(f"{seed} targets"))
+        self._targets = targets = Targets(self.cluster, Random(f"{seed} targets"))
         self.faults = Faults(self.cluster, Random(f"{seed} faults"), shape.kinds, targets)
         self.faults.on_disk_replaced = self.invariants.disk_replaced
 
@@ -110,6 +112,8 @@ class ClusterSimulation:
         self.scheduler.run_for(self.shape.seconds)
         self.cluster.trace.add("faults", "end")
         self.faults.heal_all()
+        if DAMAGE in self.shape.kinds:
+            Operator(self.cluster, self._targets).start()
         elections = self.invariants.quorum.elections - elections
         if set(self.shape.kinds) <= {"clock jump"} and (elections or self.invariants.partitions.fencings):
             fencings = self.invariants.partitions.fencings
