@@ -92,6 +92,7 @@ class Replicas:
         world.disk.directory_id = lambda: directory  # type: ignore[method-assign]
         broker.peers = TcpPeers()
         broker.rack = self.racks.get(node)
+        broker.epoch = self._epoch
         self._attach(broker)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(running, "_lifecycle", lambda broker: Registered())
