@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from runnel.broker.runtime import topic_creation
+from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.metadata import MetadataRequest, MetadataRequestTopic
-from runnel.model.errors import ErrorCode
+from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_ID
 from tests.broker.world import BrokerWorld
 
@@ -104,6 +106,29 @@ def test_concurrent_auto_creation(tell):
         answers = [await client.receive() for client in clients]
         assert len({(t.name, t.topic_id) for answer in answers for t in answer.topics}) == 2
         assert all(t.error_code == 0 for answer in answers for t in answer.topics)
+
+    tell(scenario)
+
+
+def test_requests_wait_once_for_a_topic_that_cannot_be_created(tell, monkeypatch):
+    """As on a full disk. Other requests of a connection wait for those before them."""
+    monkeypatch.setattr(topic_creation, "WAIT_MS", 300)
+
+    async def scenario(world) -> None:
+        client, loop = await world.connect(), asyncio.get_running_loop()
+        unanswered = loop.create_future()
+        world.broker.controller.request = lambda *_, **__: unanswered
+
+        async def seconds(attempts: int) -> float:
+            begun = loop.time()
+            for _ in range(attempts):
+                found = await client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+                assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE.code
+            return loop.time() - begun
+
+        assert await seconds(1) >= 0.3
+        assert await seconds(10) < 1.5
+        unanswered.set_exception(ApiError(ErrorCode.REQUEST_TIMED_OUT, "no controller answers"))
 
     tell(scenario)
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from runnel.broker.runtime.broker import Broker
 
 WAIT_MS = 1000
-"""How long a client's request waits for a new topic; then it gets a retriable error."""
+"""How long clients' requests wait for a new topic; then they get a retriable error.
+
+Further requests for it do not wait again: on a full disk no topic can be created, and a request that waits
+delays those that follow it on its connection.
+"""
 
 REQUEST_TIMEOUT_MS = 30_000
 """How long the controller is looked for."""
@@ -41,22 +45,26 @@ async def create_topics(
 class AutoCreation:
     """Topics that this broker has the controller create, with the settings of this broker."""
 
-    __slots__ = ("_broker", "_running")
+    __slots__ = ("_broker", "_deadlines_ms", "_running")
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._running: dict[str, asyncio.Task[dict[str, ErrorCode]]] = {}
         """Topics that are being created; further requests wait for the same creation."""
+        self._deadlines_ms: dict[str, int] = {}
+        """Until when requests wait for them."""
 
     async def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
         """Create topics unless they exist; returns an error code for each name, after a limited time."""
-        wanted = list(dict.fromkeys(names))
+        wanted, now_ms = list(dict.fromkeys(names)), self._broker.clock.monotonic_ms()
         new = [name for name in wanted if name not in self._running]
         if new:
             task = asyncio.get_running_loop().create_task(self._create(new))
             self._running.update(dict.fromkeys(new, task))
+            self._deadlines_ms.update(dict.fromkeys(new, now_ms + WAIT_MS))
         tasks = {name: self._running[name] for name in wanted}
-        done, _ = await asyncio.wait(set(tasks.values()), timeout=WAIT_MS / 1000)
+        wait_ms = max(self._deadlines_ms[name] for name in wanted) - now_ms
+        done, _ = await asyncio.wait(set(tasks.values()), timeout=max(wait_ms, 0) / 1000)
         return {
             name: task.result()[name] if task in done else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             for name, task in tasks.items()
@@ -77,7 +85,7 @@ class AutoCreation:
             return dict.fromkeys(names, error.error)
         finally:
             for name in names:
-                del self._running[name]
+                del self._running[name], self._deadlines_ms[name]
 
     async def _request(self, names: list[str]) -> dict[str, ErrorCode]:
         broker = self._broker
