@@ -38,8 +38,7 @@ def cut_power(volume: Ext4, broker: BrokerProcess) -> None:
 
 def restore(volume: Ext4, broker: BrokerProcess) -> None:
     broker.kill()
-    volume.unmount()
-    volume.mount()
+    volume.restore_power()
 
 
 def power_cuts(folder: Path, rounds: int, seed: int = 1, progress: Progress = no_progress) -> Outcome:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.log.names import LAST_BOOT
+
 EXT4_IOC_SHUTDOWN = 0x8004587D
 SHUTDOWN_WITHOUT_FLUSH = struct.pack("I", 2)
 NEEDED = ("mount", "umount", "mkfs.ext4", "losetup")
@@ -55,6 +57,13 @@ class Ext4:
             fcntl.ioctl(folder, EXT4_IOC_SHUTDOWN, SHUTDOWN_WITHOUT_FLUSH)
         finally:
             os.close(folder)
+
+    def restore_power(self) -> None:
+        """Mount it again. For the broker, the machine is another boot, though it was not started again."""
+        self.unmount()
+        self.mount()
+        for path in self.mountpoint.rglob(LAST_BOOT):
+            path.unlink()
 
     def unmount(self) -> None:
         run("umount", str(self.mountpoint))

@@ -95,3 +95,22 @@ def test_the_damage_would_lose_records_if_it_was_truncated_like_a_torn_write(
     monkeypatch.setattr(PowerFailures, "may_show", lambda self, log: True)
     with pytest.raises(Anomaly, match="committed is"):
         play("never", lambda world, damaged: None)
+
+
+def test_a_broker_fetches_a_damaged_copy_of_the_metadata_log_again() -> None:
+    simulation = ClusterSimulation("metadata", Shape(5, "never", (), 0))
+    with simulation.cluster.running():
+        simulation.start()
+        observer = simulation.cluster.nodes[5]
+        assert not observer.is_controller
+        observer.kill()
+        path = next(
+            path for path in observer.files.paths("/data/__cluster_metadata-0") if path.endswith(".log")
+        )
+        observer.files.flip_bit(path, observer.files.size_bytes(path) // 2)
+        simulation.invariants.disk_replaced(observer)
+        simulation.check(create_topic(simulation.clients, 1, TOPIC, 3))
+        observer.start()
+        simulation.wait_until_in_sync()
+        assert observer.process is not None
+        assert TOPIC in observer.process.broker.metadata.image.topics

@@ -126,8 +126,7 @@ def power_cut(world: World, _: ClusterNode) -> str:
     for node in nodes:
         node.kill()
     for node in nodes:
-        world.volumes[node.number].unmount()
-        world.volumes[node.number].mount()
+        world.volumes[node.number].restore_power()
     return f"all answer after {world.cluster.start():.1f} s"
 
 

@@ -98,6 +98,12 @@ class QuorumLog:
         self.membership = membership
         config = metadata_log_config(broker.settings, can_vote=membership.can_vote)
         self.log = disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, config)
+        if self.log.is_damaged and not membership.can_vote:
+            logger.error(
+                "the copy of the metadata log is damaged, and is fetched again: %s", self.log.failure
+            )
+            disk.remove_log(METADATA_PARTITION)
+            self.log = disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, config)
         if self.log.failure is not None:
             raise BadMetadata(f"the metadata log is damaged: {self.log.failure}")
         self.snapshots: Snapshots = disk.snapshots(METADATA_PARTITION)
