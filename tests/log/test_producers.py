@@ -197,6 +197,61 @@ SCRIPTS = {
         write seq=1
         = at 1
     """,
+    "batches in flight behind a failed write are retried after it": """
+        write seq=0
+        = at 0
+        kept
+        write seq=1
+        = at 1
+        write seq=2
+        = at 2
+        failed
+        write seq=3
+        = refused KAFKA_STORAGE_ERROR
+        write seq=0
+        = duplicate of 0-0
+        write seq=2
+        = refused KAFKA_STORAGE_ERROR
+        write seq=1
+        = at 1
+        write seq=3
+        = refused OUT_OF_ORDER_SEQUENCE_NUMBER
+        write seq=2
+        = at 2
+    """,
+    "a new producer does not begin behind a failed write": """
+        write seq=0
+        = at 0
+        failed
+        write seq=1
+        = refused KAFKA_STORAGE_ERROR
+        write seq=0
+        = at 0
+        write seq=1
+        = at 1
+    """,
+    "a producer that does not retry a failed write has a gap": """
+        write seq=0
+        = at 0
+        kept
+        write seq=1
+        = at 1
+        failed
+        write seq=2
+        = refused KAFKA_STORAGE_ERROR
+        write seq=2
+        = refused KAFKA_STORAGE_ERROR
+        write seq=2
+        = refused KAFKA_STORAGE_ERROR
+        write seq=2
+        = refused KAFKA_STORAGE_ERROR
+        write seq=2
+        = refused OUT_OF_ORDER_SEQUENCE_NUMBER
+        write epoch=1 seq=0
+        = at 1
+        write epoch=1 seq=2
+        = refused OUT_OF_ORDER_SEQUENCE_NUMBER
+    """,
     "the end of a failed write is undone too": """
         write txn seq=0
         = at 0

@@ -3,6 +3,7 @@
     new producer id ─────────► accepted at any sequence (its state may have expired, KIP-360)
     same epoch, next sequence ► accepted
     same epoch, one of the last five batches again ► duplicate: acknowledged with its original offset
+    same epoch, behind a batch whose write failed ► KAFKA_STORAGE_ERROR: the producer retries them in order
     same epoch, anything else ► OUT_OF_ORDER_SEQUENCE_NUMBER
     newer epoch, sequence 0 ──► accepted, the older epoch is fenced
     older epoch ──────────────► INVALID_PRODUCER_EPOCH
@@ -85,10 +86,20 @@ class Guard:
     since_ms: int
 
 
+@dataclass(slots=True)
+class FailedBatch:
+    """The first batch of a producer whose write failed, while others may have been in flight behind it."""
+
+    epoch: int
+    base_sequence: int
+    followers: int = BATCHES_REMEMBERED - 1
+    """How many more of those may arrive."""
+
+
 class Producers:
     """The producer state of one partition."""
 
-    __slots__ = ("_aborted", "_by_id", "_ended", "_guards", "_in_transaction", "_staged")
+    __slots__ = ("_aborted", "_by_id", "_ended", "_failed", "_guards", "_in_transaction", "_staged")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Producer] = {}
@@ -101,6 +112,8 @@ class Producers:
         self._guards: dict[int, Guard] = {}
         self._staged: list[tuple[int, Producer | None, int]] = []
         """(id, former state, offset of the last marker) before each staged batch."""
+        self._failed: dict[int, FailedBatch] = {}
+        """Batches that were rolled back, and not retried yet."""
 
     def __iter__(self) -> Iterator[Producer]:
         return iter(self._by_id.values())
@@ -190,6 +203,8 @@ class Producers:
         Raises ApiError. Staged changes can be rolled back until `keep_staged`.
         """
         producer = self._by_id.get(header.producer_id)
+        if self._failed and from_client:
+            self._check_order(header)
         if producer is not None:
             if producer.epoch > header.producer_epoch:
                 raise _fenced(producer, header.producer_epoch)
@@ -251,6 +266,13 @@ class Producers:
         """Roll back the staged changes after a failed write."""
         while self._staged:
             producer_id, former, marker_offset = self._staged.pop()
+            undone = self._by_id.get(producer_id)
+            if (
+                undone is not None
+                and undone.batches
+                and undone.batches[-1:] != (former.batches[-1:] if former else ())
+            ):
+                self._failed[producer_id] = FailedBatch(undone.epoch, undone.batches[-1].base_sequence)
             self._put(producer_id, former)
             while self._ended and self._ended[-1][0] > marker_offset:
                 self._ended.pop()
@@ -274,7 +296,7 @@ class Producers:
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Expire idle producers without an open transaction; returns their number."""
-        if not self._by_id and not self._guards:
+        if not self._by_id and not self._guards and not self._failed:
             return 0
         seen_min_ms = now_ms - expiration_ms
         expired = [
@@ -284,6 +306,8 @@ class Producers:
         ]
         for producer_id in expired:
             del self._by_id[producer_id]
+        for producer_id in self._failed.keys() - self._by_id.keys():
+            del self._failed[producer_id]
         for guard in [guard for guard in self._guards.values() if guard.since_ms <= seen_min_ms]:
             del self._guards[guard.producer_id]
         return len(expired)
@@ -296,8 +320,27 @@ class Producers:
         self._aborted.clear()
         self._guards.clear()
         self._staged.clear()
+        self._failed.clear()
         for producer in producers:
             self._put(producer.producer_id, producer)
+
+    def _check_order(self, header: BatchHeader) -> None:
+        """Reject a batch that was in flight behind one whose write failed: that one has to be retried first.
+
+        As a gap in the sequence, it would make some clients continue in a new epoch, with duplicates.
+        """
+        failed = self._failed.get(header.producer_id)
+        if failed is None:
+            return
+        distance = (header.base_sequence - failed.base_sequence) & SEQUENCE_MAX
+        is_behind = header.producer_epoch == failed.epoch and 0 < distance <= SEQUENCE_MAX // 2
+        if is_behind and failed.followers > 0:
+            failed.followers -= 1
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"producer {header.producer_id} sent sequence {header.base_sequence}, and the write of "
+                f"{failed.base_sequence} has failed",
+            )
 
     def _written(self, producer: Producer | None, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         producer_id, epoch = header.producer_id, header.producer_epoch
@@ -322,6 +365,8 @@ class Producers:
         self._by_id[producer_id] = Producer(
             producer_id, epoch, batches, now_ms, coordinator_epoch, start_offset
         )
+        if self._failed:
+            self._failed.pop(producer_id, None)
         if start_offset != NO_OFFSET:
             self._in_transaction[producer_id] = start_offset
             if self._guards:
