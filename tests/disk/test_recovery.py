@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from runnel.batch.header import HEADER_BYTES, read_header
 from runnel.disk.disk_log import DiskLog
-from runnel.log.names import EPOCHS, INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_name
+from runnel.log.names import EPOCHS, INDEX, LOG, LOG_STARTS, SNAPSHOT, TIME_INDEX, offset_name
 from runnel.model.errors import StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.sim.files import SimFiles
@@ -207,11 +207,25 @@ def test_offsets_never_go_back_below_a_deletion() -> None:
     log = filled(place, 10, config=LogConfig())
     log.delete_records_before(8)
     files.open(log.segments.path(log.segments.active, LOG)).truncate(0)
+    files.boots += 1
     _, log = place.open_log()
     assert (log.log_start_offset, log.end_offset) == (8, 8)
     assert append(log, batch(b"x")) == 8
     _, log = place.open_log()
     assert (log.log_start_offset, log.end_offset) == (8, 9)
+
+
+def test_a_log_start_that_was_never_written_does_not_remove_records() -> None:
+    """A flipped bit of a digit: the checkpoint is still well-formed."""
+    files = SimFiles()
+    place = Place(files)
+    log = filled(place, 10, config=LogConfig())
+    log.delete_records_before(4)
+    batches = read_all(log)
+    files.write(f"/data/{LOG_STARTS}", files.read(f"/data/{LOG_STARTS}").replace(b"0 4", b"0 54"), sync=True)
+    _, log = place.open_log()
+    assert (log.failure, log.log_start_offset, log.end_offset) == (None, 0, 10)
+    assert read_all(log)[4:] == batches
 
 
 @in_loop

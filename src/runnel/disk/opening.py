@@ -1,5 +1,7 @@
 """Opens a log from the clean shutdown manifest, by recovery, or creates it."""
 
+import logging
+
 from runnel.disk.atomic import remove_if_exists
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.home import Home
@@ -14,12 +16,14 @@ from runnel.log.checkpoints import (
 )
 from runnel.log.epochs import Epochs
 from runnel.log.manifest import LogEntry
-from runnel.log.names import ABORTED, INDEX, LOG, PARTITION_METADATA, TIME_INDEX
+from runnel.log.names import ABORTED, INDEX, LOG, LOG_STARTS, PARTITION_METADATA, TIME_INDEX
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.producers import Producers
 from runnel.model.ids import TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.files import Files
+
+logger = logging.getLogger(__name__)
 
 
 def topic_id_of(files: Files, folder: str) -> bytes | None:
@@ -90,7 +94,17 @@ def recover_log(
     recovery = Recovery(segments, config, recovery_point, may_have_lost_writes=may_have_lost_writes)
     recovered = recovery.run(log_start_offset, home.now_ms())
     end_offset = segments.active.next_offset
-    if log_start_offset > end_offset and recovered.damage is None:
+    if log_start_offset > end_offset and not may_have_lost_writes:
+        # Only what was written can have been deleted, so the checkpoint is damaged.
+        logger.error(
+            "%s ends at %d: the log start %d in %s is not used",
+            segments.folder,
+            end_offset,
+            log_start_offset,
+            LOG_STARTS,
+        )
+        log_start_offset = segments.segments[0].base_offset
+    elif log_start_offset > end_offset and recovered.damage is None:
         # The deletion is durable, the deleted records are not: their offsets must not be assigned again.
         _start_over(segments, log_start_offset, recovered.producers)
     segments.fill(segments.segments, log_start_offset)

@@ -267,12 +267,9 @@ class Producers:
         while self._staged:
             producer_id, former, marker_offset = self._staged.pop()
             undone = self._by_id.get(producer_id)
-            if (
-                undone is not None
-                and undone.batches
-                and undone.batches[-1:] != (former.batches[-1:] if former else ())
-            ):
-                self._failed[producer_id] = FailedBatch(undone.epoch, undone.batches[-1].base_sequence)
+            batch = _last_batch(undone)
+            if undone is not None and batch is not None and batch is not _last_batch(former):
+                self._failed[producer_id] = FailedBatch(undone.epoch, batch.base_sequence)
             self._put(producer_id, former)
             while self._ended and self._ended[-1][0] > marker_offset:
                 self._ended.pop()
@@ -406,6 +403,10 @@ class Producers:
             self._in_transaction[producer_id] = producer.transaction_start_offset
         elif self._in_transaction:
             self._in_transaction.pop(producer_id, None)
+
+
+def _last_batch(producer: Producer | None) -> WrittenBatch | None:
+    return producer.batches[-1] if producer is not None and producer.batches else None
 
 
 def _is_next(producer: Producer, header: BatchHeader) -> bool:
