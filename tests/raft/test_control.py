@@ -77,6 +77,7 @@ def test_the_voters_in_a_log() -> None:
 def test_quorum_state_is_kafkas() -> None:
     state = ElectionState(7, 2, ReplicaKey(3, b"0123456789abcdef"))
     dynamic = json.loads(encode_state(state, 1, [1, 2, 3]))
+    assert dynamic.pop("checksum") > 0, "which Kafka ignores"
     assert dynamic == {
         "leaderId": 2,
         "leaderEpoch": 7,
@@ -96,3 +97,22 @@ def test_quorum_state_is_kafkas() -> None:
 def test_a_damaged_quorum_state(data: bytes) -> None:
     with pytest.raises(BadQuorumState):
         decode_state(data)
+
+
+def test_a_changed_digit_of_the_election_state_is_detected() -> None:
+    for kraft_version in (0, 1):
+        data = encode_state(
+            ElectionState(17, 2, ReplicaKey(3, b"0123456789abcdef")), kraft_version, [1, 2, 3]
+        )
+        end = data.index(b'"checksum"')
+        for position, byte in enumerate(data[:end]):
+            for bit in range(8):
+                flipped = bytes([*data[:position], byte ^ 1 << bit, *data[position + 1 :]])
+                with pytest.raises(BadQuorumState):
+                    decode_state(flipped)
+
+
+def test_an_election_state_of_kafka_has_no_checksum() -> None:
+    fields = json.loads(encode_state(ElectionState(7, 2), 0, [1, 2, 3]))
+    del fields["checksum"]
+    assert decode_state(json.dumps(fields).encode()) == ElectionState(7, 2)
