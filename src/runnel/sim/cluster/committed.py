@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from runnel.batch.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, unpack_header
+from runnel.batch.header import HEADER_BYTES, LENGTH_PREFIX_BYTES, checksum, unpack_header
+from runnel.model.errors import DamagedLog
 from runnel.ports.disk import FileSlice, PartitionLog
 from runnel.sim.files import SimFiles
 from runnel.sim.history import Anomaly
@@ -77,6 +78,8 @@ def batches_of(log: PartitionLog) -> ReadBatches:
     def read(first: int, end: int) -> Iterator[tuple[int, Batch]]:
         for batch in read_batches(log, first, end):
             base_offset, _, epoch, _, crc, _, delta, *_ = unpack_header(batch)
+            if crc != checksum(batch, 0, len(batch)):
+                raise DamagedLog(f"the batch at offset {base_offset} does not match its checksum")
             yield base_offset, (base_offset + delta + 1, epoch, crc)
 
     return read
