@@ -7,7 +7,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 LISTEN ?= 127.0.0.1:9092
 DATA ?= .runnel
-WORKERS ?= 3
+WORKERS ?= 4
 ROUNDS ?= 200
 KILLS ?= 100
 SEEDS ?= 500
@@ -42,7 +42,7 @@ up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runn
 
 # Hundreds of processes import the same modules: the first one stores them compiled.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: check ## all checks, then all tests (WORKERS=3)
+test: check ## all checks, then all tests (WORKERS=4)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 check: $(STAMP) ## style, types, import contracts and tidiness, without running a test

@@ -37,5 +37,5 @@ def test_equal_seeds_have_equal_traces_in_all_processes() -> None:
         )
         for hash_seed in ("1", "2")
     ]
-    digest = simulate_transactions(11).digest
-    assert [other.communicate()[0] for other in others] == [f"{digest}\n"] * 2
+    one, other = (other.communicate()[0] for other in others)
+    assert one == other != ""
