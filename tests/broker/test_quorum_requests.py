@@ -207,3 +207,21 @@ async def test_voters_that_report_what_they_are_not(tmp_path: Path) -> None:
         assert await error_of(1, 1, "OTHER") == ErrorCode.INVALID_REQUEST.code
         assert await error_of(1, 0, LISTENER) == ErrorCode.FENCED_LEADER_EPOCH.code
         assert await error_of(1, 2, LISTENER) == ErrorCode.UNKNOWN_LEADER_EPOCH.code
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+@in_loop
+async def test_a_member_that_has_left_the_quorum_answers_no_request(
+    tmp_path: Path, build: Callable[..., Request]
+) -> None:
+    """It stores nothing any more: a vote that it granted would be forgotten, and granted again."""
+    async with QuorumWorld(tmp_path, 3) as world:
+        leader = await world.leader()
+        follower = next(each for each in world.members.values() if each is not leader)
+        state = tmp_path / f"{follower.id}/__cluster_metadata-0/quorum-state"
+        stored = state.read_text()
+        # As when a node stops: its listeners are closed afterwards.
+        await follower.quorum.close()
+        response = await ask(follower, build(None))
+        assert response.error_code == ErrorCode.BROKER_NOT_AVAILABLE.code
+        assert state.read_text() == stored

@@ -348,7 +348,12 @@ class QuorumLog:
         self._pump_soon()
 
     def answer(self, reply: T) -> MaybePromise[T]:
-        """A reply to another node, once everything that it may reveal is durable."""
+        """A reply to another node, once everything that it may reveal is durable.
+
+        Raises BROKER_NOT_AVAILABLE after the stop: nothing is stored then, and a vote would be forgotten.
+        """
+        if not self._is_running:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "this node has left the metadata quorum")
         self._pump()
         if not self._queue and not self._is_blocked:
             return reply
