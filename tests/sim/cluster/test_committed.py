@@ -69,3 +69,11 @@ def test_what_follows_a_truncation_is_compared_again() -> None:
     log.truncated(2, 10)
     with pytest.raises(Anomaly, match="t-0@10: 2 has"):
         log.compare(2, 20, replica((0, 1, 7), (10, 3, 8)))
+
+
+def test_what_is_in_a_snapshot_is_not_compared() -> None:
+    log = committed_log()
+    log.compare(2, 20, replica((10, 1, 8)), start_offset=10)
+    log.compare(3, 20, replica(), start_offset=20)
+    with pytest.raises(Anomaly, match="4 ends at"):
+        log.compare(4, 20, replica(), start_offset=10)

@@ -8,7 +8,7 @@ from runnel.sim.history import Anomaly
 
 
 def test_every_safety_rule_has_a_mutant() -> None:
-    assert {mutant.rule for mutant in MUTANTS.values()} == set(range(1, 10))
+    assert {mutant.rule for mutant in MUTANTS.values()} == set(range(1, 14))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -22,15 +22,16 @@ def test_a_mutant_is_undone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "anomaly"),
+    ("name", "seed", "anomaly"),
     [
-        ("unsynced-vote", "n3 has voted for n1 in epoch 1, its disk has"),
-        ("fewer-internal-replicas", "has only the replicas"),
-        ("marker-before-decision", "a transaction that is not prepared for that"),
+        ("unsynced-vote", 1, "n3 has voted for n1 in epoch 1, its disk has"),
+        ("unsynced-snapshot", 1, "there is no snapshot of that"),
+        ("fewer-internal-replicas", 2, "has only the replicas"),
+        ("marker-before-decision", 1, "a transaction that is not prepared for that"),
     ],
 )
-def test_a_mutant_is_detected(name: str, anomaly: str) -> None:
+def test_a_mutant_is_detected(name: str, seed: int, anomaly: str) -> None:
     mutant = MUTANTS[name]
     simulate = simulate_transactions if mutant.is_transactional else simulate_records
     with mutant.applied(), pytest.raises(Anomaly, match=anomaly):
-        simulate(1, None, mutant.shape)
+        simulate(seed, None, mutant.shape)

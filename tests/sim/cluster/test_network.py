@@ -195,3 +195,15 @@ def test_a_protocol_of_asyncio_uses_it() -> None:
     world.accepted[0].close()
     world.scheduler.run_for(1)
     assert protocol.ends == [None]
+
+
+def test_a_late_request_arrives_after_its_repetition() -> None:
+    world = World()
+    world.network.late_chances["c", "s"] = 1.0
+    world.connect().send(b"first")
+    world.scheduler.run_for(0.5)
+    assert world.received == ["client: reset"]
+    world.network.late_chances.clear()
+    world.connect().send(b"repeated")
+    world.scheduler.run_for(network_module.LATE_SECONDS_MAX)
+    assert world.received == ["client: reset", b"repeated", b"first"]

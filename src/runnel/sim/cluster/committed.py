@@ -31,18 +31,21 @@ class CommittedLog:
     verified: dict[object, int] = field(default_factory=dict)
     """Replica → the offset up to which it was compared."""
 
-    def extend(self, replica: object, end_offset: int, read: ReadBatches) -> None:
+    def extend(self, replica: object, end_offset: int, read: ReadBatches, start_offset: int = 0) -> None:
         """A leader has committed everything below `end_offset`."""
-        self.compare(replica, min(self.end_offset, end_offset), read)
+        self.compare(replica, min(self.end_offset, end_offset), read, start_offset)
         if end_offset <= self.end_offset:
             return
         for base_offset, batch in self._read(replica, self.end_offset, end_offset, read):
             self.batches[base_offset] = batch
         self.end_offset = self.verified[replica] = end_offset
 
-    def compare(self, replica: object, end_offset: int, read: ReadBatches) -> None:
-        """The replica must have what is committed below `end_offset`, from where it was compared last."""
-        first = self.verified.get(replica, 0)
+    def compare(self, replica: object, end_offset: int, read: ReadBatches, start_offset: int = 0) -> None:
+        """The replica must have what is committed below `end_offset`, from where it was compared last.
+
+        It has a snapshot of what is below `start_offset`.
+        """
+        first = max(self.verified.get(replica, 0), start_offset)
         if first >= end_offset:
             return
         for base_offset, batch in self._read(replica, first, end_offset, read):

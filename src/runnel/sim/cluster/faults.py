@@ -1,18 +1,21 @@
 """Faults of nodes, disks, clocks and the network: each begins at some node, and ends after a while.
 
 A fault is aimed at a role: the controller, the leader of a partition, one of its followers, or the
-coordinator of a group or transaction. Kinds that destroy data are limited to one node per simulation, and
-power cuts to simulations in which acknowledged records are synced: more would rightly lose records.
+coordinator of a group or transaction. Some are aimed at a moment as well (`moments`): they are counted when
+a node reaches it and ends there. Kinds that destroy data are limited to one node per simulation, and power
+cuts to simulations in which acknowledged records are synced: more would rightly lose records.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import permutations, product
 from random import Random
 
 from runnel.sim.cluster.cluster import Cluster
 from runnel.sim.cluster.damage import damageable, verifiable
+from runnel.sim.cluster.moments import MOMENTS, Ambush
 from runnel.sim.cluster.node import SimNode
 from runnel.sim.cluster.targets import Targets
 from runnel.sim.files import CAPACITY_BYTES, SimFiles
@@ -29,8 +32,14 @@ SLOWNESS_MAX = 200.0
 """Of a disk: a sync takes up to four seconds."""
 DELAY_FACTOR_MAX = 300.0
 LOSS_CHANCE = 0.02
+LATE_CHANCE = 0.05
 FREE_BYTES_MAX = 5_000
 """Space that is left on a disk that becomes full."""
+
+AMBUSH_SECONDS = 4.0
+"""How long after its provocation a moment is waited for."""
+DOWN_SECONDS_MAX = 1.5
+"""How long a node that was ended at a moment is down at most."""
 
 Heal = Callable[[], None]
 
@@ -54,6 +63,7 @@ class Faults:
         """The one node whose data may be destroyed."""
         self._old_files: SimFiles | None = None
         """A copy of the victim's disk."""
+        self._ambushes: dict[Ambush, None] = {}
 
     def start(self, seconds: float) -> None:
         """Inject faults for so long."""
@@ -67,6 +77,8 @@ class Faults:
             self._task.cancel()
         for number in list(self._active):
             self._end(number)
+        for ambush in list(self._ambushes):
+            self._disarm(ambush)
         for node in self._cluster.nodes.values():
             if node.is_stopping:
                 node.kill()
@@ -88,7 +100,8 @@ class Faults:
         heal = inject(self, node)
         if heal is None:
             return
-        self.counts[kind] += 1
+        if kind not in AIMED:
+            self.counts[kind] += 1
         self._begun += 1
         number = self._begun
         seconds = self._random.random() ** 2 * seconds_max
@@ -129,14 +142,6 @@ class Faults:
 
         return heal
 
-    def restart_in_recovery(self, node: SimNode) -> Heal | None:
-        """SIGKILL, and another one in the file operations of the start."""
-        if not node.is_running:
-            return None
-        node.kill()
-        node.start()
-        return self.kill_in_operation(node)
-
     def stop(self, node: SimNode) -> Heal | None:
         """A controlled stop, and a restart."""
         if not node.is_running:
@@ -158,6 +163,37 @@ class Faults:
             return None
         process.loop.pause()
         return process.loop.resume
+
+    def end_at(self, node: SimNode, *, kind: str, moment: str, end: Callable[[SimNode], None]) -> Heal | None:
+        """Provoke a moment, and end the process that reaches it first."""
+
+        def reached(reached_by: SimNode) -> None:
+            self.counts[kind] += 1
+            self._ambushes.pop(ambush, None)
+            self._cluster.trace.add("faults", f"{kind}: {reached_by.host}")
+            end(reached_by)
+            self._loop.call_later(self._random.random() * DOWN_SECONDS_MAX, restart, reached_by)
+
+        provoke = PROVOCATIONS.get(moment, Faults.wait)
+        provoked = provoke(self, node)
+        if provoked is None:
+            return None
+        ambush = Ambush(self._cluster.nodes.values(), MOMENTS[moment], self._random, reached)
+        self._ambushes[ambush] = None
+
+        def heal() -> None:
+            provoked()
+            self._loop.call_later(AMBUSH_SECONDS, self._disarm, ambush)
+
+        return heal
+
+    def wait(self, node: SimNode) -> Heal:
+        """Nothing."""
+        return lambda: None
+
+    def _disarm(self, ambush: Ambush) -> None:
+        self._ambushes.pop(ambush, None)
+        ambush.disarm()
 
     # The network.
 
@@ -204,6 +240,13 @@ class Faults:
             network.loss_chance = 0.0
 
         return heal
+
+    def delay_requests(self, node: SimNode) -> Heal:
+        """Requests of nodes arrive late, after they were repeated on another connection."""
+        chances = self._cluster.network.late_chances
+        pairs = list(permutations((each.host for each in self._cluster.nodes.values()), 2))
+        chances.update(dict.fromkeys(pairs, LATE_CHANCE))
+        return chances.clear
 
     # Clocks and disks.
 
@@ -320,11 +363,24 @@ def restart(node: SimNode) -> None:
 
 Inject = Callable[[Faults, SimNode], Heal | None]
 
+PROVOCATIONS: dict[str, Inject] = {
+    "recovery": Faults.kill,
+    "truncation": Faults.isolate,
+    "a snapshot fetch": Faults.kill,
+}
+"""Moment → what makes it likely; others occur often enough."""
+
+AIMED = {
+    f"{name} in {moment}": (moment, end)
+    for name, end in (("kill", SimNode.kill), ("power cut", SimNode.cut_power))
+    for moment in MOMENTS
+}
+"""Kind → at which moment a process ends, and how."""
+
 KINDS: dict[str, tuple[float, Inject]] = {
     "kill": (3.0, Faults.kill),
     "kill of all": (2.0, Faults.kill_all),
     "kill in a file operation": (4.0, Faults.kill_in_operation),
-    "restart in recovery": (3.0, Faults.restart_in_recovery),
     "stop": (4.0, Faults.stop),
     "pause": (6.0, Faults.pause),
     "isolation": (8.0, Faults.isolate),
@@ -333,6 +389,7 @@ KINDS: dict[str, tuple[float, Inject]] = {
     "bridge partition": (8.0, Faults.bridge),
     "slow network": (4.0, Faults.slow_network),
     "lost connections": (4.0, Faults.lose_connections),
+    "late requests": (4.0, Faults.delay_requests),
     "clock jump": (0.0, Faults.jump_clock),
     "slow disk": (4.0, Faults.slow_disk),
     "full disk": (3.0, Faults.fill_disk),
@@ -342,15 +399,31 @@ KINDS: dict[str, tuple[float, Inject]] = {
     "damaged disk": (2.0, Faults.damage),
     "empty disk": (2.0, Faults.empty_disk),
     "old disk": (2.0, Faults.old_disk),
+    **{
+        kind: (6.0, partial(Faults.end_at, kind=kind, moment=moment, end=end))
+        for kind, (moment, end) in AIMED.items()
+    },
 }
 """Kind → how long it lasts at most, and what it does."""
 
-POWER_CUTS = ("power cut", "power cut of all")
+VOTER_CHANGES = tuple(kind for kind, (moment, _) in AIMED.items() if moment == "a voter change")
+"""Where voters are changed."""
+POWER_CUTS = (
+    "power cut",
+    "power cut of all",
+    *(kind for kind, (_, end) in AIMED.items() if end is SimNode.cut_power),
+)
 DAMAGE = "damaged disk"
 DESTRUCTIVE = (DAMAGE, "empty disk", "old disk")
 LOSSY = "power cut of one node"
 """Where acknowledged records are not synced."""
-RESTARTS = ("kill", "kill of all", "kill in a file operation", "restart in recovery", "stop")
+RESTARTS = (
+    "kill",
+    "kill of all",
+    "kill in a file operation",
+    "stop",
+    *(kind for kind, (_, end) in AIMED.items() if end is SimNode.kill),
+)
 """Kinds that end processes, and leave what they have written in the page cache."""
 
 

@@ -4,7 +4,7 @@ Each safety rule below has at least one mutant that breaks it. A mutant that no 
 a fault or an invariant is missing. Each is simulated with the faults under which its mistake matters.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,18 +15,29 @@ from runnel.broker.runtime.quorum_log import QuorumLog
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import ShardDriver
 from runnel.broker.runtime.stored_log import StoredLog
-from runnel.controller import alter_partition, internal_topics, registrations
+from runnel.controller import alter_partition, image, internal_topics, registrations, snapshot_batches
 from runnel.controller.broker_changes import leave_partitions
 from runnel.controller.image import MetadataImage
 from runnel.controller.settings import Settings
+from runnel.controller.snapshot import records_of
+from runnel.controller.values import PartitionState
+from runnel.disk.snapshots import SnapshotFiles
+from runnel.log.names import snapshot_name
 from runnel.messages.alter_partition import BrokerState
 from runnel.messages.create_topics import CreatableTopic
+from runnel.model.ids import SnapshotId
 from runnel.ports.disk import Slice
+from runnel.raft.leader import Leader
 from runnel.raft.polling import Polling
+from runnel.raft.requests import Requests
+from runnel.raft.roles import Unattached
+from runnel.raft.values import Vote
+from runnel.raft.voter_changes import VoterChanges
 from runnel.replica.follower import FollowerReplica
 from runnel.replica.leader import Follower, IsrProposal, LeaderReplica
+from runnel.schemas.metadata import MetadataRecord, PartitionChangeRecord
 from runnel.sim.cluster.node import NodeClock
-from runnel.sim.cluster.simulation import Shape
+from runnel.sim.cluster.simulation import SNAPSHOT_BYTES, Shape
 
 SECONDS = 20.0
 """How long faults are injected: longer than usual, so that fewer simulations are needed."""
@@ -45,10 +56,20 @@ class Mutant:
     kinds: tuple[str, ...]
     policy: str = "never"
     is_transactional: bool = False
+    is_dynamic: bool = False
+    """Are voters changed?"""
+    snapshot_bytes: int = SNAPSHOT_BYTES
 
     def shape(self, drawn: Shape) -> Shape:
         """The faults under which the mistake matters."""
-        return replace(drawn, kinds=self.kinds, policy=self.policy, seconds=SECONDS)
+        return replace(
+            drawn,
+            kinds=self.kinds,
+            policy=self.policy,
+            seconds=SECONDS,
+            is_dynamic=self.is_dynamic,
+            snapshot_bytes=self.snapshot_bytes,
+        )
 
     @contextmanager
     def applied(self) -> Iterator[None]:
@@ -211,6 +232,68 @@ def settle_for_fewer(
     return topic
 
 
+# Rule 10: a member of the quorum votes once in an epoch, and for no log that lacks some of its own records;
+# a leader commits records of earlier epochs only with one of its own.
+
+grants = Requests._grants
+
+
+def grant_again(self: Requests, vote: Vote) -> bool:
+    """A vote for another candidate in this epoch is forgotten."""
+    role, log = self._member.role, self._member.log
+    if isinstance(role, Unattached) and role.voted is not None and not vote.is_pre_vote:
+        return (vote.last_epoch, vote.end_offset) >= (log.last_epoch, log.end_offset)
+    return grants(self, vote)
+
+
+def grant_any_log(self: Requests, vote: Vote) -> bool:
+    """The candidate's log is not compared with the own one."""
+    return grants(self, replace(vote, last_epoch=vote.epoch))
+
+
+def commit_earlier_epochs(self: Leader) -> bool:
+    """Leader.commit without a record of the present epoch."""
+    ends = sorted((self.end_offset, *(each.end_offset for each in self.replicas.values())), reverse=True)
+    committed = ends[len(ends) // 2]
+    if committed <= self.high_watermark:
+        return False
+    self.high_watermark = committed
+    return True
+
+
+# Rule 11: voters change one at a time.
+
+
+def change_at_any_time(self: VoterChanges) -> None:
+    """The last change need not be committed."""
+    self._leader()
+
+
+# Rule 12: a snapshot has all that is committed below its end, and is durable before the log is shortened.
+
+
+def write_unsynced(self: SnapshotFiles, snapshot: SnapshotId, batches: Iterable[bytearray]) -> None:
+    """A snapshot is in the page cache only."""
+    path = f"{self._folder}/{snapshot_name(snapshot)}"
+    self._files.write(path, b"".join(batches), sync=False)
+
+
+def omit_last(image: MetadataImage) -> Iterator[MetadataRecord]:
+    """Snapshots lack a record."""
+    yield from list(records_of(image))[:-1]
+
+
+# Rule 13: a leader epoch of a partition has one leader.
+
+values_after = image._values_after
+
+
+def keep_leader_epoch(old: PartitionState, record: PartitionChangeRecord) -> tuple[Any, ...]:
+    """An election does not begin an epoch."""
+    replicas, isr, leader, _, *rest = values_after(old, record)
+    return (replicas, isr, leader, old.leader_epoch, *rest)
+
+
 PARTITIONS = ("isolation", "one-way partition", "pause", "division")
 
 MUTANTS = {
@@ -270,6 +353,31 @@ MUTANTS = {
         ),
         Mutant("wall-clock", 8, ((NodeClock, "monotonic_ms", NodeClock.now_ms),), ("clock jump",)),
         Mutant("fewer-internal-replicas", 9, ((internal_topics, "_internal", settle_for_fewer),), ("pause",)),
+        Mutant("second-vote", 10, ((Requests, "_grants", grant_again),), ("kill of all", "slow network")),
+        Mutant("vote-for-incomplete-log", 10, ((Requests, "_grants", grant_any_log),), PARTITIONS),
+        Mutant("commit-earlier-epochs", 10, ((Leader, "commit", commit_earlier_epochs),), PARTITIONS),
+        Mutant(
+            "overlapping-voter-changes",
+            11,
+            ((VoterChanges, "_check_ready", change_at_any_time),),
+            ("slow disk", "isolation"),
+            is_dynamic=True,
+        ),
+        Mutant(
+            "unsynced-snapshot",
+            12,
+            ((SnapshotFiles, "write", write_unsynced),),
+            ("kill",),
+            snapshot_bytes=1000,
+        ),
+        Mutant(
+            "incomplete-snapshot",
+            12,
+            ((snapshot_batches, "records_of", omit_last),),
+            ("kill", "isolation"),
+            snapshot_bytes=1000,
+        ),
+        Mutant("leader-epoch-kept", 13, ((image, "_values_after", keep_leader_epoch),), PARTITIONS),
     )
 }
 """By name."""

@@ -29,6 +29,8 @@ SYN_SECONDS = (0, 1, 2, 4, 8)
 """Pauses before the attempts of a connection to be opened, as a kernel makes them."""
 KEEPALIVE_SECONDS = 10.0
 """When a silent connection to a host that has restarted is known to be lost."""
+LATE_SECONDS_MAX = 4.0
+"""How much later than usual a chunk arrives at most, when its connection is lost to its sender before."""
 
 Accept = Callable[["Socket"], None]
 
@@ -105,6 +107,8 @@ class Network:
     def __init__(self, scheduler: Scheduler, random: Random, trace: Trace) -> None:
         self.loss_chance = 0.0
         """Probability that a connection is lost around a chunk: before it arrives, or after."""
+        self.late_chances: dict[tuple[str, str], float] = {}
+        """(source, target) → probability that a chunk arrives late, after its sender lost the connection."""
         self.delay_factors: dict[tuple[str, str], float] = {}
         """(source, target) → how many times slower than usual."""
         self.hosts: dict[str, Host] = {}
@@ -163,6 +167,11 @@ class Network:
         """Carry a chunk to the peer, in order."""
         now = self._scheduler.now
         arrival = max(now + self._delay(sender.host, sender.peer.host), sender.last_arrival)
+        late_chance = self.late_chances.get((sender.host, sender.peer.host), 0)
+        if isinstance(chunk, bytes) and late_chance and self._random.random() < late_chance:
+            # The sender repeats the request on another connection, where it is served before this one.
+            self._loop.call_at(arrival, self._arrive, sender.peer, RST)
+            arrival += self._random.random() * LATE_SECONDS_MAX
         sender.last_arrival = arrival
         if isinstance(chunk, bytes) and self.loss_chance and self._random.random() < self.loss_chance:
             if self._random.random() < 0.5:

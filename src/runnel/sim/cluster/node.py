@@ -5,7 +5,7 @@ import logging
 from contextlib import AsyncExitStack
 from enum import Enum
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.pipeline import Pipeline
@@ -41,6 +41,14 @@ class Life(Enum):
     ENDED = "ended"
 
 
+class Watcher(Protocol):
+    """Observes the file operations of nodes."""
+
+    def operating(self, process: "Process", path: str) -> None:
+        """A process is about to modify a path. Raises PowerFailure if it ends here."""
+        ...
+
+
 class SimNode:
     """A machine. Its disk and its clock survive the processes that run on it."""
 
@@ -55,6 +63,7 @@ class SimNode:
         self.random = Random(f"{cluster.seed} {self.host}")
         self.process: Process | None = None
         """The process, if one runs."""
+        self.watchers: dict[Watcher, None] = {}
         self.starts = 0
 
     @property
@@ -89,6 +98,7 @@ class SimNode:
         self.starts += 1
         self.files = self.files.handed_over()
         self.files.on_power_failure = self.kill
+        self.files.fault = self._operating
         self.process = Process(self)
         self.cluster.trace.add(self.host, "starts")
 
@@ -112,6 +122,11 @@ class SimNode:
     def ended(self, how: str) -> None:
         """The process has ended by itself."""
         self._end(how, with_power_cut=False)
+
+    def _operating(self, operation: str, path: str) -> None:
+        if operation != "pread" and self.process is not None:
+            for watcher in list(self.watchers):
+                watcher.operating(self.process, path)
 
     def _end(self, how: str, *, with_power_cut: bool) -> None:
         process, self.process = self.process, None
@@ -216,6 +231,8 @@ class Process:
         stack.callback(broker.groups.stop)
         stack.callback(broker.transactions.stop)
         self.listeners[CLIENT_PORT].start()
+        # As in production: leadership is handed over while the other controllers can still reach this one.
+        stack.push_async_callback(broker.quorum.close)
         stack.push_async_callback(leave_cluster, broker)
 
     def _open_disk(self) -> DataDirectory:

@@ -2,21 +2,31 @@
 
 at most one leader per epoch · the votes of its majority are durable · epochs and high watermarks only grow ·
 a committed batch is durable on a majority of the voters and never changes · images at equal offsets are equal
+a leader commits records of earlier epochs only with one of its own
+· voters change one at a time, and not before the last change is committed ·
+what was removed from the start of a log is in a durable snapshot
 """
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 from zlib import crc32
 
+from runnel.batch.errors import CorruptBatch
 from runnel.broker.runtime.quorum_log import METADATA_PARTITION, QuorumLog
 from runnel.controller.image import MetadataImage
 from runnel.controller.snapshot import records_of
-from runnel.raft.control import control_records
+from runnel.disk.snapshots import cut_batches
+from runnel.log.names import snapshot_of
+from runnel.raft.control import control_records, read_snapshot_voters, voter_changes
 from runnel.raft.election_state import QUORUM_STATE, decode_state
-from runnel.raft.values import ElectionState
+from runnel.raft.values import ElectionState, ReplicaKey
+from runnel.raft.voters import Voters
 from runnel.schemas.control import ControlType, LeaderChangeMessage
 from runnel.schemas.metadata import encode_metadata_record
 from runnel.sim.cluster.cluster import Cluster
-from runnel.sim.cluster.committed import Batch, CommittedLog, batches_of, bytes_of
+from runnel.sim.cluster.committed import Batch, CommittedLog, batches_of, bytes_of, read_batches
 from runnel.sim.cluster.node import Process, SimNode
 from runnel.sim.history import Anomaly
 from runnel.wire import decode
@@ -28,7 +38,10 @@ class Seen(NamedTuple):
     epoch: int
     is_leader: bool
     high_watermark: int
+    start_offset: int
     end_offset: int
+    voters_offset: int
+    """Of the last change of the voters."""
 
 
 class QuorumInvariants:
@@ -37,6 +50,10 @@ class QuorumInvariants:
     def __init__(self, cluster: Cluster) -> None:
         self.committed = CommittedLog("metadata")
         self.elections = 0
+        self.voter_changes: Counter[str] = Counter()
+        """Committed changes of the voters by kind."""
+        self._voters: frozenset[ReplicaKey] = frozenset()
+        """According to the last one of them."""
         self._cluster = cluster
         self._leaders: dict[int, int] = {}
         """Epoch → leader."""
@@ -73,7 +90,14 @@ class QuorumInvariants:
         """The node has made a step; returns its image if that is new."""
         quorum = process.broker.quorum
         log = quorum.log
-        now = Seen(quorum.epoch, quorum.is_leader, quorum.high_watermark, log.written_offset)
+        now = Seen(
+            quorum.epoch,
+            quorum.is_leader,
+            quorum.high_watermark,
+            log.log_start_offset,
+            log.written_offset,
+            quorum.core.history.last_change_offset,
+        )
         before = self._seen.get(node.id)
         if before != now:
             self._seen[node.id] = now
@@ -96,7 +120,31 @@ class QuorumInvariants:
                 self.committed.truncated(node.id, now.end_offset)
             if now.high_watermark < before.high_watermark:
                 raise Anomaly(f"{node.host}: the high watermark of the metadata fell: {before}, {now}")
-        self._check_committed(node, quorum, now)
+        has_changed_voters = before is not None and now.voters_offset > before.voters_offset
+        # What is committed in the step of a change may have been committed before the change.
+        earlier = quorum.core.history.previous if has_changed_voters else quorum.voters
+        self._check_committed(node, quorum, now, {tuple(quorum.voters.ids), tuple(earlier.ids)})
+        if before is not None and has_changed_voters and now.is_leader:
+            self._check_last_change(node, before.voters_offset, now.voters_offset)
+        if now.start_offset > (before.start_offset if before is not None else 0):
+            self._check_snapshot(node, now.start_offset)
+
+    def _check_last_change(self, node: SimNode, last_offset: int, offset: int) -> None:
+        """Majorities of two sets in succession overlap, but not those of more."""
+        if last_offset >= self.committed.end_offset:
+            raise Anomaly(
+                f"{node.host} changes the voters at {offset}, and their change at {last_offset} "
+                f"is not committed: {self.committed.end_offset} is"
+            )
+
+    def _check_snapshot(self, node: SimNode, start_offset: int) -> None:
+        """What was removed from the log must be in a snapshot that survives a power failure."""
+        if node.id not in self._replaced and not any(
+            end_offset >= start_offset for end_offset in durable_snapshots(node)
+        ):
+            raise Anomaly(
+                f"{node.host}: the metadata log begins at {start_offset}, and there is no snapshot of that"
+            )
 
     def _elected(self, node: SimNode, quorum: QuorumLog, epoch: int) -> None:
         leader = self._leaders.setdefault(epoch, node.id)
@@ -112,21 +160,38 @@ class QuorumInvariants:
             if state.epoch < epoch or not (has_voted or state.leader_id == node.id):
                 raise Anomaly(f"n{voter} has voted for {node.host} in epoch {epoch}, its disk has {state}")
 
-    def _check_committed(self, node: SimNode, quorum: QuorumLog, now: Seen) -> None:
+    def _check_committed(
+        self, node: SimNode, quorum: QuorumLog, now: Seen, voters: set[tuple[int, ...]]
+    ) -> None:
         read = batches_of(quorum.log)
         if now.high_watermark <= self.committed.end_offset:
-            self.committed.compare(node.id, now.high_watermark, read)
+            self.committed.compare(node.id, now.high_watermark, read, now.start_offset)
             return
         first = self.committed.end_offset
-        self.committed.extend(node.id, now.high_watermark, read)
+        self.committed.extend(node.id, now.high_watermark, read, now.start_offset)
+        for batch in read_batches(quorum.log, first, now.high_watermark):
+            for change in voter_changes(batch):
+                if change.voters is not None:
+                    self._voters_changed(change.voters)
         added = {base: batch for base, batch in self.committed.batches.items() if base >= first}
-        voters = quorum.voters.ids
-        have = [voter for voter in voters if self._has(voter, added)]
-        if len(have) <= len(voters) // 2:
+        if now.is_leader and added[max(added)][1] != now.epoch:
+            raise Anomaly(f"{node.host}: epoch {now.epoch} commits {added}, records of earlier ones only")
+        have = {voter for voter in {each for ids in voters for each in ids} if self._has(voter, added)}
+        if not any(len(have.intersection(each)) > len(each) // 2 for each in voters):
             raise Anomaly(
                 f"{node.host}: metadata below {now.high_watermark} is committed, "
-                f"and durable on {have} of {voters}"
+                f"and durable on {sorted(have)} of {' or '.join(map(str, voters))}"
             )
+
+    def _voters_changed(self, voters: Voters) -> None:
+        known, self._voters = self._voters, frozenset(voter.key for voter in voters)
+        if not known:
+            return
+        added, removed = self._voters - known, known - self._voters
+        if len(added) + len(removed) > 1:
+            raise Anomaly(f"the voters {sorted(known)} became {sorted(self._voters)} in one change")
+        self.voter_changes["voters added"] += len(added)
+        self.voter_changes["voters removed"] += len(removed)
 
     def _has(self, node_id: int, batches: dict[int, Batch]) -> bool:
         """Does a node have these batches on its disk, so that a power failure would not remove them?
@@ -153,6 +218,17 @@ def stored_state(node: SimNode) -> ElectionState:
     """What a member of the quorum knows of elections after a power failure."""
     data = node.files.durable_bytes(f"/data/{METADATA_PARTITION}/{QUORUM_STATE}")
     return decode_state(data) if data else ElectionState(0)
+
+
+def durable_snapshots(node: SimNode) -> Iterator[int]:
+    """The end offsets of the complete snapshots of the metadata that survive a power failure."""
+    folder = f"/data/{METADATA_PARTITION}"
+    for name in node.files.names(folder):
+        snapshot = snapshot_of(name)
+        if snapshot is not None:
+            with suppress(CorruptBatch):
+                read_snapshot_voters(cut_batches(memoryview(node.files.durable_bytes(f"{folder}/{name}"))))
+                yield snapshot.end_offset
 
 
 def granting_voters(quorum: QuorumLog) -> list[int]:

@@ -16,6 +16,7 @@ from runnel.sim.cluster.faults import (
     LOSSY,
     POWER_CUTS,
     RESTARTS,
+    VOTER_CHANGES,
     Faults,
     choose_kinds,
 )
@@ -23,12 +24,18 @@ from runnel.sim.cluster.invariants import Invariants
 from runnel.sim.cluster.node import CONTROLLER_LISTENER, CONTROLLER_PORT
 from runnel.sim.cluster.operator import Operator
 from runnel.sim.cluster.targets import Targets
+from runnel.sim.cluster.voters import format_voters
 from runnel.sim.history import Anomaly
 
 START_SECONDS_MAX = 30.0
 STAGGER_SECONDS_MAX = 1.0
 SETTLE_SECONDS_MAX = 60.0
 """How long clients may need to make progress once all faults have ended."""
+
+SNAPSHOT_BYTES = 20_971_520
+"""The default: more than a simulation writes."""
+VOTERS = 3
+"""The voters at the start."""
 
 SETTINGS = {
     "num.partitions": "3",
@@ -44,6 +51,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": "100",
     "log.index.interval.bytes": "512",
     "log.segment.delete.delay.ms": "100",
+    "controller.quorum.fetch.snapshot.max.bytes": "500",
 }
 
 
@@ -55,12 +63,26 @@ class Shape:
     policy: str
     kinds: tuple[str, ...]
     seconds: float
+    is_dynamic: bool = False
+    """Are voters changed? All nodes are controllers then."""
+    joins: bool = False
+    """Do controllers add themselves to the voters?"""
+    snapshot_bytes: int = SNAPSHOT_BYTES
+    """So many bytes of metadata between two snapshots."""
+
+    @property
+    def voters_min(self) -> int:
+        """How many voters remain: one whose data is destroyed must not be needed."""
+        return VOTERS if not {*DESTRUCTIVE}.isdisjoint(self.kinds) else 1
 
 
 def draw_shape(random: Random) -> Shape:
-    """The number of nodes, the flush policy, and the kinds of faults."""
+    """The number of nodes, the flush policy, the kind of quorum, and the kinds of faults."""
     policy = random.choice(("commit", "never"))
+    is_dynamic = random.random() < 0.4
     kinds = [kind for kind in KINDS if kind not in (*DESTRUCTIVE, LOSSY)]
+    if not is_dynamic:
+        kinds = [kind for kind in kinds if kind not in VOTER_CHANGES]
     draw = random.random()
     if policy == "never":
         # Without a sync before the acknowledgement, a power failure may lose acknowledged records.
@@ -71,7 +93,15 @@ def draw_shape(random: Random) -> Shape:
     if 0.2 <= draw < 0.4:
         kinds.append(random.choice(DESTRUCTIVE))
     chosen = ["clock jump"] if draw > 0.97 else choose_kinds(random, kinds)
-    return Shape(random.choice((3, 3, 3, 5)), policy, tuple(chosen), 6 + 8 * random.random())
+    return Shape(
+        random.choice((3, 4, 5) if is_dynamic else (3, 3, 3, 5)),
+        policy,
+        tuple(chosen),
+        6 + 8 * random.random(),
+        is_dynamic,
+        joins=is_dynamic and random.random() < 0.3,
+        snapshot_bytes=random.choice((1_000, 4_000, SNAPSHOT_BYTES)),
+    )
 
 
 class ClusterSimulation:
@@ -115,8 +145,10 @@ class ClusterSimulation:
         if DAMAGE in self.shape.kinds:
             Operator(self.cluster, self._targets).start()
         elections = self.invariants.quorum.elections - elections
-        if set(self.shape.kinds) <= {"clock jump"} and (elections or self.invariants.partitions.fencings):
-            fencings = self.invariants.partitions.fencings
+        fencings = self.invariants.partitions.fencings
+        # A leader that is removed from the voters resigns.
+        is_calm = set(self.shape.kinds) <= {"clock jump"} and not self.shape.is_dynamic
+        if is_calm and (elections or fencings):
             raise Anomaly(f"clocks jumped: {elections} controllers were elected, {fencings} brokers fenced")
 
     def wait(self, is_done: Callable[[], bool], seconds: float, complaint: Callable[[], str]) -> None:
@@ -162,16 +194,30 @@ class ClusterSimulation:
         }
 
     def _add_nodes(self) -> None:
-        voters = range(1, 4)
-        addresses = ",".join(f"{voter}@n{voter}:{CONTROLLER_PORT}" for voter in voters)
-        for node_id in range(1, self.shape.nodes + 1):
-            roles = "broker,controller" if node_id in voters else "broker"
+        shape, voters = self.shape, range(1, VOTERS + 1)
+        for node_id in range(1, shape.nodes + 1):
+            is_controller = shape.is_dynamic or node_id in voters
             settings = {
                 **SETTINGS,
-                "log.flush.policy": self.shape.policy,
+                **self._quorum_settings(),
+                "log.flush.policy": shape.policy,
+                "metadata.log.max.record.bytes.between.snapshots": str(shape.snapshot_bytes),
                 "node.id": str(node_id),
-                "process.roles": roles,
+                "process.roles": "broker,controller" if is_controller else "broker",
                 "controller.listener.names": CONTROLLER_LISTENER,
-                "controller.quorum.voters": addresses,
             }
             self.cluster.add_node(node_id, settings)
+        if shape.is_dynamic:
+            format_voters((self.cluster.nodes[voter] for voter in voters), self.random)
+
+    def _quorum_settings(self) -> dict[str, str]:
+        voters = range(1, VOTERS + 1)
+        if not self.shape.is_dynamic:
+            addresses = ",".join(f"{voter}@n{voter}:{CONTROLLER_PORT}" for voter in voters)
+            return {"controller.quorum.voters": addresses}
+        return {
+            "controller.quorum.bootstrap.servers": ",".join(
+                f"n{voter}:{CONTROLLER_PORT}" for voter in voters
+            ),
+            "controller.quorum.auto.join.enable": str(self.shape.joins).lower(),
+        }

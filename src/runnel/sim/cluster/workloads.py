@@ -13,6 +13,7 @@ from runnel.sim.cluster.simulation import (
     Shape,
     draw_shape,
 )
+from runnel.sim.cluster.voters import VoterAdministrator
 from runnel.sim.group_clients import Ledger, Member
 from runnel.sim.history import History
 from runnel.sim.txn_clients import TIMEOUT_MS, ScriptedClient
@@ -149,6 +150,9 @@ def _run(
     simulation.start()
     for name, partitions in topics.items():
         simulation.check(create_topic(simulation.clients, partitions, name, REPLICAS))
+    if simulation.shape.is_dynamic:
+        # Two of them: a change may be requested before the last one is committed.
+        clients = [*clients, *(VoterAdministrator(simulation.shape.voters_min) for _ in range(2))]
     for client in clients:
         simulation.clients.run_client(client)
     simulation.scheduler.run_for(WARM_UP_SECONDS)
@@ -193,5 +197,5 @@ def _result(seed: int, simulation: ClusterSimulation, counts: "Counter[str]") ->
         simulation.invariants.partitions.elections,
         simulation.invariants.quorum.elections,
         simulation.faults.counts,
-        counts,
+        counts + simulation.invariants.quorum.voter_changes,
     )
