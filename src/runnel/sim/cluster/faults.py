@@ -3,7 +3,8 @@
 A fault is aimed at a role: the controller, the leader of a partition, one of its followers, or the
 coordinator of a group or transaction. Some are aimed at a moment as well (`moments`): they are counted when
 a node reaches it and ends there. Kinds that destroy data are limited to one node per simulation, and power
-cuts to simulations in which acknowledged records are synced: more would rightly lose records.
+cuts to simulations in which acknowledged records are synced: more would rightly lose records. For the same
+reason no process ends while the replicas of a node whose data was destroyed still count as in sync.
 """
 
 import asyncio
@@ -57,10 +58,12 @@ class Faults:
         self._targets = targets
         self._loop = cluster.scheduler.process("faults")
         self._task: asyncio.Task[None] | None = None
-        self._active: dict[int, Heal] = {}
+        self._active: dict[int, tuple[str, Heal]] = {}
+        """Number → kind, and what ends the fault."""
         self._begun = 0
         self._victim: SimNode | None = None
         """The one node whose data may be destroyed."""
+        self._is_destroyed = False
         self._old_files: SimFiles | None = None
         """A copy of the victim's disk."""
         self._ambushes: dict[Ambush, None] = {}
@@ -97,6 +100,8 @@ class Faults:
         kind = self._random.choice(self._kinds)
         role, node = self._targets.pick()
         seconds_max, inject = KINDS[kind]
+        if (kind in ENDINGS and self._is_victim_away()) or (kind in DESTRUCTIVE and self._is_any_ending()):
+            return
         heal = inject(self, node)
         if heal is None:
             return
@@ -106,13 +111,28 @@ class Faults:
         number = self._begun
         seconds = self._random.random() ** 2 * seconds_max
         self._cluster.trace.add("faults", f"{kind} of {role} {node.host} for {seconds:.2f} s")
-        self._active[number] = heal
+        self._active[number] = kind, heal
         self._loop.call_later(seconds, self._end, number)
 
     def _end(self, number: int) -> None:
-        heal = self._active.pop(number, None)
-        if heal is not None:
-            heal()
+        ended = self._active.pop(number, None)
+        if ended is not None:
+            ended[1]()
+
+    def _is_victim_away(self) -> bool:
+        """Does the cluster not know yet that a node has lost its data?"""
+        return (
+            self._is_destroyed and self._victim is not None and not self._targets.is_registered(self._victim)
+        )
+
+    def _is_any_ending(self) -> bool:
+        """Does another node end now or soon, or does the cluster not know yet that it has?"""
+        others = (node for node in self._cluster.nodes.values() if node is not self._victim)
+        return (
+            bool(self._ambushes)
+            or any(kind in ENDINGS for kind, _ in self._active.values())
+            or not all(map(self._targets.is_registered, others))
+        )
 
     # Processes.
 
@@ -296,7 +316,7 @@ class Faults:
         node = self._take_victim(node)
         node.kill()
         power_may_fail = not set(POWER_CUTS).isdisjoint(self._kinds)
-        others_may_restart = power_may_fail or not set(RESTARTS).isdisjoint(self._kinds)
+        others_may_restart = not set(ENDINGS).isdisjoint(self._kinds)
         is_flip = self._random.random() < 0.5
         is_truncated = power_may_fail if is_flip else others_may_restart
         sizes_bytes = damageable(node.files, is_truncated=is_truncated)
@@ -335,6 +355,7 @@ class Faults:
 
     def _take_victim(self, node: SimNode) -> SimNode:
         assert self._victim is not None
+        self._is_destroyed = True
         return self._victim
 
     # Hosts.
@@ -425,6 +446,8 @@ RESTARTS = (
     *(kind for kind, (_, end) in AIMED.items() if end is SimNode.kill),
 )
 """Kinds that end processes, and leave what they have written in the page cache."""
+ENDINGS = (*RESTARTS, *POWER_CUTS)
+"""Kinds after which a replica is not known to have all its records."""
 
 
 def choose_kinds(random: Random, kinds: Iterable[str]) -> list[str]:

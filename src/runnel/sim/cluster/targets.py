@@ -42,6 +42,14 @@ class Targets:
         ]
         return max(images, key=lambda image: image.version) if images else None
 
+    def is_registered(self, node: SimNode) -> bool:
+        """Does a node serve, and does the newest metadata have its registration?"""
+        image, process = self.image(), node.process
+        if image is None or process is None or not node.is_serving:
+            return False
+        registration = image.brokers.get(node.id)
+        return registration is not None and registration.epoch == process.broker.epoch
+
     def _find(self, role: str) -> SimNode | None:
         if role == "controller":
             return self.controller()
