@@ -450,7 +450,12 @@ ENDINGS = (*RESTARTS, *POWER_CUTS)
 """Kinds after which a replica is not known to have all its records."""
 
 
-def choose_kinds(random: Random, kinds: Iterable[str]) -> list[str]:
-    """Some of the kinds: simulations with few kinds reach other states than those with many."""
+def choose_kinds(random: Random, kinds: Iterable[str], rare: str = "") -> list[str]:
+    """Some of the kinds: simulations with few kinds reach other states than those with many.
+
+    One that is possible in few simulations is chosen with few others, so that it occurs in these.
+    """
     known = list(kinds)
+    if rare:
+        return [rare, *random.sample(known, random.randint(0, 3))]
     return known if random.random() < 0.3 else random.sample(known, random.randint(1, min(5, len(known))))

@@ -299,7 +299,12 @@ PARTITIONS = ("isolation", "one-way partition", "pause", "division")
 MUTANTS = {
     mutant.name: mutant
     for mutant in (
-        Mutant("pending-isr-ignored", 1, ((LeaderReplica, "_commit", commit_pending_ignored),), PARTITIONS),
+        Mutant(
+            "pending-isr-ignored",
+            1,
+            ((LeaderReplica, "_commit", commit_pending_ignored),),
+            ("stop", "slow network"),
+        ),
         Mutant("commit-below-min-isr", 1, ((LeaderReplica, "_commit", commit_below_min_isr),), PARTITIONS),
         Mutant("read-above-high-watermark", 2, ((StoredLog, "read", read_to_the_end),), PARTITIONS),
         Mutant("lead-from-the-end", 2, ((ReplicatedLog, "become_leader", lead_from_the_end),), PARTITIONS),

@@ -83,16 +83,16 @@ def draw_shape(random: Random) -> Shape:
     kinds = [kind for kind in KINDS if kind not in (*DESTRUCTIVE, LOSSY)]
     if not is_dynamic:
         kinds = [kind for kind in kinds if kind not in VOTER_CHANGES]
-    draw = random.random()
+    draw, rare = random.random(), ""
     if policy == "never":
         # Without a sync before the acknowledgement, a power failure may lose acknowledged records.
         kinds = [kind for kind in kinds if kind not in POWER_CUTS]
         if draw < 0.2:
             # A node that was killed is not known to have kept them: one that lost power must be the only one.
-            kinds = [LOSSY, *(kind for kind in kinds if kind not in RESTARTS)]
+            rare, kinds = LOSSY, [kind for kind in kinds if kind not in RESTARTS]
     if 0.2 <= draw < 0.4:
-        kinds.append(random.choice(DESTRUCTIVE))
-    chosen = ["clock jump"] if draw > 0.97 else choose_kinds(random, kinds)
+        rare = random.choice(DESTRUCTIVE)
+    chosen = ["clock jump"] if draw > 0.97 else choose_kinds(random, kinds, rare)
     return Shape(
         random.choice((3, 4, 5) if is_dynamic else (3, 3, 3, 5)),
         policy,
