@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from runnel.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from runnel.model.errors import ApiError, ErrorCode
+from runnel.model.errors import ApiError, ErrorCode, StorageFailed
 from runnel.replica.follower import FollowerReplica
 from runnel.replica.leader import LeaderReplica
 from tests.broker.requests import NOW_MS, batch, fetch_from, only, produce_to, values
@@ -276,6 +277,37 @@ def test_a_sync_of_an_older_epoch_commits_nothing(tmp_path: Path, monkeypatch: p
             await asyncio.sleep(0)
             world.broker.turn.finish()
             assert waiter.outcomes == outcomes
+        monkeypatch.undo()
+
+    play(tmp_path, scenario, flush_policy="commit")
+
+
+def test_a_sync_that_fails_in_an_older_epoch_is_not_reported_as_a_bug(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A follower that truncates its log interrupts the sync of what it wrote as the leader."""
+
+    async def scenario(world: BrokerWorld) -> None:
+        partition = world.broker.partition("t", 0)
+        loop = asyncio.get_running_loop()
+        syncs: list[asyncio.Future[int]] = []
+
+        def sync(_: object) -> "asyncio.Future[int]":
+            syncs.append(loop.create_future())
+            return syncs[-1]
+
+        reports: list[Any] = []
+        loop.set_exception_handler(lambda _, context: reports.append(context))
+        monkeypatch.setattr(world.disk, "sync", sync)
+        stage(partition, waiter := Waiter(1))
+        world.broker.turn.finish()
+        partition.become_follower(FollowerReplica(1, partition.epoch + 1, leader=2))
+        syncs.pop().set_exception(StorageFailed("the log is being truncated"))
+        await asyncio.sleep(0)
+        gc.collect()
+        assert reports == []
+        world.broker.turn.finish()
+        assert waiter.outcomes == ["NOT_LEADER_OR_FOLLOWER"]
         monkeypatch.undo()
 
     play(tmp_path, scenario, flush_policy="commit")

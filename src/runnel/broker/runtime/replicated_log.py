@@ -358,7 +358,7 @@ class ReplicatedLog(CopiedLog):
             return
         failure = durable.exception()
         if epoch != self.replica.epoch:
-            # In another epoch the log may have been truncated below what was synced.
+            # In another epoch the log may have been truncated below what was synced, or while it was.
             return
         if failure is None:
             self._stored(durable.result())
