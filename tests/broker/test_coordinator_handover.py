@@ -17,6 +17,7 @@ from runnel.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatReque
 from runnel.messages.end_txn import EndTxnRequest
 from runnel.messages.find_coordinator import FindCoordinatorRequest
 from runnel.messages.heartbeat import HeartbeatRequest
+from runnel.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from runnel.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -117,6 +118,47 @@ def test_offsets_survive_each_hand_over(tmp_path: Path) -> None:
             for other in {1, 2, 3} - {node}:
                 refused = codes(await cluster.clients[other].ask(commit_request({0: 99}), 8))
                 assert refused == [NOT_COORDINATOR]
+
+    play(tmp_path, scenario)
+
+
+def stable_offsets() -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)], require_stable=True)
+
+
+def test_stable_offsets_do_not_wait_for_the_next_fetches_of_followers(tmp_path: Path) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.move(CONSUMER_OFFSETS, 1)
+        client = cluster.clients[1]
+        assert codes(await client.ask(commit_request({0: 7}), 8)) == [NONE]
+        async with asyncio.timeout(10):
+            for _ in range(10):
+                (group,) = (await client.ask(stable_offsets(), 9)).groups
+                assert group.error_code == NONE
+                assert [part.committed_offset for part in group.topics[0].partitions] == [7]
+
+    # Longer than the test may take.
+    play(tmp_path, scenario, replica_fetch_wait_max_ms="20000", replica_lag_time_max_ms="60000")
+
+
+def test_a_coordinator_that_was_replaced_unnoticed_reports_no_stable_offsets(tmp_path: Path) -> None:
+    """Its successor may have committed later ones, from which a transactional consumer must resume."""
+
+    async def scenario(cluster: Cluster) -> None:
+        replicas, client = cluster.replicas, cluster.clients[1]
+        await cluster.move(CONSUMER_OFFSETS, 1)
+        assert codes(await client.ask(commit_request({0: 7}), 8)) == [NONE]
+        replaced = replicas.worlds.pop(1)
+        await replicas.elect(CONSUMER_OFFSETS, 2, isr=(2, 3))
+        replicas.worlds[1] = replaced
+        successor = cluster.clients[2]
+        commit = commit_request({0: 8})
+        assert codes(await cluster.retried(lambda: successor.ask(commit, 8), first_code)) == [NONE]
+        assert await fetch(client) == {0: 7}
+        assert (await client.ask(stable_offsets(), 9)).groups[0].error_code == NOT_COORDINATOR
+        (group,) = (await successor.ask(stable_offsets(), 9)).groups
+        assert [part.committed_offset for part in group.topics[0].partitions] == [8]
+        await replicas.tell(1)
 
     play(tmp_path, scenario)
 

@@ -80,6 +80,7 @@ def fetch_by_replica(request: FetchRequest, ctx: Context) -> MaybePromise[FetchR
     fetch.note_progress(_mentions(request))
     for key in _forgotten(request):
         session.forget(key)
+    session.noted()
     return fetch.respond_or_wait()
 
 
@@ -167,6 +168,7 @@ class ReplicaFetch:
             for key in forgotten:
                 self._session.forget(key)
             await asyncio.sleep(0)
+        self._session.noted()
         if self._is_incremental:
             return await settled(self.respond_or_wait())
         # The response to a full request has all partitions; most are at the end of their logs.

@@ -88,7 +88,8 @@ def _fetch(
         ctx.response_elements += 1 + sum(len(topic.partitions) for topic in found.topics)
         return found
 
-    answer = ctx.broker.groups.read(group.group_id, fetch, refuse)
+    # From the offset of a coordinator that was replaced, a transactional consumer would copy records again.
+    answer = ctx.broker.groups.read(group.group_id, fetch, refuse, is_current=require_stable)
     return gather([answer], with_unknown)
 
 

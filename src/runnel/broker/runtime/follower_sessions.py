@@ -39,6 +39,14 @@ class Waker(Protocol):
     def wake(self, watchers: dict[Watcher, None]) -> None: ...
 
 
+class WaitingFetch(Watcher, Protocol):
+    """A fetch that waits for records."""
+
+    def expire(self) -> None:
+        """Respond now."""
+        ...
+
+
 class Cursor:
     """One partition of a follower's session."""
 
@@ -128,6 +136,7 @@ class FollowerSession:
     """The partitions that one fetcher of a follower fetches from this node."""
 
     __slots__ = (
+        "_requests",
         "broker_epoch",
         "cursors",
         "dirty",
@@ -171,9 +180,26 @@ class FollowerSession:
         """Cursors with records that were sent, and that the follower has not stored as far as is known."""
         self.watch = watch
         """Called for a partition that was removed from the session."""
-        self.waiting: Watcher | None = None
+        self.waiting: WaitingFetch | None = None
         """The request that waits for records."""
         self.waker = waker
+        self._requests: list[asyncio.Future[None]] = []
+        """Done with the next request."""
+
+    def next_request(self) -> "asyncio.Future[None]":
+        """Done when the follower's next request is noted, or none will be; a waiting one is answered now."""
+        noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests.append(noted)
+        if self.waiting is not None:
+            self.waiting.expire()
+        return noted
+
+    def noted(self) -> None:
+        """All partitions that a request mentions or removes are noted."""
+        requests, self._requests = self._requests, []
+        for request in requests:
+            if not request.done():
+                request.set_result(None)
 
     def mention(self, key: Key, asked: FetchPartition) -> Cursor:
         """The cursor of a partition that a request mentions."""
@@ -196,6 +222,7 @@ class FollowerSession:
     def close(self, count_max: int) -> None:
         """The session ended; detaches up to `count_max` of its cursors."""
         self.is_closed, self.fetch_time.is_open = True, False
+        self.noted()
         for key in list(islice(self.cursors, count_max)):
             self.forget(key)
 

@@ -139,7 +139,7 @@ class ShardDriver(Generic[AnyShard]):
         self.is_loaded = False
         self._clock = clock
         self._timers = timers
-        self._commit_timeout_ms = commit_timeout_ms
+        self.commit_timeout_ms = commit_timeout_ms
         self._compression = compression
         self._run_shard_effect = run_shard_effect
         self._end_offset = partition.log.end_offset
@@ -300,7 +300,7 @@ class ShardDriver(Generic[AnyShard]):
             self._hold(promise, response, refuse)
 
     def _hold(self, promise: Promise[T], reply: T, refuse: Refuse[T]) -> None:
-        held = _Held(self._end_offset, promise, reply, refuse, self._timers, self._commit_timeout_ms)
+        held = _Held(self._end_offset, promise, reply, refuse, self._timers, self.commit_timeout_ms)
         if len(self._held) >= self._held_max:
             self._held = [other for other in self._held if not other.is_answered]
             self._held_max = max(_HELD_MIN, 2 * len(self._held))

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic
 
-from runnel.broker.runtime.promise import MaybePromise
+from runnel.broker.runtime.leadership_proof import prove_leadership
+from runnel.broker.runtime.promise import MaybePromise, settled
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver, T
 from runnel.broker.runtime.shard_loading import ShardLoading
@@ -114,13 +115,30 @@ class Shards(ABC, Generic[AnyShard]):
             return driver.hold(refuse(error.error), refuse)
         return driver.decide(decision, refuse)
 
-    def read(self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T]) -> MaybePromise[T]:
-        """Run a read operation on the shard of a name; the response waits until its state is committed."""
+    def read(
+        self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T], *, is_current: bool = False
+    ) -> MaybePromise[T]:
+        """Run a read operation on the shard of a name; the response waits until its state is committed.
+
+        With `is_current` also until it is certain that no other broker has replaced this one before.
+        """
         try:
             driver = self.driver_of(name)
         except ApiError as error:
             return refuse(error.error)
+        if is_current and driver.partition.has_followers:
+            return self._broker.run(self._read_current(driver, read, refuse))
         return driver.hold(read(driver.shard), refuse)
+
+    async def _read_current(
+        self, driver: ShardDriver[AnyShard], read: Callable[[AnyShard], T], refuse: Refuse[T]
+    ) -> T:
+        try:
+            await prove_leadership(driver.partition, driver.commit_timeout_ms)
+        except ApiError:
+            # Another broker may be the coordinator: the client looks it up again.
+            return refuse(ErrorCode.NOT_COORDINATOR)
+        return await settled(driver.hold(read(driver.shard), refuse))
 
     def all_loaded(self) -> list[ShardDriver[AnyShard]]:
         """All shards here with records. Raises COORDINATOR_LOAD_IN_PROGRESS if one is not loaded."""
