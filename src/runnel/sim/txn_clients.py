@@ -288,13 +288,7 @@ class Copier(TransactionalClient):
     def _find_position(self) -> Script:
         find = FindCoordinatorRequest(coordinator_keys=[GROUP])
         yield Step(find, FindCoordinatorResponse, lambda answer: [answer.coordinators[0].error_code])
-        at_least = self.history.committed_offsets[self.partition]
-        answer = yield offset_step(self.partition)
-        self.position = max(answer.groups[0].topics[0].partitions[0].committed_offset, 0)
-        if self.position < at_least:
-            raise Anomaly(
-                f"committed offset of {self.partition} decreased from {at_least} to {self.position}"
-            )
+        self.position = yield from committed_offset(self.history, self.partition)
 
     def _commit_offset(self) -> Script:
         if self.is_classic:
@@ -315,6 +309,28 @@ class Copier(TransactionalClient):
             lambda answer: [answer.topics[0].partitions[0].error_code],
             may_be_duplicated=not self.is_classic,
         )
+
+
+class OffsetReader(ScriptedClient):
+    """Reads the offsets that copiers have committed, as a copier that starts does."""
+
+    def __init__(self, partition: int, history: TransactionHistory) -> None:
+        super().__init__(history, is_classic=False)
+        self.partition = partition
+
+    def script(self, random: Random) -> Script:
+        while not self.is_draining:
+            yield from committed_offset(self.history, self.partition)
+
+
+def committed_offset(history: TransactionHistory, partition: int) -> Generator[Step, Any, int]:
+    """The group's stable committed offset; not less than what was acknowledged before."""
+    at_least = history.committed_offsets[partition]
+    answer = yield offset_step(partition)
+    offset: int = max(answer.groups[0].topics[0].partitions[0].committed_offset, 0)
+    if offset < at_least:
+        raise Anomaly(f"committed offset of {partition} decreased from {at_least} to {offset}")
+    return offset
 
 
 def fetch_step(topic: str, partition: int, position: int) -> Step:

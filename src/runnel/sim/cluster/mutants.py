@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runnel.broker.runtime import shards
 from runnel.broker.runtime.copied_log import CopiedLog
 from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.quorum_log import QuorumLog
@@ -213,6 +214,10 @@ def await_nothing(self: "ShardDriver[Any]", token: Any) -> None:
     self._committed(token)
 
 
+async def prove_nothing(partition: ReplicatedLog, timeout_ms: int) -> None:
+    """A coordinator that was replaced unnoticed answers from what it knows."""
+
+
 def check_nothing(self: ReplicatedLog) -> None:
     """min.insync.replicas is ignored by writes."""
 
@@ -351,6 +356,13 @@ MUTANTS = {
             7,
             ((ShardDriver, "_await", await_nothing),),
             PARTITIONS,
+            is_transactional=True,
+        ),
+        Mutant(
+            "unproven-coordinator",
+            7,
+            ((shards, "prove_leadership", prove_nothing),),
+            ("isolation", "bridge partition"),
             is_transactional=True,
         ),
         Mutant(

@@ -16,7 +16,7 @@ from runnel.sim.cluster.simulation import (
 from runnel.sim.cluster.voters import VoterAdministrator
 from runnel.sim.group_clients import Ledger, Member
 from runnel.sim.history import History
-from runnel.sim.txn_clients import TIMEOUT_MS, ScriptedClient
+from runnel.sim.txn_clients import TIMEOUT_MS, OffsetReader, ScriptedClient
 from runnel.sim.txn_history import COPIES, SOURCE, TransactionHistory
 from runnel.sim.txn_workload import PARTITIONS as TRANSACTION_PARTITIONS
 from runnel.sim.txn_workload import transaction_clients, verify
@@ -113,6 +113,7 @@ def simulate_transactions(
     with simulation.cluster.running():
         history = TransactionHistory(is_replicated=True)
         clients = transaction_clients(history, random)
+        clients += [OffsetReader(partition, history) for partition in range(TRANSACTION_PARTITIONS)]
         topics = dict.fromkeys((SOURCE, COPIES), TRANSACTION_PARTITIONS)
         administrator = ClusterAdministrator(topics, simulation.brokers, REPLICAS)
         _run(
