@@ -16,7 +16,7 @@ SECONDS_LONG ?= 120
 NODES ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check format sim bench conformance mixed crash fuzz fresh clean
+.PHONY: help setup demo up test check compiled long format sim bench conformance mixed crash fuzz fresh clean
 
 help: ## show this list
 	@echo "Runnel: a message broker that speaks Kafka's protocol. Start with: make demo"
@@ -41,9 +41,16 @@ up: $(STAMP) ## run a broker in the foreground (LISTEN=127.0.0.1:9092 DATA=.runn
 	$(BIN)/runnel serve --listen $(LISTEN) --data-dir $(DATA)
 
 # Hundreds of processes import the same modules: the first one stores them compiled.
-test: export PYTHONDONTWRITEBYTECODE :=
-test: check ## all checks, then all tests (WORKERS=4)
+test long: export PYTHONDONTWRITEBYTECODE :=
+test: $(STAMP) ## all checks, then all tests (WORKERS=4)
+	@$(MAKE) --no-print-directory -j2 check compiled
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+compiled: $(STAMP)
+	@$(BIN)/pytest --collect-only -q >/dev/null 2>&1 || true  # what fails here fails again in the tests
+
+long: $(STAMP) ## tests that take a minute each: Spark clusters, Spark's own Kafka connector, Java programs under kills
+	$(BIN)/pytest -m long $(ARGS)
 
 check: $(STAMP) ## style, types, import contracts and tidiness, without running a test
 	$(BIN)/ruff check .

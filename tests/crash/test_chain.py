@@ -13,6 +13,7 @@ def test_a_chain_of_transactions_survives_kills_of_all_processes(tmp_path) -> No
     assert outcome.aborted > 0, "no aborted record that could have been returned"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.java
 @pytest.mark.usefixtures("kafka_jars")

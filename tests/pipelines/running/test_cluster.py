@@ -49,7 +49,7 @@ sinks:
     value: value
 """
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.slow]
 
 
 class Driver:

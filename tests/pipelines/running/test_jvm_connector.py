@@ -23,9 +23,9 @@ def jars() -> str:
         pytest.skip(str(reason))
 
 
+@pytest.mark.long
 @pytest.mark.java
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.runnel({"num.partitions": 3})
 def test_sparks_own_connector_reads_writes_and_streams_and_sees_what_ours_sees(
     jars, runnel, spark_home, tmp_path

@@ -39,8 +39,8 @@ def path_without_java(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_with_an_old_java_only_spark_runs_on_the_one_from_pypi_and_quietly(path_without_java, tmp_path):
     environment = {**os.environ, "PATH": str(path_without_java), "HOME": str(tmp_path)}
     environment.pop("JAVA_HOME", None)
