@@ -230,6 +230,20 @@ SCRIPTS = {
         write seq=1
         = at 1
     """,
+    "a failed write of a new producer is remembered as long as producers are": """
+        write seq=0 now=50
+        = at 0
+        failed
+        expire now=149
+        = 0 expired
+        write seq=1 now=149
+        = refused KAFKA_STORAGE_ERROR
+        expire now=150
+        = 0 expired
+        # Its past is unknown now.
+        write seq=1 now=150
+        = at 0
+    """,
     "a producer that does not retry a failed write has a gap": """
         write seq=0
         = at 0

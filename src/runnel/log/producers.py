@@ -92,7 +92,8 @@ class FailedBatch:
 
     epoch: int
     base_sequence: int
-    followers: int = BATCHES_REMEMBERED - 1
+    since_ms: int
+    in_flight_left: int = BATCHES_REMEMBERED - 1
     """How many more of those may arrive."""
 
 
@@ -269,7 +270,7 @@ class Producers:
             undone = self._by_id.get(producer_id)
             batch = _last_batch(undone)
             if undone is not None and batch is not None and batch is not _last_batch(former):
-                self._failed[producer_id] = FailedBatch(undone.epoch, batch.base_sequence)
+                self._failed[producer_id] = FailedBatch(undone.epoch, batch.base_sequence, undone.last_seen_ms)
             self._put(producer_id, former)
             while self._ended and self._ended[-1][0] > marker_offset:
                 self._ended.pop()
@@ -303,7 +304,7 @@ class Producers:
         ]
         for producer_id in expired:
             del self._by_id[producer_id]
-        for producer_id in self._failed.keys() - self._by_id.keys():
+        for producer_id in [key for key, failed in self._failed.items() if failed.since_ms <= seen_min_ms]:
             del self._failed[producer_id]
         for guard in [guard for guard in self._guards.values() if guard.since_ms <= seen_min_ms]:
             del self._guards[guard.producer_id]
@@ -331,8 +332,8 @@ class Producers:
             return
         distance = (header.base_sequence - failed.base_sequence) & SEQUENCE_MAX
         is_behind = header.producer_epoch == failed.epoch and 0 < distance <= SEQUENCE_MAX // 2
-        if is_behind and failed.followers > 0:
-            failed.followers -= 1
+        if is_behind and failed.in_flight_left > 0:
+            failed.in_flight_left -= 1
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, and the write of "
