@@ -9,12 +9,23 @@ from hypothesis import strategies as st
 from runnel.batch.header import LENGTH_PREFIX_BYTES, MAGIC_POSITION, read_header
 from runnel.disk.disk_log import DiskLog
 from runnel.log.names import LAST_BOOT, LOG, offset_name
-from runnel.model.errors import StorageFailed
+from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
 from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.test_recovery import CONFIG, FOLDER, filled, state_of
-from tests.disk.world import PARTITION, START_MS, TOPIC_ID, Place, append, batch, offsets_of, read_all
+from tests.disk.world import (
+    EVERYTHING,
+    PARTITION,
+    START_MS,
+    TOPIC_ID,
+    Place,
+    append,
+    batch,
+    offsets_of,
+    read_all,
+    run_now,
+)
 
 UNCHECKED = (*range(8), *range(LENGTH_PREFIX_BYTES, MAGIC_POSITION))
 """Base offset and leader epoch of a batch, which its checksum does not cover."""
@@ -157,6 +168,25 @@ def test_a_log_that_was_not_opened_since_a_power_failure_is_still_recovered_as_a
     files.flip_bit(path_of(0), len(batches[0]) + 70)
     _, log = place.open_log(CONFIG)
     assert_damaged(log, batches[:1])
+
+
+def test_damage_below_the_log_start_does_not_bring_deleted_records_back() -> None:
+    files = SimFiles()
+    place = Place(files)
+    config = LogConfig()
+    log = filled(place, 10, config=config)
+    sizes = [len(one) for one in read_all(log)]
+    log.delete_records_before(5)
+    files.flip_bit(path_of(0), sum(sizes[:3]) + 70)
+    for _ in range(2):
+        directory, log = place.open_log(config)
+        assert log.is_damaged and log.log_start_offset == 5
+        for offset in range(10):
+            with pytest.raises(ApiError):
+                run_now(log.read_batches(offset, 1_000, EVERYTHING))
+        # Its checkpoints are stored.
+        directory.upkeep(START_MS)
+        directory.close()
 
 
 def test_damage_of_a_log_that_was_removed_is_forgotten() -> None:

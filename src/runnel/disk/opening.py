@@ -94,7 +94,9 @@ def recover_log(
     recovery = Recovery(segments, config, recovery_point, may_have_lost_writes=may_have_lost_writes)
     recovered = recovery.run(log_start_offset, home.now_ms())
     end_offset = segments.active.next_offset
-    if log_start_offset > end_offset and not may_have_lost_writes:
+    # The end of a damaged log is that of what can be read: what was deleted stays so.
+    is_beyond = log_start_offset > end_offset and recovered.damage is None
+    if is_beyond and not may_have_lost_writes:
         # Only what was written can have been deleted, so the checkpoint is damaged.
         logger.error(
             "%s ends at %d: the log start %d in %s is not used",
@@ -104,7 +106,7 @@ def recover_log(
             LOG_STARTS,
         )
         log_start_offset = segments.segments[0].base_offset
-    elif log_start_offset > end_offset and recovered.damage is None:
+    elif is_beyond:
         # The deletion is durable, the deleted records are not: their offsets must not be assigned again.
         _start_over(segments, log_start_offset, recovered.producers)
     segments.fill(segments.segments, log_start_offset)
