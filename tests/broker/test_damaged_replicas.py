@@ -159,6 +159,28 @@ def test_damage_that_recovery_finds_is_replaced_before_it_fetches(tmp_path: Path
     play(tmp_path, scenario)
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_only_a_single_replica_is_restored_by_hand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
+) -> None:
+    async def scenario(replicas: Replicas) -> None:
+        await replicas.create("t", replicas=tuple(range(1, count + 1)))
+        await fill(replicas)
+        await replicas.elect("t", count, isr=tuple(range(1, count + 1))[-2:])
+        replicas.worlds[1].disk.unclean.add("test")
+        await replicas.stop(1)
+        (tmp_path / "1" / "t-0" / "leader-epoch-checkpoint").unlink()
+        flip(segment(tmp_path, 1), 16)
+        await replicas.start(1)
+        if count > 1:
+            await until(lambda: is_whole(replicas))
+
+    play(tmp_path, scenario, count)
+    assert "t-0/00000000000000000000.log is damaged" in caplog.text
+    assert ("t-0 is damaged, and is fetched again from another replica" in caplog.text) is (count > 1)
+    assert ("Restore the folder from a copy" in caplog.text) is (count == 1)
+
+
 def test_without_another_candidate_the_partition_is_offline_and_its_log_is_kept(tmp_path: Path) -> None:
     async def scenario(replicas: Replicas) -> None:
         for node in (2, 3):

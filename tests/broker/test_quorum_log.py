@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -13,6 +13,7 @@ import pytest
 
 from runnel.broker.runtime import bug_reports, quorum_channels, quorum_reports
 from runnel.broker.runtime.quorum_wire import encode_request
+from runnel.broker.runtime.running import start_quorum
 from runnel.controller.image import BadMetadata
 from runnel.model.errors import NotController
 from runnel.model.ids import SnapshotId
@@ -79,6 +80,91 @@ async def test_a_damaged_quorum_state_prevents_the_start(tmp_path: Path) -> None
     (tmp_path / "__cluster_metadata-0" / "quorum-state").write_text('{"leaderId":')
     with pytest.raises(BadMetadata, match="quorum-state is damaged"):
         await sole_member(tmp_path).start()
+
+
+def metadata_folder(tmp_path: Path, member: Member) -> Path:
+    return tmp_path / str(member.id) / "__cluster_metadata-0"
+
+
+def lose_snapshots(folder: Path) -> None:
+    for path in folder.glob("*.checkpoint"):
+        path.unlink()
+
+
+def damage_state(folder: Path) -> None:
+    (folder / "quorum-state").write_text('{"leaderId":')
+
+
+def damage_log(folder: Path) -> None:
+    """A flipped bit of the first batch, whose magic byte is wrong, where the log is recovered."""
+    (folder.parent / "clean-shutdown-manifest").unlink(missing_ok=True)
+    path = min(folder.glob("*.log"))
+    data = path.read_bytes()
+    path.write_bytes(data[:16] + bytes([data[16] ^ 8]) + data[17:])
+
+
+HARMS = {
+    "the metadata log is damaged": damage_log,
+    "quorum-state is damaged": damage_state,
+    "no snapshot has what was before": lose_snapshots,
+}
+
+
+@pytest.mark.parametrize("message", HARMS)
+@in_loop
+async def test_damaged_metadata_stops_a_voter_but_an_observer_fetches_it_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, message: str
+) -> None:
+    async with QuorumWorld(tmp_path, 3, observers=1) as world:
+        leader = await world.leader()
+        observer = world.members[4]
+        voter = next(world.members[number] for number in (1, 2, 3) if world.members[number] is not leader)
+        for value in (b"1", b"2"):
+            await world.committed(leader.append(value))
+            for member in world.members.values():
+                member.write_snapshot(member.quorum.high_watermark)
+        await until(lambda: all(each.quorum.log.log_start_offset > 0 for each in world.members.values()))
+        await world.committed(leader.append(b"3"))
+        for member in (observer, voter):
+            await world.kill(member)
+            HARMS[message](metadata_folder(tmp_path, member))
+        with pytest.raises(BadMetadata, match=message) as stopped:
+            await world.start(voter.id)
+        assert "Replace the disk of this controller" in str(stopped.value)
+        assert "from a copy" not in caplog.text + str(stopped.value), "it would forget what it acknowledged"
+        observer = await world.start(4)
+        assert "cannot be used, and is fetched again" in caplog.text and message in caplog.text
+        await world.committed(leader.quorum.high_watermark)
+        assert (await observer.values())[-1:] == [b"3"]
+
+
+@in_loop
+async def test_the_only_controller_has_no_other_to_copy_from(tmp_path: Path) -> None:
+    member = sole_member(tmp_path)
+    await member.start()
+    await until(lambda: member.events.elected_epochs == [1])
+    await member.stop()
+    damage_log(tmp_path / "__cluster_metadata-0")
+    with pytest.raises(BadMetadata, match="from a copy; or, to continue without .* __cluster_metadata-0"):
+        await sole_member(tmp_path).start()
+
+
+@in_loop
+async def test_partitions_without_metadata_stop_only_a_node_that_could_begin_a_new_log(
+    tmp_path: Path,
+) -> None:
+    """A broker whose damaged copy was removed may have ended before it created another one."""
+    world = QuorumWorld(tmp_path, 3, observers=1)
+    for node_id in (1, 4):
+        (tmp_path / str(node_id) / "t-0").mkdir(parents=True)
+        member = Member(tmp_path / str(node_id), node_id, world.ports[node_id], world.settings(node_id))
+        async with AsyncExitStack() as stack:
+            if node_id == 4:
+                await start_quorum(member.broker, stack)
+                assert member.has_log
+            else:
+                with pytest.raises(BadMetadata, match="holds 1 partitions but no metadata"):
+                    await start_quorum(member.broker, stack)
 
 
 def test_a_follower_that_disconnects_while_its_fetch_waits_is_no_bug(

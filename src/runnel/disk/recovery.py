@@ -38,9 +38,7 @@ from runnel.log.names import (
     DELETED,
     EPOCHS,
     INDEX,
-    LAST_BOOT,
     LOG,
-    RECOVERY_POINTS,
     SNAPSHOT,
     TEMPORARY,
     TIME_INDEX,
@@ -256,12 +254,9 @@ class Recovery:
         )
 
     def _found_damage(self, segment: Segment, reason: str) -> None:
-        folder = self._segments.folder
         self._damage = (
             f"{self._segments.path(segment, LOG)} is damaged at position {segment.size_bytes} ({reason}). It "
-            f"can be read up to offset {segment.next_offset} and is left as it is. Restore the folder from a "
-            "copy; or, to continue without the records behind the damage, remove the line of "
-            f"{folder.rpartition('/')[2]} from {RECOVERY_POINTS}, and the file {LAST_BOOT}"
+            f"can be read up to offset {segment.next_offset}, and is left as it is"
         )
         logger.error("%s", self._damage)
 

@@ -36,6 +36,7 @@ from runnel.broker.runtime.quorum_start import (
 )
 from runnel.broker.runtime.quorum_view import QuorumLogView
 from runnel.broker.runtime.quorum_voters import CommitWait, QuorumVoters
+from runnel.broker.runtime.remedies import REPLACE_VOTER, only_copy_remedy
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.controller.image import BadMetadata
 from runnel.controller.values import CLUSTER_METADATA
@@ -98,14 +99,9 @@ class QuorumLog:
         self.membership = membership
         config = metadata_log_config(broker.settings, can_vote=membership.can_vote)
         self.log = disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, config)
-        if self.log.is_damaged and not membership.can_vote:
-            logger.error(
-                "the copy of the metadata log is damaged, and is fetched again: %s", self.log.failure
-            )
-            disk.remove_log(METADATA_PARTITION)
-            self.log = disk.open_log(METADATA_PARTITION, METADATA_TOPIC_ID, config)
         if self.log.failure is not None:
-            raise BadMetadata(f"the metadata log is damaged: {self.log.failure}")
+            remedy = f". {only_copy_remedy(METADATA_PARTITION)}" if _is_sole_voter(membership) else ""
+            raise BadMetadata(f"the metadata log is damaged: {self.log.failure}{remedy}")
         self.snapshots: Snapshots = disk.snapshots(METADATA_PARTITION)
         """The snapshots beside the log."""
         self._files = disk.state_files(METADATA_PARTITION)
@@ -143,8 +139,25 @@ class QuorumLog:
 
     @classmethod
     async def open(cls, broker: "Broker") -> "QuorumLog":
-        """Open the log and find what this node knows of the quorum. BadMetadata if it cannot be read."""
-        quorum = cls(broker, membership_of(broker))
+        """Open the log and find what this node knows of the quorum. BadMetadata if it cannot be read.
+
+        A node that cannot vote has made no promise: it fetches again what it cannot read.
+        """
+        membership = membership_of(broker)
+        try:
+            return await cls._opened(broker, membership)
+        except BadMetadata as damage:
+            if _is_sole_voter(membership):
+                raise
+            if membership.can_vote:
+                raise BadMetadata(f"{damage}. {REPLACE_VOTER}") from damage
+            logger.error("the copy of the metadata log cannot be used, and is fetched again: %s", damage)
+            broker.disk.remove_log(METADATA_PARTITION)
+            return await cls._opened(broker, membership)
+
+    @classmethod
+    async def _opened(cls, broker: "Broker", membership: Membership) -> "QuorumLog":
+        quorum = cls(broker, membership)
         await quorum._load()
         return quorum
 
@@ -561,3 +574,8 @@ class QuorumLog:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_ms = None, NEVER_MS
+
+
+def _is_sole_voter(membership: Membership) -> bool:
+    """Does no other node have the metadata, according to the settings?"""
+    return membership.configured.ids == [membership.node.id]

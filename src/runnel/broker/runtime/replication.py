@@ -15,6 +15,7 @@ from runnel.broker.runtime.damaged_replicas import DamagedReplicas
 from runnel.broker.runtime.directory_assignments import DirectoryAssignments
 from runnel.broker.runtime.follower_checks import FollowerChecks
 from runnel.broker.runtime.isr_changes import IsrChanges
+from runnel.broker.runtime.remedies import only_copy_remedy
 from runnel.broker.runtime.replica_fetcher import ReplicaFetcher
 from runnel.broker.runtime.replication_throttles import ReplicationThrottle
 from runnel.controller.values import PartitionState
@@ -104,6 +105,12 @@ class Replication:
             return
         self._assignments.updated(partition, state)
         if len(state.replicas) < 2:
+            if partition.log.is_damaged:
+                log.error(
+                    "%s is damaged, and has no other replica. %s",
+                    partition.name,
+                    only_copy_remedy(partition.name),
+                )
             return
         if partition.log.is_damaged:
             self._damaged.add(partition, str(partition.log.failure), is_used=False)

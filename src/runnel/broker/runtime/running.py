@@ -14,6 +14,7 @@ from runnel.broker.runtime.lifecycle import BrokerLifecycle, register_controller
 from runnel.broker.runtime.metadata_follower import MetadataFollower
 from runnel.broker.runtime.metadata_log import MetadataLog
 from runnel.broker.runtime.quorum_log import METADATA_PARTITION, QuorumLog
+from runnel.broker.runtime.quorum_start import membership_of
 from runnel.broker.runtime.transaction_coordinator import TransactionCoordinator
 from runnel.controller.image import BadMetadata
 from runnel.controller.unclean_start import closed_uncleanly
@@ -115,9 +116,12 @@ async def _cancelled(task: "asyncio.Task[None]") -> None:
 
 
 def _check_folder(broker: Broker) -> None:
-    """Refuse partitions without the metadata that describes them; a new log would delete them."""
+    """Refuse partitions without the metadata that describes them; a new log would delete them.
+
+    A node that cannot vote begins no new log: it fetches that of its cluster.
+    """
     logs = set(broker.disk.known_logs())
-    if logs and METADATA_PARTITION not in logs:
+    if logs and METADATA_PARTITION not in logs and membership_of(broker).can_vote:
         raise BadMetadata(
             f"{broker.disk.directory_path()} holds {len(logs)} partitions but no metadata that describes "
             f"them; restore the folder {METADATA_PARTITION} or choose another data folder"
