@@ -1,17 +1,27 @@
 """Recovery in the same boot of the machine: an interrupted write is truncated, anything else is damage."""
 
 import errno
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.batch.header import LENGTH_PREFIX_BYTES, MAGIC_POSITION, read_header
+from runnel.batch.header import (
+    HEADER_BYTES,
+    LENGTH_PREFIX_BYTES,
+    MAGIC_POSITION,
+    patch_offset_and_epoch,
+    read_header,
+)
+from runnel.disk import torn_write
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.torn_write import BATCH_BYTES_MAX, is_torn_write
 from runnel.log.names import LAST_BOOT, LOG, offset_name
 from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.disk import Origin
+from runnel.ports.files import File
 from runnel.sim.files import PowerFailure, SimFiles
 from tests.disk.test_recovery import CONFIG, FOLDER, filled, state_of
 from tests.disk.world import (
@@ -239,3 +249,76 @@ def test_a_record_that_contains_a_batch_may_be_incomplete() -> None:
     files.open(path_of(0)).pwritev([data[:-50]], log.size_bytes)
     _, log = place.open_log(config)
     assert log.failure is None and log.written_offset == 3
+
+
+class CountedFile:
+    """A file in memory that counts what is read."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.read_bytes = 0
+
+    def pread(self, count: int, position: int) -> bytes:
+        found = self.data[position : position + count]
+        self.read_bytes += len(found)
+        return found
+
+
+def is_torn(data: bytes, next_offset: int) -> tuple[bool, CountedFile]:
+    file = CountedFile(data)
+    return is_torn_write(cast(File, file), 0, len(data), next_offset), file
+
+
+def stored(value: bytes, offset: int) -> bytearray:
+    data = bytearray(batch(value))
+    patch_offset_and_epoch(data, 0, offset, 0)
+    return data
+
+
+FILLS = (b"\0", b"\2", b"\0\0\0\0\2", bytes(16) + b"\2", b"any text ")
+
+
+@pytest.mark.parametrize("first_offset", [0, 7, 2**32 - 3, 2**32, 2**40])
+@pytest.mark.parametrize("fill", FILLS)
+def test_an_intact_batch_is_found_anywhere_behind_the_incomplete_one(
+    monkeypatch: pytest.MonkeyPatch, first_offset: int, fill: bytes
+) -> None:
+    monkeypatch.setattr(torn_write, "CHUNK_BYTES", 128)
+    for padding in range(60, 260, 7):
+        begin = stored(fill * 400, first_offset)[: HEADER_BYTES + padding]
+        begin[8:12] = (10_000).to_bytes(4)
+        assert is_torn(bytes(begin), first_offset)[0]
+        for offset in (first_offset, first_offset + 5):
+            whole = begin + stored(b"intact", offset)
+            assert not is_torn(bytes(whole), first_offset)[0]
+            whole[-1] ^= 1
+            assert is_torn(bytes(whole), first_offset)[0]
+
+
+def test_bytes_that_look_like_batches_are_not_all_checked() -> None:
+    """Each would be read up to the end of the file."""
+    count = 5_000
+    inner = bytearray()
+    for number in range(count):
+        header = stored(b"", 9)[:HEADER_BYTES]
+        header[8:12] = ((count - number) * HEADER_BYTES - LENGTH_PREFIX_BYTES).to_bytes(4)
+        inner += header
+    outer = stored(bytes(inner) + bytes(100), 9)[:-100]
+    found, file = is_torn(bytes(outer), 9)
+    assert found and file.read_bytes < 10 * len(outer)
+
+
+@pytest.mark.parametrize(("size_bytes", "is_possible"), [(BATCH_BYTES_MAX, True), (BATCH_BYTES_MAX + 1, False)])
+def test_no_batch_is_larger_than_a_request(size_bytes: int, is_possible: bool) -> None:
+    begin = stored(b"x" * 500, 9)[:300]
+    begin[8:12] = (size_bytes - LENGTH_PREFIX_BYTES).to_bytes(4)
+    assert is_torn(bytes(begin), 9)[0] is is_possible
+
+
+@pytest.mark.parametrize("size_bytes", [100, 2**20, 2**20 + 1])
+def test_only_zeros_are_space_that_was_never_written_to(size_bytes: int) -> None:
+    assert is_torn(bytes(size_bytes), 9)[0]
+    for position in (0, 62, size_bytes - 1):
+        data = bytearray(size_bytes)
+        data[position] = 1
+        assert not is_torn(bytes(data), 9)[0]

@@ -5,19 +5,25 @@ incomplete. Anything else is damage, such as a complete batch with a wrong check
 an invalid one.
 """
 
-import re
 from collections.abc import Iterator
 
 from runnel.batch.checksum import crc32c
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import CRC_START, HEADER_BYTES, MAGIC, MAGIC_POSITION, crc_is_valid, read_header
+from runnel.batch.header import CRC_START, HEADER_BYTES, MAGIC, MAGIC_POSITION, read_header
 from runnel.disk.walk import CHUNK_BYTES
 from runnel.log.rolling import RELATIVE_OFFSET_MAX
+from runnel.model.limits import REQUEST_BYTES_MAX
 from runnel.ports.files import File
 
+BATCH_BYTES_MAX = REQUEST_BYTES_MAX
+"""No client can send a larger batch: its length is wrong."""
 _HIGH_BYTES = 4
+_MAGIC = bytes([MAGIC])
 _CANDIDATES_MAX = 100
 """How many times bytes of records may look like a batch."""
+_CHECKS_MAX = 4
+"""How many times all bytes may be read in order to check such batches."""
+_ZEROS = bytes(CHUNK_BYTES)
 
 
 def is_torn_write(file: File, position: int, end: int, next_offset: int) -> bool:
@@ -30,8 +36,8 @@ def is_torn_write(file: File, position: int, end: int, next_offset: int) -> bool
     try:
         header = read_header(file.pread(HEADER_BYTES, position))
     except CorruptBatch:
-        return not any(any(chunk) for _, chunk in _chunks(file, position, end))
-    if position + header.size_bytes <= end:
+        return all(chunk == _ZEROS[: len(chunk)] for _, chunk in _chunks(file, position, end))
+    if position + header.size_bytes <= end or header.size_bytes > BATCH_BYTES_MAX:
         return False
     # Not if only its length is wrong, which the checksum does not cover.
     return not (
@@ -43,23 +49,42 @@ def is_torn_write(file: File, position: int, end: int, next_offset: int) -> bool
 def _has_batch(file: File, position: int, end: int, first_offset: int) -> bool:
     """Is there an intact batch anywhere in these bytes, from this offset on?"""
     last_offset = first_offset + RELATIVE_OFFSET_MAX
-    high = {offset.to_bytes(8)[:_HIGH_BYTES] for offset in (first_offset, last_offset)}
-    pattern = b"(?=(?:%b).{%d}%c)" % (b"|".join(map(re.escape, high)), MAGIC_POSITION - _HIGH_BYTES, MAGIC)
-    candidates = 0
-    for start, chunk in _chunks(file, position, end, overlap=MAGIC_POSITION):
-        for match in re.finditer(pattern, chunk, re.DOTALL):
-            at = start + match.start()
-            try:
-                header = read_header(file.pread(HEADER_BYTES, at))
-            except CorruptBatch:
-                continue
-            if at + header.size_bytes <= end and first_offset <= header.base_offset <= last_offset:
-                candidates += 1
-                if crc_is_valid(file.pread(header.size_bytes, at), 0, header):
-                    return True
-                if candidates == _CANDIDATES_MAX:
+    candidates_left, bytes_left = _CANDIDATES_MAX, _CHECKS_MAX * (end - position)
+    for high in {offset.to_bytes(8)[:_HIGH_BYTES] for offset in (first_offset, last_offset)}:
+        for start, chunk in _chunks(file, position, end, overlap=HEADER_BYTES - 1):
+            for local in _places(chunk, high):
+                try:
+                    header = read_header(chunk, local)
+                except CorruptBatch:
+                    continue
+                at, size_bytes = start + local, header.size_bytes
+                if at + size_bytes > end or not first_offset <= header.base_offset <= last_offset:
+                    continue
+                candidates_left -= 1
+                bytes_left -= size_bytes
+                if candidates_left < 0 or bytes_left < 0:
                     return False
+                if _crc(file, at + CRC_START, at + size_bytes) == header.crc:
+                    return True
     return False
+
+
+def _places(chunk: bytes, high: bytes) -> Iterator[int]:
+    """Where a batch may begin: with these bytes of an offset, and the magic byte at its place.
+
+    Each search skips what the other one has excluded, so that runs of zeros and the like take few steps.
+    """
+    local = chunk.find(high)
+    while local >= 0:
+        magic = chunk.find(_MAGIC, local + MAGIC_POSITION)
+        if magic < 0:
+            return
+        if magic == local + MAGIC_POSITION:
+            yield local
+            local += 1
+        else:
+            local = magic - MAGIC_POSITION
+        local = chunk.find(high, local)
 
 
 def _crc(file: File, position: int, end: int) -> int:
