@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from runnel.controller.features import DIRECTORIES_LEVEL
 from runnel.controller.values import LOST_DIRECTORY
 from runnel.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import TopicPartition
-from runnel.schemas.metadata import FeatureLevelRecord
+from runnel.schemas.metadata import FeatureLevelRecord, PartitionChangeRecord
 from tests.broker.replicas import DIRECTORY, Replicas, until
 from tests.broker.requests import batch, fetch_from, only, produce_to, values
 from tests.broker.test_replication import log_bytes, produced
@@ -290,6 +291,53 @@ def test_a_stop_is_clean_once_the_damage_is_known(tmp_path: Path, is_reported: b
             await until(lambda: is_whole(replicas))
         await replicas.stop(2)
         assert mark.exists() is is_reported
+
+    play(tmp_path, scenario)
+
+
+async def has_to_wait(replicas: Replicas, node: int) -> bool:
+    """Does the start of this node wait for metadata that has its damaged replicas?"""
+    broker = replicas.worlds[node].broker
+    is_waiting = False
+
+    async def changed() -> None:
+        nonlocal is_waiting
+        is_waiting = True
+        raise TimeoutError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(broker.metadata, "changed", changed)
+        await broker.replication.damage_reported()
+    return is_waiting
+
+
+def test_a_start_waits_until_no_damaged_replica_can_be_elected(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(replicas: Replicas) -> None:
+        await replicas.create("t")
+        await fill(replicas)
+        refuse_assignments(replicas)
+        replicas.partition(3).log.truncate_to(5)
+        assert await has_to_wait(replicas, 3)
+        assert "the controller does not know all damaged replicas yet" in caplog.text
+        topic_id = replicas.image.topics["t"].id
+        # As its last member it stays in the ISR, and cannot be elected.
+        lost = [DIRECTORY, DIRECTORY, LOST_DIRECTORY]
+        await replicas.change(PartitionChangeRecord(0, topic_id, leader=-1, isr=[3], directories=lost))
+        assert not await has_to_wait(replicas, 3)
+
+    play(tmp_path, scenario)
+
+
+def test_a_start_does_not_wait_for_a_report_that_the_controller_cannot_understand(tmp_path: Path) -> None:
+    async def scenario(replicas: Replicas) -> None:
+        await replicas.create("t")
+        await fill(replicas)
+        refuse_assignments(replicas)
+        await replicas.change(FeatureLevelRecord("metadata.version", DIRECTORIES_LEVEL - 1))
+        replicas.partition(3).log.truncate_to(5)
+        assert not await has_to_wait(replicas, 3)
 
     play(tmp_path, scenario)
 

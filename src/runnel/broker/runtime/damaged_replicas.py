@@ -14,7 +14,6 @@ an unclean stop instead, by which it leaves all ISRs and ELRs.
 
 import asyncio
 import logging
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from runnel.broker.runtime.assignment_requests import (
     Assignments,
     directory_of,
 )
+from runnel.controller.features import DIRECTORIES_LEVEL
 from runnel.controller.values import LOST_DIRECTORY, PartitionState
 from runnel.model.errors import ApiError
 from runnel.model.ids import NO_BROKER_EPOCH, NO_LEADER, TopicPartition
@@ -88,11 +88,17 @@ class DamagedReplicas:
         self._requests.send_soon()
 
     async def reported(self) -> None:
-        """At start: return when no damaged replica can be elected, or after a while."""
-        with suppress(TimeoutError):
+        """At start: return when no damaged replica can be elected, or after a while.
+
+        Without directories nothing is reported: the registration of an unclean start has the same effect.
+        """
+        metadata = self._broker.metadata
+        try:
             async with asyncio.timeout(REPORT_TIMEOUT_MS / 1000):
-                while self._has_candidates():
-                    await self._broker.metadata.changed()
+                while metadata.image.metadata_level >= DIRECTORIES_LEVEL and self._has_candidates():
+                    await metadata.changed()
+        except TimeoutError:
+            log.warning("the controller does not know all damaged replicas yet: one of them may be elected")
 
     def updated(self, partition: "ReplicatedLog", state: PartitionState) -> None:
         """The metadata has this state of a partition of this node."""
@@ -143,12 +149,19 @@ class DamagedReplicas:
             reasons.add(_DAMAGED)
 
     def _has_candidates(self) -> bool:
-        """Does the metadata have a damaged replica in a set from which a leader is elected?"""
+        """Is a damaged replica elected, or could it be?"""
         for name, found in self._found.items():
             state = self._broker.metadata.image.partition(*name)
-            if state is not None and not found.is_recreated and not self._has_left(found, state):
+            if state is not None and not found.is_recreated and self._is_candidate(found, state):
                 return True
         return False
+
+    def _is_candidate(self, found: DamagedReplica, state: PartitionState) -> bool:
+        """Is it the leader, or can it be elected? A controller may keep the last member of an ISR there."""
+        node = self._broker.node_id
+        if node != state.leader and directory_of(state, node) == LOST_DIRECTORY:
+            return False
+        return not self._has_left(found, state)
 
     def _next_assignments(self) -> Assignments:
         self._recreate_all()
