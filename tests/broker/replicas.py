@@ -69,7 +69,7 @@ class Replicas:
         self.racks: dict[int, str] = {}
         self.directories: dict[int, bytes] = {}
         """Of nodes that have another one than the rest."""
-        self._records: list[MetadataRecord] = []
+        self.records: list[MetadataRecord] = []
         self._known: dict[int, int] = {}
         """How many of the records each broker has."""
         self._epoch = 1000
@@ -142,17 +142,17 @@ class Replicas:
 
     async def _change(self, records: list[MetadataRecord]) -> None:
         self.image.replay_batch(records, self.image.version + len(records))
-        self._records += records
+        self.records += records
         for node in sorted(self.worlds):
             await self.tell(node)
 
     async def tell(self, node: int) -> None:
         """Let a broker apply what it does not know yet."""
         known = self._known.get(node, 0)
-        if known < len(self._records) and node in self.worlds:
-            self._known[node] = len(self._records)
+        if known < len(self.records) and node in self.worlds:
+            self._known[node] = len(self.records)
             try:
-                await self.worlds[node].broker.metadata.submit(self._records[known:])
+                await self.worlds[node].broker.metadata.submit(self.records[known:])
             except NotController:
                 # It stops at this moment, and gets the records when it starts again.
                 self._known[node] = known
@@ -191,7 +191,7 @@ class Replicas:
         **configs: str,
     ) -> bytes:
         """A topic whose partitions are led by the first replica; all are in sync."""
-        topic_id = (len(self._records) + 1).to_bytes(16, "little")
+        topic_id = (len(self.records) + 1).to_bytes(16, "little")
         records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
         for key, value in configs.items():
             records.append(ConfigRecord(ResourceType.TOPIC, name, key.replace("_", "."), value))
