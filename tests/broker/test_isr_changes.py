@@ -3,15 +3,19 @@
 import dataclasses
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from runnel.broker.runtime import isr_changes
+from runnel.broker.runtime.isr_changes import IsrChanges
 from runnel.controller.values import BrokerRegistration
 from runnel.messages.alter_partition import AlterPartitionResponse, PartitionResult, TopicResult
 from runnel.model.errors import ErrorCode
+from runnel.model.ids import TopicPartition
 from runnel.replica import leader
+from runnel.replica.leader import IsrProposal
 from tests.broker.replicas import Replicas, until
 from tests.broker.test_replication import play
 
@@ -108,3 +112,27 @@ def test_an_isr_is_proposed_again_after_a_bug(tmp_path: Path, caplog: pytest.Log
         assert failures and "an ISR could not be proposed" in caplog.text
 
     play(tmp_path, scenario, count=2)
+
+
+def test_a_refusal_counts_only_in_its_epoch_and_while_the_partition_exists(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    name = TopicPartition("t", 0)
+    broker: Any = SimpleNamespace(
+        clock=SimpleNamespace(monotonic_ms=lambda: 0),
+        metadata=SimpleNamespace(image=SimpleNamespace(brokers={})),
+    )
+    partition: Any = SimpleNamespace(name=name)
+    role: Any = SimpleNamespace(isr={1})
+    changes = IsrChanges(broker)
+
+    def refuse(epoch: int) -> int:
+        """How many refusals are reported by now."""
+        changes._note_refusal(partition, role, IsrProposal(((1, 7), (2, 7)), epoch, 0))
+        return caplog.text.count("join the ISR")
+
+    assert [refuse(0), refuse(0), refuse(0)] == [0, 1, 2]
+    assert [refuse(1), refuse(1)] == [2, 3]
+    changes.forget(name)
+    assert [refuse(1), refuse(1)] == [3, 4]

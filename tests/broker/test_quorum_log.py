@@ -145,7 +145,7 @@ async def test_the_only_controller_has_no_other_to_copy_from(tmp_path: Path) -> 
     await until(lambda: member.events.elected_epochs == [1])
     await member.stop()
     damage_log(tmp_path / "__cluster_metadata-0")
-    with pytest.raises(BadMetadata, match="from a copy; or, to continue without .* __cluster_metadata-0"):
+    with pytest.raises(BadMetadata, match=r"from a copy; or, to continue without .* __cluster_metadata-0"):
         await sole_member(tmp_path).start()
 
 

@@ -308,7 +308,9 @@ def test_bytes_that_look_like_batches_are_not_all_checked() -> None:
     assert found and file.read_bytes < 10 * len(outer)
 
 
-@pytest.mark.parametrize(("size_bytes", "is_possible"), [(BATCH_BYTES_MAX, True), (BATCH_BYTES_MAX + 1, False)])
+@pytest.mark.parametrize(
+    ("size_bytes", "is_possible"), [(BATCH_BYTES_MAX, True), (BATCH_BYTES_MAX + 1, False)]
+)
 def test_no_batch_is_larger_than_a_request(size_bytes: int, is_possible: bool) -> None:
     begin = stored(b"x" * 500, 9)[:300]
     begin[8:12] = (size_bytes - LENGTH_PREFIX_BYTES).to_bytes(4)

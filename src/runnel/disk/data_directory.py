@@ -149,7 +149,7 @@ class DataDirectory:
             segments,
             recovery_point=checkpoints.recovery_points.offsets.get(partition, 0),
             log_start_offset=checkpoints.log_starts.offsets.get(partition, 0),
-            may_have_lost_writes=self._power_failures.may_show(partition),
+            may_have_lost_writes=self._power_failures.may_have_lost_writes(partition),
         )
         log.was_closed_cleanly = self._was_closed_cleanly and log.failure is None
         if is_recreated:

@@ -93,22 +93,11 @@ def recover_log(
         segments.files.write(f"{segments.folder}/{PARTITION_METADATA}", data, sync=True)
     recovery = Recovery(segments, config, recovery_point, may_have_lost_writes=may_have_lost_writes)
     recovered = recovery.run(log_start_offset, home.now_ms())
-    end_offset = segments.active.next_offset
-    # The end of a damaged log is that of what can be read: what was deleted stays so.
-    is_beyond = log_start_offset > end_offset and recovered.damage is None
-    if is_beyond and not may_have_lost_writes:
-        # Only what was written can have been deleted, so the checkpoint is damaged.
-        logger.error(
-            "%s ends at %d: the log start %d in %s is not used",
-            segments.folder,
-            end_offset,
-            log_start_offset,
-            LOG_STARTS,
+    if recovered.damage is None:
+        # A damaged log may end before its log start: what was deleted stays so.
+        log_start_offset = _log_start_within(
+            segments, log_start_offset, recovered.producers, may_have_lost_writes=may_have_lost_writes
         )
-        log_start_offset = segments.segments[0].base_offset
-    elif is_beyond:
-        # The deletion is durable, the deleted records are not: their offsets must not be assigned again.
-        _start_over(segments, log_start_offset, recovered.producers)
     segments.fill(segments.segments, log_start_offset)
     log = DiskLog(
         name,
@@ -128,6 +117,28 @@ def recover_log(
     log.durability.epochs_changed = log.durability.folder_changed = log.durability.is_new = True
     log.durability.drops += 1
     return log
+
+
+def _log_start_within(
+    segments: Segments, log_start_offset: int, producers: Producers, *, may_have_lost_writes: bool
+) -> int:
+    """The log start of a log that is not damaged: it may be stored, and not the records before it."""
+    end_offset = segments.active.next_offset
+    if log_start_offset <= end_offset:
+        return log_start_offset
+    if may_have_lost_writes:
+        # The deletion is durable, the deleted records are not: their offsets must not be assigned again.
+        _start_over(segments, log_start_offset, producers)
+        return log_start_offset
+    # Only what was written can have been deleted, so the checkpoint is damaged.
+    logger.error(
+        "%s ends at %d: the log start %d in %s is not used",
+        segments.folder,
+        end_offset,
+        log_start_offset,
+        LOG_STARTS,
+    )
+    return segments.segments[0].base_offset
 
 
 def _start_over(segments: Segments, offset: int, producers: Producers) -> None:

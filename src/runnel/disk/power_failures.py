@@ -32,12 +32,14 @@ class PowerFailures:
         if last is not None:
             self._is_synced = bool(last.damaged)
             self._damaged = self._unrecovered.intersection(last.damaged)
-            self._unrecovered &= self._unrecovered if self._is_changed else set(last.unrecovered)
             self._unrecovered -= self._damaged
+            if last.boot_id == self._boot_id:
+                # The others were recovered or created in this boot.
+                self._unrecovered.intersection_update(last.unrecovered)
         # Before any log is written to: what is not listed was written in this boot.
         self._store()
 
-    def may_show(self, log: TopicPartition) -> bool:
+    def may_have_lost_writes(self, log: TopicPartition) -> bool:
         """May a log that is about to be recovered have lost writes to a power failure?"""
         return not self._boot_id or log in self._unrecovered
 

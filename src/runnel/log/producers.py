@@ -270,7 +270,9 @@ class Producers:
             undone = self._by_id.get(producer_id)
             batch = _last_batch(undone)
             if undone is not None and batch is not None and batch is not _last_batch(former):
-                self._failed[producer_id] = FailedBatch(undone.epoch, batch.base_sequence, undone.last_seen_ms)
+                self._failed[producer_id] = FailedBatch(
+                    undone.epoch, batch.base_sequence, undone.last_seen_ms
+                )
             self._put(producer_id, former)
             while self._ended and self._ended[-1][0] > marker_offset:
                 self._ended.pop()

@@ -92,7 +92,7 @@ def test_a_damaged_replica_is_not_elected_even_if_it_is_the_last_known_leader(po
 def test_the_damage_would_lose_records_if_it_was_truncated_like_a_torn_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(PowerFailures, "may_show", lambda self, log: True)
+    monkeypatch.setattr(PowerFailures, "may_have_lost_writes", lambda self, log: True)
     with pytest.raises(Anomaly, match="committed is"):
         play("never", lambda world, damaged: None)
 

@@ -162,7 +162,7 @@ class Broker:
         return self.clock.monotonic_ms() - self.contact_ms > timeout_ms
 
     def check_may_lead(self, partition: ReplicatedLog) -> None:
-        """Reject a request for the end of a log that another broker may lead by now, and extend."""
+        """Reject a request for the end of a log: another broker may lead it by now, with more records."""
         if partition.has_followers and self.may_be_fenced:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"another broker may lead {partition.name} by now"

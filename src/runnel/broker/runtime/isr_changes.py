@@ -70,8 +70,8 @@ class IsrChanges:
         self._pending: Pending = {}
         self._task: asyncio.Task[None] | None = None
         self._warned_ms = -WARNING_INTERVAL_MS
-        self._refused: set[TopicPartition] = set()
-        """Partitions whose last proposal was refused."""
+        self._refused: dict[TopicPartition, int] = {}
+        """Partitions whose last proposal was refused, and its leader epoch."""
         self._is_closed = False
 
     def submit(self, partition: "ReplicatedLog", proposal: IsrProposal) -> None:
@@ -79,6 +79,10 @@ class IsrChanges:
         self._pending[partition] = proposal
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def forget(self, name: TopicPartition) -> None:
+        """The partition was removed from this node."""
+        self._refused.pop(name, None)
 
     async def close(self) -> None:
         """Stop sending."""
@@ -164,7 +168,7 @@ class IsrChanges:
             return True
         if result.error_code:
             return False
-        self._refused.discard(partition.name)
+        self._refused.pop(partition.name, None)
         if result.leader_epoch == leader.epoch and leader.accepted(
             proposal, frozenset(result.isr), result.partition_epoch
         ):
@@ -173,8 +177,8 @@ class IsrChanges:
 
     def _note_refusal(self, partition: "ReplicatedLog", leader: LeaderReplica, proposal: IsrProposal) -> None:
         """Report a replica that cannot join the ISR. The first refusal may be of a change on its way here."""
-        if partition.name not in self._refused:
-            self._refused.add(partition.name)
+        if self._refused.get(partition.name) != proposal.leader_epoch:
+            self._refused[partition.name] = proposal.leader_epoch
             return
         for node, epoch in proposal.isr:
             if node not in leader.isr:

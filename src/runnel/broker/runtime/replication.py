@@ -136,6 +136,7 @@ class Replication:
     def forget(self, name: TopicPartition) -> None:
         """The partition was removed from this node."""
         self._damaged.forget(name)
+        self._isr_changes.forget(name)
         self._assignments.forget(name)
         self._checks.remove(name)
         self._stop_fetching(name)
