@@ -90,7 +90,7 @@ class DamagedReplicas:
     async def reported(self) -> None:
         """At start: return when no damaged replica can be elected, or after a while.
 
-        Without directories nothing is reported: the registration of an unclean start has the same effect.
+        Without directories there is nothing to wait for: no request tells the controller of one replica.
         """
         metadata = self._broker.metadata
         try:
