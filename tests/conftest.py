@@ -1,9 +1,11 @@
 """Shared options and fixtures."""
 
+import faulthandler
 import os
 from pathlib import Path
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 from tools.fetch.programs import Unavailable
@@ -19,6 +21,7 @@ QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ["SPARK_SUBMIT_OPTS"] = QUICK_START
 
 SLOW_TIMEOUT_S = 600
+TEARDOWN_TIMEOUT_S = 300
 JVM_FIXTURES = {"spark", "apache_kafka"}
 
 
@@ -65,6 +68,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_slow(item):
             item.add_marker(pytest.mark.timeout(SLOW_TIMEOUT_S))
     items[:] = longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Limit the time of a teardown after a failure, with which pytest ends all other time limits."""
+    if isinstance(node, pytest.Item) and not node.config.getoption("usepdb"):
+        output = node.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(TEARDOWN_TIMEOUT_S, exit=True, file=output)
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,7 @@ class Worker(threading.Thread):
     """A consumer that commits everything it reads, until it is stopped."""
 
     def __init__(self, broker: BrokerProcess, **settings: Any) -> None:
-        super().__init__()
+        super().__init__(daemon=True)
         self.consumer = confluent(broker, **settings)
         self.seen: list[int] = []
         self.acknowledged: dict[int, int] = {}
@@ -106,7 +106,7 @@ def test_group_survives_a_crash_of_the_broker(broker: BrokerProcess, strategy: s
         for worker in workers:
             worker.is_stopped.set()
         for worker in workers:
-            worker.join()
+            worker.join(TIMEOUT_S)
     acknowledged: dict[int, int] = {}
     for worker in workers:
         for partition, offset in worker.acknowledged.items():
@@ -182,9 +182,11 @@ def test_kafka_reads_our_records(broker: BrokerProcess) -> None:
     produce(broker, range(20))
     worker = Worker(broker, group_instance_id="one")
     worker.start()
-    wait_for([worker], range(20))
-    worker.is_stopped.set()
-    worker.join()
+    try:
+        wait_for([worker], range(20))
+    finally:
+        worker.is_stopped.set()
+        worker.join(TIMEOUT_S)
 
     def read(formatter: str, expected: list[str]) -> None:
         command = tool("kafka-console-consumer", "--bootstrap-server", broker.bootstrap)

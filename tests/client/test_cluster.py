@@ -80,6 +80,7 @@ def connect_to_stranger(answer: bytes, timeout_s: float) -> None:
                 while visitor.recv(1000):
                     pass
 
+        listener.settimeout(30)
         thread = threading.Thread(target=talk)
         thread.start()
         try:

@@ -194,7 +194,8 @@ def replicas(server: tuple[str, str], is_expected: Callable[[list[list[str]]], b
 
 def run(script: str, *arguments: str) -> str:
     """The output of a tool."""
-    return subprocess.run(tool(script, *arguments), capture_output=True, text=True, check=True).stdout
+    command = tool(script, *arguments)
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
 def has_other_leader(member: Member, leader_id: int) -> bool:

@@ -1,5 +1,6 @@
 """Calling the command line from a test, in this process."""
 
+import asyncio
 import io
 import json
 import sys
@@ -43,6 +44,8 @@ class CommandLine:
         self._capture = capture
         self._tmp_path = tmp_path
         self._patch = patch
+        # uvloop only logs what the alarm of pytest-timeout raises: a test would never end.
+        patch.setattr("runnel.server.cli.session.fastest_loop", asyncio.new_event_loop)
         if address is not None:
             patch.setenv("RUNNEL_BOOTSTRAP", address)
 

@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def replicas(run: CommandLine) -> dict[int, int]:
     return {broker["id"]: broker["replicas"] for broker in status(run)["brokers"]}
 
 
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
+def until(condition: Callable[[], object], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "timed out"
@@ -216,37 +217,34 @@ def test_a_single_node_gets_a_worker_and_loses_it_again(tmp_path: Path, capfd, m
     alone |= {"offsets.topic.num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
     run = CommandLine(f"127.0.0.1:{port}", capfd, tmp_path, monkeypatch)
 
-    def started(nodes: list[dict[str, str]]) -> list[BrokerNode]:
-        running = [BrokerNode(static) for static in nodes]
-        for node in running:
-            node.start()
-        return running
+    @contextmanager
+    def running(nodes: list[dict[str, str]]) -> Iterator[None]:
+        started = [BrokerNode(static) for static in nodes]
+        try:
+            for node in started:
+                node.start()
+            yield
+        finally:
+            for node in reversed(started):
+                node.stop()
 
-    def stop(running: list[BrokerNode]) -> None:
-        for node in reversed(running):
-            node.stop()
-
-    running = started([alone])
-    run.ok("topic", "create", "t", "--partitions", "4")
-    run.ok("produce", "t", stdin="".join(f"{number}\n" for number in range(20)))
-    run.ok("consume", "t", "--group", "g", "--max", "5")
-    stop(running)
-    running = started(worker_settings(alone, 2))
-    run.ok("cluster", "rebalance", "--yes")
-    assert replicas(run) == {1: 4, 2: 4}
-    assert len(run.ok("consume", "t").lines) == 20
-    assert len(run.ok("consume", "t", "--group", "g").lines) == 15
-    stop(running)
+    with running([alone]):
+        run.ok("topic", "create", "t", "--partitions", "4")
+        run.ok("produce", "t", stdin="".join(f"{number}\n" for number in range(20)))
+        run.ok("consume", "t", "--group", "g", "--max", "5")
+    with running(worker_settings(alone, 2)):
+        run.ok("cluster", "rebalance", "--yes")
+        assert replicas(run) == {1: 4, 2: 4}
+        assert len(run.ok("consume", "t").lines) == 20
+        assert len(run.ok("consume", "t", "--group", "g").lines) == 15
     # It would be missing.
     with pytest.raises(BadSettings, match="start 2 workers, or first move its replicas away"):
         check_folders(str(folder), 1)
-    running = started(worker_settings(alone, 2))
-    run.ok("cluster", "drain", "2", "--yes")
-    stop(running)
+    with running(worker_settings(alone, 2)):
+        run.ok("cluster", "drain", "2", "--yes")
     shutil.rmtree(f"{folder}-worker-2")
-    running = started([alone])
-    assert replicas(run) == {1: 8, 2: 0}
-    assert len(run.ok("consume", "t").lines) == 20
-    run.ok("cluster", "drain", "2", "--unregister", "--yes")
-    assert replicas(run) == {1: 8}
-    stop(running)
+    with running([alone]):
+        assert replicas(run) == {1: 8, 2: 0}
+        assert len(run.ok("consume", "t").lines) == 20
+        run.ok("cluster", "drain", "2", "--unregister", "--yes")
+        assert replicas(run) == {1: 8}

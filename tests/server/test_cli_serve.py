@@ -155,7 +155,7 @@ def test_data_directory_of_another_node_is_rejected(run, tmp_path):
 
 
 def test_descriptor_limit_is_raised_to_the_hard_limit(tmp_path):
-    with serving(tmp_path) as (_, process):
+    with serving(tmp_path, "--listen", "127.0.0.1:0") as (_, process):
         limits = Path(f"/proc/{process.pid}/limits").read_text()
     (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]
     soft, hard = line.split()[3:5]

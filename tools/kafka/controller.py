@@ -53,7 +53,7 @@ class KafkaController:
         properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
         if not (self.folder / "log" / "meta.properties").exists():
             command = tool("kafka-storage", "format", "-t", self.cluster_id, "-c", properties, *self.first)
-            subprocess.run(command, capture_output=True, check=True)
+            subprocess.run(command, capture_output=True, check=True, timeout=START_TIMEOUT_S)
         with (self.folder / "kafka.out").open("ab") as output:
             self.process = subprocess.Popen(java("kafka.Kafka", properties), stdout=output, stderr=output)
         deadline = time.monotonic() + START_TIMEOUT_S

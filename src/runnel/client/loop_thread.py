@@ -38,7 +38,8 @@ class LoopThread:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
-        except KeyboardInterrupt:
+        except BaseException:
+            # Also if this thread is interrupted.
             future.cancel()
             raise
 

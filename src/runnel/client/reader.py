@@ -24,6 +24,7 @@ from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
 CHUNKS_AHEAD = 4
+CANCEL_INTERVAL_S = 0.1
 """The number of prefetched chunks; together with `max_bytes` it limits the memory."""
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
@@ -79,7 +80,10 @@ class Reader:
     async def close(self) -> None:
         """Stop fetching; positions are retained."""
         if self._fetching is not None:
-            self._fetching.cancel()
+            # Again if it was lost: a task group that fails at the same moment does not raise it.
+            while not self._fetching.done():
+                self._fetching.cancel()
+                await asyncio.wait((self._fetching,), timeout=CANCEL_INTERVAL_S)
             await asyncio.gather(self._fetching, return_exceptions=True)
             self._fetching = None
         await self._cluster.close_lane(self)

@@ -85,7 +85,7 @@ def test_a_stream_that_repeats_its_last_batch_writes_it_once(
             .trigger(availableNow=True)
             .start()
         )
-        query.awaitTermination()
+        assert query.awaitTermination(300)
 
     copy()
     # As if Spark had died right before it could note down that its last batch is done.

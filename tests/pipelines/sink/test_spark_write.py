@@ -1,6 +1,7 @@
 """The sink in Spark: batch and streaming, with failing tasks, replays and broker restarts."""
 
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 from uuid import uuid4
@@ -126,9 +127,12 @@ class Stream:
         query = query.option("topic", self.sink).option("checkpointLocation", str(self.checkpoint))
         started = query.trigger(availableNow=True).start()
         try:
-            started.awaitTermination()
+            assert started.awaitTermination(300), "the query does not end"
         finally:
-            started.stop()
+            # In a thread, as the connection of this one to Java may still wait for a response.
+            stopping = threading.Thread(target=started.stop, daemon=True)
+            stopping.start()
+            stopping.join(60)
 
     def forget_last(self, kind):
         """Without the last file of `commits`, as if the driver had failed before it committed the batch."""

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import pytest
 
 from runnel.sim.cluster.workloads import simulate_records, simulate_transactions
+from tools.processes import child
 
 
 @pytest.mark.parametrize("seed", [4])
@@ -28,14 +30,16 @@ def test_transactions_are_atomic_through_the_faults_of_a_cluster(seed: int) -> N
 def test_equal_seeds_have_equal_traces_in_all_processes() -> None:
     """Sets of strings, bytes and objects have another order in each of these processes."""
     command = "from runnel.sim.cluster.workloads import *; print(simulate_transactions(11).digest)"
-    others = [
-        subprocess.Popen(
-            [sys.executable, "-c", command],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            stdout=subprocess.PIPE,
-            text=True,
+    with ExitStack() as stack:
+        one, other = (
+            stack.enter_context(
+                child(
+                    [sys.executable, "-c", command],
+                    env={**os.environ, "PYTHONHASHSEED": hash_seed},
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for hash_seed in ("1", "2")
         )
-        for hash_seed in ("1", "2")
-    ]
-    one, other = (other.communicate()[0] for other in others)
-    assert one == other != ""
+        assert one.communicate()[0] == other.communicate()[0] != ""

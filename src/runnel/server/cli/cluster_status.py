@@ -35,6 +35,8 @@ async def describe(cluster: Cluster) -> dict[str, Any]:
     topics = await cluster.topics()
     min_in_sync = await admin.min_in_sync(topic.name for topic in topics)
     leaders, replicas = _counts(topics)
+    problems = _problems(topics, min_in_sync)
+    offline = await _offline_replicas(admin, topics if problems["offline"] else [], brokers)
     # Last, as brokers hold a connection until the leader answers.
     quorum, moving = await _ask_leader(admin)
     return {
@@ -59,10 +61,8 @@ async def describe(cluster: Cluster) -> dict[str, Any]:
             for each in brokers
         ],
         "partitions": sum(len(topic.partitions) for topic in topics),
-        **(problems := _problems(topics, min_in_sync)),
-        "offline_replicas": await _offline_replicas(
-            admin, [topic for topic in topics if problems["offline"]], brokers
-        ),
+        **problems,
+        "offline_replicas": offline,
         "reassigning": moving,
     }
 
