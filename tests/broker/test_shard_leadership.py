@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from runnel.broker.runtime import leadership_proof
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shards import Shards
 from runnel.broker.runtime.txn_markers import MarkerSender
@@ -113,6 +114,39 @@ def test_an_unchanged_epoch_keeps_the_shard_and_a_new_one_reloads_it(tmp_path: P
         assert await fetch(client) == {0: 7}
         # The rebalance was not complete, so the group has no members on disk.
         assert member.member_id not in groups.driver_of("g").shard.groups["g"].members
+
+    group_calls.play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_shard_that_is_replaced_during_the_proof_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_replaced: bool
+) -> None:
+    """In the same epoch: it had replayed records that its log has lost, and replaced by others since."""
+
+    async def scenario(world: BrokerWorld, client: Client) -> None:
+        begun, proven = asyncio.Event(), asyncio.Event()
+
+        async def prove(partition: ReplicatedLog, timeout_ms: int) -> None:
+            begun.set()
+            await proven.wait()
+
+        monkeypatch.setattr(leadership_proof, "prove_leadership", prove)
+        groups = world.broker.groups
+        await client.ask(commit_request({0: 7}), 8)
+        partition = partition_of(world, groups, "g")
+        lead(partition)
+        driver = await loaded(groups, "g")
+        asked = OffsetFetchRequest(groups=[OffsetFetchRequestGroup("g", topics=None)], require_stable=True)
+        client.send(asked, 9)
+        await begun.wait()
+        if is_replaced:
+            groups._unload(partition.name.partition, driver)
+            groups.role_changed(partition.name)
+            assert await loaded(groups, "g") is not driver
+        proven.set()
+        (group,) = (await client.receive()).groups
+        assert group.error_code == (NOT_COORDINATOR if is_replaced else NONE)
 
     group_calls.play(tmp_path, scenario)
 

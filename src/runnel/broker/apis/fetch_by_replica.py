@@ -80,7 +80,7 @@ def fetch_by_replica(request: FetchRequest, ctx: Context) -> MaybePromise[FetchR
     fetch.note_progress(_mentions(request))
     for key in _forgotten(request):
         session.forget(key)
-    session.noted()
+    fetch.all_noted()
     return fetch.respond_or_wait()
 
 
@@ -168,7 +168,7 @@ class ReplicaFetch:
             for key in forgotten:
                 self._session.forget(key)
             await asyncio.sleep(0)
-        self._session.noted()
+        self.all_noted()
         if self._is_incremental:
             return await settled(self.respond_or_wait())
         # The response to a full request has all partitions; most are at the end of their logs.
@@ -181,6 +181,13 @@ class ReplicaFetch:
             self._collect(found)
             await asyncio.sleep(0)
         return self._respond(found)
+
+    def all_noted(self) -> None:
+        """All partitions that the request mentions or forgets are noted."""
+        # A follower that has more to forget does not let its request wait. One that never lets it wait, by
+        # replica.fetch.wait.max.ms=0, has no more to forget if it forgets nothing.
+        if self._request.max_wait_ms > 0 or not self._request.forgotten_topics_data:
+            self._session.noted()
 
     def note_progress(self, mentions: Iterable[Mention]) -> list[Cursor]:
         """What the requested offsets prove; returns the partitions that this node has."""

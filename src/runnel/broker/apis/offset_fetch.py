@@ -89,7 +89,7 @@ def _fetch(
         return found
 
     # From the offset of a coordinator that was replaced, a transactional consumer would copy records again.
-    answer = ctx.broker.groups.read(group.group_id, fetch, refuse, is_current=require_stable)
+    answer = ctx.broker.groups.read(group.group_id, fetch, refuse, needs_proof=require_stable)
     return gather([answer], with_unknown)
 
 

@@ -136,7 +136,7 @@ class FollowerSession:
     """The partitions that one fetcher of a follower fetches from this node."""
 
     __slots__ = (
-        "_requests",
+        "_awaited",
         "broker_epoch",
         "cursors",
         "dirty",
@@ -183,23 +183,37 @@ class FollowerSession:
         self.waiting: WaitingFetch | None = None
         """The request that waits for records."""
         self.waker = waker
-        self._requests: list[asyncio.Future[None]] = []
-        """Done with the next request."""
+        self._awaited: dict[asyncio.Future[None], int] = {}
+        """Those who wait for requests, and for how many."""
 
-    def next_request(self) -> "asyncio.Future[None]":
-        """Done when the follower's next request is noted, or none will be; a waiting one is answered now."""
-        noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._requests.append(noted)
+    def fetched_again(self) -> "asyncio.Future[None]":
+        """Done when a request is noted that the follower decides on from now on; a waiting one is answered.
+
+        Fails with NOT_LEADER_OR_FOLLOWER if the session ends before.
+        """
+        fetched: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.is_closed:
+            fetched.set_exception(self._ended())
+            return fetched
+        # A request that does not wait here may have been sent before, and is only on its way.
+        self._awaited[fetched] = 1 if self.waiting is not None else 2
+        fetched.add_done_callback(self._not_awaited)
         if self.waiting is not None:
             self.waiting.expire()
-        return noted
+        return fetched
 
     def noted(self) -> None:
-        """All partitions that a request mentions or removes are noted."""
-        requests, self._requests = self._requests, []
-        for request in requests:
-            if not request.done():
-                request.set_result(None)
+        """All partitions that a request mentions or forgets are noted; there are no more to forget."""
+        for fetched, count in list(self._awaited.items()):
+            self._awaited[fetched] = count - 1
+            if count == 1 and not fetched.done():
+                fetched.set_result(None)
+
+    def _not_awaited(self, fetched: "asyncio.Future[None]") -> None:
+        self._awaited.pop(fetched, None)
+
+    def _ended(self) -> ApiError:
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node} has ended its fetch session")
 
     def mention(self, key: Key, asked: FetchPartition) -> Cursor:
         """The cursor of a partition that a request mentions."""
@@ -222,7 +236,9 @@ class FollowerSession:
     def close(self, count_max: int) -> None:
         """The session ended; detaches up to `count_max` of its cursors."""
         self.is_closed, self.fetch_time.is_open = True, False
-        self.noted()
+        for fetched in self._awaited:
+            if not fetched.done():
+                fetched.set_exception(self._ended())
         for key in list(islice(self.cursors, count_max)):
             self.forget(key)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic
 
-from runnel.broker.runtime.leadership_proof import prove_leadership
-from runnel.broker.runtime.promise import MaybePromise, settled
+from runnel.broker.runtime.leadership_proof import LeadershipProofs
+from runnel.broker.runtime.promise import MaybePromise, chain
 from runnel.broker.runtime.replicated_log import ReplicatedLog
 from runnel.broker.runtime.shard_driver import AnyShard, Refuse, ShardDriver, T
 from runnel.broker.runtime.shard_loading import ShardLoading
@@ -38,6 +38,7 @@ class Shards(ABC, Generic[AnyShard]):
         self._broker = broker
         self._drivers: dict[int, ShardDriver[AnyShard]] = {}
         self._loading = ShardLoading(broker.timers)
+        self._proofs = LeadershipProofs(broker)
         self._is_started = self._is_stopped = False
 
     def start(self) -> None:
@@ -116,29 +117,27 @@ class Shards(ABC, Generic[AnyShard]):
         return driver.decide(decision, refuse)
 
     def read(
-        self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T], *, is_current: bool = False
+        self, name: str, read: Callable[[AnyShard], T], refuse: Refuse[T], *, needs_proof: bool = False
     ) -> MaybePromise[T]:
         """Run a read operation on the shard of a name; the response waits until its state is committed.
 
-        With `is_current` also until it is certain that no other broker has replaced this one before.
+        With `needs_proof` also until it is certain that no other broker has replaced this one before.
         """
         try:
             driver = self.driver_of(name)
         except ApiError as error:
             return refuse(error.error)
-        if is_current and driver.partition.has_followers:
-            return self._broker.run(self._read_current(driver, read, refuse))
-        return driver.hold(read(driver.shard), refuse)
+        if not needs_proof or not driver.partition.has_followers:
+            return driver.hold(read(driver.shard), refuse)
 
-    async def _read_current(
-        self, driver: ShardDriver[AnyShard], read: Callable[[AnyShard], T], refuse: Refuse[T]
-    ) -> T:
-        try:
-            await prove_leadership(driver.partition, driver.commit_timeout_ms)
-        except ApiError:
-            # Another broker may be the coordinator: the client looks it up again.
-            return refuse(ErrorCode.NOT_COORDINATOR)
-        return await settled(driver.hold(read(driver.shard), refuse))
+        def read_if_proven(error: ErrorCode | None) -> MaybePromise[T]:
+            is_loaded = self._drivers.get(driver.partition.name.partition) is driver
+            if error is not None or not is_loaded or not self._is_current(driver):
+                # Another broker may be the coordinator: the client looks it up again.
+                return refuse(ErrorCode.NOT_COORDINATOR)
+            return driver.hold(read(driver.shard), refuse)
+
+        return chain(self._proofs.next(driver.partition, driver.commit_timeout_ms), read_if_proven)
 
     def all_loaded(self) -> list[ShardDriver[AnyShard]]:
         """All shards here with records. Raises COORDINATOR_LOAD_IN_PROGRESS if one is not loaded."""

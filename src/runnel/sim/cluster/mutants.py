@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runnel.broker.runtime import shards
+from runnel.broker.runtime import leadership_proof
 from runnel.broker.runtime.copied_log import CopiedLog
 from runnel.broker.runtime.promise import Promise
 from runnel.broker.runtime.quorum_log import QuorumLog
@@ -361,7 +361,7 @@ MUTANTS = {
         Mutant(
             "unproven-coordinator",
             7,
-            ((shards, "prove_leadership", prove_nothing),),
+            ((leadership_proof, "prove_leadership", prove_nothing),),
             ("isolation", "bridge partition"),
             is_transactional=True,
         ),
