@@ -23,8 +23,8 @@ from runnel.messages.fetch import FetchPartition, FetchRequest, FetchResponse, F
 from runnel.model.errors import ErrorCode
 from runnel.model.ids import TopicPartition
 
-CHUNKS_AHEAD = 4
 CANCEL_INTERVAL_S = 0.1
+CHUNKS_AHEAD = 4
 """The number of prefetched chunks; together with `max_bytes` it limits the memory."""
 RESETS = {"earliest": EARLIEST, "latest": LATEST}
 
