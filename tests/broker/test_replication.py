@@ -484,7 +484,7 @@ def test_a_replica_that_is_moved_away_is_removed(tmp_path: Path) -> None:
         assert (await produced(client, b"b")).error_code == 0
         refused = await produced(await replicas.connect(2), b"c")
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER.code
-        # Without the leader that is told: it was moved while this node was down.
+        # Also if the replica was removed from the partition while its node was down.
         await replicas.stop(3)
         await replicas.change(PartitionChangeRecord(0, topic_id, replicas=[1], isr=[1]))
         await replicas.start(3)

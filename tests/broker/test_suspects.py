@@ -1,4 +1,4 @@
-"""Leaders that have failed, and what clients are told before the controller has decided."""
+"""Leaders that have failed, and what clients see before the controller has decided."""
 
 import asyncio
 from pathlib import Path

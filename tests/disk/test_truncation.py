@@ -99,7 +99,7 @@ def test_no_step_waits_for_the_disk_on_the_event_loop(offset: int) -> None:
 
 
 def test_an_epoch_without_records_is_forgotten() -> None:
-    """Else a follower that was elected without writing would be told to truncate for ever."""
+    """Else a follower that was elected without writing would have to truncate again and again."""
     scene = Scene()
     scene.log.begin_epoch(7)
     assert scene.log.leader_epoch == 7
