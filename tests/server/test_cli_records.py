@@ -1,11 +1,15 @@
 """`runnel produce` and `runnel consume`."""
 
+import asyncio
 import json
+import sys
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
-from runnel.server.cli.output import time_text
+from runnel.server.cli.lines import lines_of_input
+from runnel.server.cli.output import CommandError, time_text
 
 
 def test_arguments_and_lines(run, name):
@@ -91,6 +95,19 @@ def test_invalid_json(run, name, line, expected):
     assert outcome.code == 1 and expected in outcome.err
     assert outcome.err.count("\n") == 1, outcome.err
     assert run.ok("consume", name).out == ""
+
+
+def test_input_that_cannot_be_read(tmp_path, monkeypatch):
+    with (tmp_path / "write-only").open("w") as opened:
+        monkeypatch.setattr(sys, "stdin", opened)
+        assert str(pytest.raises(CommandError, asyncio.run, _drain(lines_of_input())).value) == (
+            "standard input cannot be read: Bad file descriptor"
+        )
+
+
+async def _drain(lines: AsyncIterator[bytes]) -> None:
+    async for _ in lines:
+        pass
 
 
 def test_copied_records_are_partitioned_by_key(run, name):
