@@ -100,9 +100,9 @@ def test_invalid_json(run, name, line, expected):
 def test_input_that_cannot_be_read(tmp_path, monkeypatch):
     with (tmp_path / "write-only").open("w") as opened:
         monkeypatch.setattr(sys, "stdin", opened)
-        assert str(pytest.raises(CommandError, asyncio.run, _drain(lines_of_input())).value) == (
-            "standard input cannot be read: Bad file descriptor"
-        )
+        with pytest.raises(CommandError) as refused:
+            asyncio.run(_drain(lines_of_input()))
+    assert str(refused.value) == "standard input cannot be read: Bad file descriptor"
 
 
 async def _drain(lines: AsyncIterator[bytes]) -> None:
