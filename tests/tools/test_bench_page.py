@@ -51,6 +51,7 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
     results = {
         "rounds": rounds,
         "partitions": {"Runnel": sizes},
+        "workers": [{"workers": 1, "produce_rps": 150_000.0}, {"workers": 2, "produce_rps": 160_000.0}],
         "settings": {"Runnel": "defaults"},
         "run": {"rounds": 1, "window_s": 4.0, "warm_up_s": 90.0, "is_quick": True},
         "warm_up": {"Runnel": {"small": "steady after 3 windows, 12 s"}, "Kafka": {}},
@@ -65,6 +66,8 @@ def test_the_page_holds_table_misses_and_charts(tmp_path: Path) -> None:
     assert "| end to end, 50,000 records/s | 2 | 2 | 2 | 1 | 1 | 1 | 2x | 2x | 2x |" in text
     assert "| small | steady after 3 windows, 12 s | – |" in text
     assert "Runnel, 1,000" in text
+    assert "| | 1 worker | 2 workers |" in text
+    assert "in flight, req/s | 150,000 | 160,000 |" in text
     for name in ("advantage.svg", "memory.svg", "restart.svg"):
         assert f"bench/{name}" in text
         ElementTree.parse(tmp_path / "bench" / name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.bench import clients, cluster, loadgen, measures, page, rebalance, transactions
+from tools.bench import clients, cluster, loadgen, measures, page, rebalance, transactions, workers
 from tools.bench.measures import Bench, Numbers
 from tools.bench.partitions import with_partitions
 from tools.bench.systems import Kafka, Meter, Runnel, System
@@ -74,12 +74,17 @@ def main() -> int:
             "warm_up_s": options.warm_up.limit_s,
         },
         "partitions": {},
+        "workers": [],
     }
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as name:
         folder = Path(name)
         results["rounds"], results["warm_up"] = measure(systems, folder, program, options)
-        if "cluster" in (options.only or []):
+        if "cluster" in (options.only or ["cluster"]):
             add_clusters(results, folder / "cluster", program, options)
+        if "workers" in (options.only or ["workers"]):
+            results["workers"] = workers.compare_workers(
+                folder / "workers", program, options.seconds, options.warm_up
+            )
         if options.partitions and not options.only:
             results["partitions"] = scaling(systems, folder, program, options)
     return report(results, write=options.write or not (options.quick or options.only))
@@ -94,7 +99,7 @@ def options_of(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="share of the client records")
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 1000, 10_000])
     parser.add_argument(
-        "--only", nargs="*", choices=[*PARTS, "rebalance", "cluster"], help="some parts, no page"
+        "--only", nargs="*", choices=[*PARTS, "rebalance", "cluster", "workers"], help="some parts, no page"
     )
     options = parser.parse_args(arguments)
     options.warm_up = WarmUpPlan()
@@ -233,6 +238,8 @@ def report(results: dict[str, Any], write: bool) -> int:
     latencies = compare(results["rounds"], "Runnel", "Kafka", LATENCY_ROWS)
     if latencies:
         print(page.latency_table(latencies))
+    if results["workers"]:
+        print(page.workers_table(results["workers"]))
     if results["run"]["is_quick"]:
         print("a short run: its ratios are rough")
         return 0

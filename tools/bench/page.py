@@ -42,6 +42,14 @@ SCALING = [
     ("restart_s", "start to first response after it", "s"),
     ("memory_restarted_mb", "memory after restart", "MB"),
 ]
+WORKERS = """`runnel serve --workers N` with acks=1 and 12 partitions. The load generator runs on the same
+cores, so that a second worker has no core of its own here."""
+WORKER_ROWS = [
+    ("produce_rps", "produce 100 B, 12 connections x 8 in flight", "req/s"),
+    ("produce_cpu_us", "CPU of all workers per request", "µs"),
+    ("produce_1m_mbps", "produce 1 MB batches, 4 connections x 2 in flight", "MB/s"),
+    ("produce_1m_cpu_us", "CPU of all workers per batch", "µs"),
+]
 CHARTED = {"memory_mb": "memory.svg", "restart_s": "restart.svg"}
 
 
@@ -86,6 +94,16 @@ def scaling_table(partitions: dict[str, list[dict[str, float]]]) -> str:
         if any(key in numbers for _, numbers in columns):
             cells = [number(numbers.get(key)) for _, numbers in columns]
             lines.append(f"| {label}, {unit} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def workers_table(found: list[dict[str, float]]) -> str:
+    """One column per number of workers."""
+    heads = [f"{numbers['workers']:.0f} worker{'s' * (numbers['workers'] > 1)}" for numbers in found]
+    lines = ["| | " + " | ".join(heads) + " |", "|---|" + "---:|" * len(found)]
+    for key, label, unit in WORKER_ROWS:
+        cells = [number(numbers.get(key)) for numbers in found]
+        lines.append(f"| {label}, {unit} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -143,6 +161,8 @@ def write(results: dict[str, Any], docs: Path, reasons_path: Path) -> list[Compa
     ]
     if results["partitions"]:
         sections += _scaling_sections(results["partitions"], folder)
+    if results["workers"]:
+        sections += ["## Workers of one host", WORKERS, workers_table(results["workers"])]
     sections += ["## Settings", _settings(results), "## Warm-up", warm_up_table(results["warm_up"])]
     (docs / "BENCHMARKS.md").write_text("\n\n".join(sections) + "\n")
     return compared
