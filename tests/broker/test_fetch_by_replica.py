@@ -452,22 +452,45 @@ def test_sessions_end_with_their_connection(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
-def test_a_late_request_of_an_earlier_session_does_not_replace_the_present_one(tmp_path: Path) -> None:
+def test_after_a_late_request_of_an_earlier_session_the_follower_begins_another(tmp_path: Path) -> None:
     async def scenario(leader: Leader) -> None:
         await leader.start()
         await leader.append(b"a", b"b")
         partition = leader.replicas.partition(1)
         await leader.fetch(2, node=3)
         present = await leader.replicas.connect(1)
-        await present.ask(leader.request(2, at(2), session_epoch=0), 18)
-        session = list(leader.replicas.worlds[1].broker.follower_sessions)[-1]
+        session = (await present.ask(leader.request(2, at(2), session_epoch=0), 18)).session_id
+        waiting = leader.request(2, session_id=session, session_epoch=1, max_wait_ms=60_000)
+        answered = asyncio.ensure_future(present.ask(waiting, 18))
         await begin_session(leader, 1)
         follower = partition.leader.followers[2]
         assert follower.end_offset == 0, "the request was sent before, and served after it"
         await leader.followers[2].close()
-        await until(lambda: len(partition.cursors) == 1)
-        assert follower.fetch_time is session.fetch_time
+        assert not (await answered).error_code
+        refused = await present.ask(leader.request(2, session_id=session, session_epoch=2), 18)
+        assert refused.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND.code
+        await present.ask(leader.request(2, at(2), session_epoch=0), 18)
         assert (follower.end_offset, partition.high_watermark) == (2, 2)
+
+    play(tmp_path, scenario)
+
+
+def test_a_late_request_from_before_a_truncation_is_no_progress(tmp_path: Path) -> None:
+    """Whatever session ends: the offset of a log that diverges was never stored."""
+
+    async def scenario(leader: Leader) -> None:
+        await leader.start()
+        await leader.append(b"a", b"b")
+        partition = leader.replicas.partition(1)
+        late = await leader.replicas.connect(1)
+        await leader.fetch(2, node=3)
+        await begin_session(leader, 1)
+        follower = partition.leader.followers[2]
+        answer = await late.ask(leader.request(2, at(3), session_epoch=0), 18)
+        assert answer.responses[0].partitions[0].diverging_epoch is not None
+        await leader.followers[2].close()
+        await until(lambda: len(partition.cursors) == 1)
+        assert (follower.end_offset, partition.high_watermark) == (0, 0)
 
     play(tmp_path, scenario)
 

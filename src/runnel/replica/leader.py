@@ -201,15 +201,6 @@ class LeaderReplica:
         follower.fetch_time = FetchTime(fetch_time.ms)
         return True
 
-    def session_resumed(self, node: int, offset: int, broker_epoch: int, fetch_time: FetchTime) -> bool:
-        """A session of the follower has the partition at `offset`; True if the high watermark advanced."""
-        follower = self.followers.get(node)
-        if follower is None or follower.broker_epoch != broker_epoch:
-            return False
-        follower.end_offset = offset
-        follower.fetch_time = fetch_time
-        return self._commit()
-
     def ticked(self, now_ms: int) -> bool:
         """Time has passed; True if the high watermark advanced: a replica is no longer waited for."""
         self.now_ms = now_ms

@@ -101,21 +101,10 @@ class Cursor:
         self.session.watch(partition)
         replica, node = partition.replica, self.session.node
         if isinstance(replica, LeaderReplica) and replica.session_ended(node, self.session.fetch_time):
-            for other in partition.cursors:
-                if isinstance(other, Cursor) and other.session.node == node:
-                    other.resume(partition, replica)
-
-    def resume(self, partition: "ReplicatedLog", replica: LeaderReplica) -> None:
-        """A session of the same follower ended, whose last request was served after those of this one.
-
-        That request was late: the follower had repeated it in this session, and need not mention the
-        partition again.
-        """
-        asked, session = self.asked, self.session
-        if asked.current_leader_epoch == replica.epoch and replica.session_resumed(
-            session.node, asked.fetch_offset, session.broker_epoch, session.fetch_time
-        ):
-            partition.advance()
+            others = {cursor.session for cursor in partition.cursors if isinstance(cursor, Cursor)}
+            for session in others:
+                if session.node == node:
+                    session.invalidate()
 
     def sent(
         self, high_watermark: int, log_start_offset: int, *, has_records: bool = False, has_more: bool = False
@@ -144,6 +133,7 @@ class FollowerSession:
         "fetch_time",
         "id",
         "is_closed",
+        "is_invalid",
         "is_proven",
         "node",
         "unacknowledged",
@@ -166,6 +156,8 @@ class FollowerSession:
         self.node = node
         self.is_closed = False
         """Has its connection ended, or begun another one?"""
+        self.is_invalid = False
+        """Is its next request rejected, so that the follower begins another session?"""
         self.is_proven = True
         """Does the requester fetch as this node would? Otherwise its offsets prove nothing."""
         self.broker_epoch = -1
@@ -214,6 +206,16 @@ class FollowerSession:
 
     def _ended(self) -> ApiError:
         return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {self.node} has ended its fetch session")
+
+    def invalidate(self) -> None:
+        """Let the follower begin another session, which mentions where it is in all partitions.
+
+        Another session of the same follower has ended, and requests of both were served in an order that
+        need not be that in which they were sent. Neither of them proves where the follower is now.
+        """
+        self.is_invalid = True
+        if self.waiting is not None:
+            self.waiting.expire()
 
     def mention(self, key: Key, asked: FetchPartition) -> Cursor:
         """The cursor of a partition that a request mentions."""
@@ -272,7 +274,7 @@ class FollowerSessions:
             self._by_connection[connection] = session
             return session, False
         found = self._by_connection.get(connection)
-        if found is None or found.id != request.session_id or found.node != node:
+        if found is None or found.is_invalid or found.id != request.session_id or found.node != node:
             raise ApiError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no session {request.session_id} on this connection"
             )
