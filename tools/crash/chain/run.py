@@ -114,12 +114,20 @@ class Chain:
             self.ensure_running()
             time.sleep(0.05)
 
+    def _doing(self) -> str:
+        """What the workers are doing, and what they reported last."""
+        for worker in self.workers:
+            if worker.process is not None and worker.process.poll() is None:
+                worker.show_stacks()
+        return "\n".join(f"--- worker {worker.number}\n{worker.log_tail()}" for worker in self.workers)
+
     def wait_for_output(self, count: int) -> bool:
         deadline = time.monotonic() + TIMEOUT_S
         while self.output_reader.records_read < count:
             if time.monotonic() > deadline:
                 self.verifier.fail(
-                    f"stuck: {self.output_reader.records_read} records copied of at least {count}"
+                    f"stuck: {self.output_reader.records_read} records copied of at least {count}\n"
+                    + self._doing()
                 )
                 return False
             self.ensure_running()
