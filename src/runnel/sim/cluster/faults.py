@@ -4,7 +4,8 @@ A fault is aimed at a role: the controller, the leader of a partition, one of it
 coordinator of a group or transaction. Some are aimed at a moment as well (`moments`): they are counted when
 a node reaches it and ends there. Kinds that destroy data are limited to one node per simulation, and power
 cuts to simulations in which acknowledged records are synced: more would rightly lose records. For the same
-reason no process ends while the replicas of a node whose data was destroyed still count as in sync.
+reason no process ends while the replicas of a node whose data was destroyed still count as in sync, and no
+data is destroyed while another node lacks metadata: both could elect a controller without committed records.
 """
 
 import asyncio
@@ -100,7 +101,7 @@ class Faults:
         kind = self._random.choice(self._kinds)
         role, node = self._targets.pick()
         seconds_max, inject = KINDS[kind]
-        if (kind in ENDINGS and self._is_victim_away()) or (kind in DESTRUCTIVE and self._is_any_ending()):
+        if (kind in ENDINGS and self._is_victim_away()) or (kind in DESTRUCTIVE and not self._may_destroy()):
             return
         heal = inject(self, node)
         if heal is None:
@@ -124,6 +125,11 @@ class Faults:
         return (
             self._is_destroyed and self._victim is not None and not self._targets.is_registered(self._victim)
         )
+
+    def _may_destroy(self) -> bool:
+        """May the victim lose its data now?"""
+        assert self._victim is not None
+        return not self._is_any_ending() and self._targets.have_metadata_of(self._victim)
 
     def _is_any_ending(self) -> bool:
         """Does another node end now or soon, or does the cluster not know yet that it has?"""

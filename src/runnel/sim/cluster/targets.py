@@ -50,6 +50,19 @@ class Targets:
         registration = image.brokers.get(node.id)
         return registration is not None and registration.epoch == process.broker.epoch
 
+    def have_metadata_of(self, node: SimNode) -> bool:
+        """Do all other nodes have what a node may have acknowledged of the metadata, durable?"""
+        if node.process is None or not node.process.has_quorum:
+            return False
+        end_offset = node.process.broker.quorum.log.written_offset
+        return all(
+            other.process is not None
+            and other.process.has_quorum
+            and other.process.broker.quorum.log.durable_offset >= end_offset
+            for other in self._cluster.nodes.values()
+            if other is not node
+        )
+
     def _find(self, role: str) -> SimNode | None:
         if role == "controller":
             return self.controller()
