@@ -1,5 +1,6 @@
 """One transaction with confluent-kafka, journalled at each step, through crashes of the broker."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from tools.crash.chain.verification import Journal
 from tools.crash.load import CONNECTION
 
 CALL_TIMEOUT_S = 10.0
+RETRY_S = 40.0
 TRANSACTION_TIMEOUT_MS = 4000
 
 
@@ -53,13 +55,18 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
 
 
 def retry(call: Callable[..., None], *arguments: Any) -> None:
-    """Call until it succeeds or fails with an error that is not retriable."""
+    """Call until it succeeds or fails with an error that is not retriable.
+
+    librdkafka 2.16 may wait for ever for the coordinator of the group, if that moves when its address is
+    asked for: then its owner begins again.
+    """
+    deadline = time.monotonic() + RETRY_S
     while True:
         try:
             return call(*arguments)
         except KafkaException as refused:
             error: KafkaError = refused.args[0]
-            if error.fatal():
+            if error.fatal() or time.monotonic() > deadline:
                 raise ProducerUnusable(str(error)) from refused
             if not error.retriable():
                 raise

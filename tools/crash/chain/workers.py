@@ -77,7 +77,7 @@ class WorkerProcess(ABC):
             time.sleep(seconds)
             os.kill(self.process.pid, signal.SIGCONT)
 
-    def end(self, timeout_s: float = 30.0) -> bool:
+    def end(self, timeout_s: float = 60.0) -> bool:
         """SIGTERM; False if it had to be killed."""
         if self.process is None:
             return True

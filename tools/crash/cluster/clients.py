@@ -143,6 +143,8 @@ class Clients:
         for thread in (*self.senders, self.reader, *self.chain.threads, self.supervisor):
             thread.start()
         self.wait_for_progress(time.monotonic())
+        # librdkafka 2.16 may never fetch if the coordinator moves while it gets its first assignment.
+        self.chain.wait_for_output(1)
 
     def wait_for_progress(self, since: float) -> bool:
         """Wait until each partition has an acknowledged send after `since`, and the reader has records."""
