@@ -57,8 +57,8 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
 def retry(call: Callable[..., None], *arguments: Any) -> None:
     """Call until it succeeds or fails with an error that is not retriable.
 
-    librdkafka 2.16 may wait for ever for the coordinator of the group, if that moves when its address is
-    asked for: then its owner begins again.
+    After `RETRY_S` the owner of the producer begins again: send_offsets_to_transaction was seen to be retried
+    for ever, by one of three workers, while the others went on.
     """
     deadline = time.monotonic() + RETRY_S
     while True:
