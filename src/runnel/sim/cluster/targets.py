@@ -51,16 +51,17 @@ class Targets:
         return registration is not None and registration.epoch == process.broker.epoch
 
     def have_metadata_of(self, node: SimNode) -> bool:
-        """Do all other nodes have what a node may have acknowledged of the metadata, durable?"""
+        """Do all other voters have what a voter may have acknowledged of the metadata, durable?"""
         if node.process is None or not node.process.has_quorum:
             return False
-        end_offset = node.process.broker.quorum.log.written_offset
-        return all(
+        quorum = node.process.broker.quorum
+        end_offset = quorum.log.durable_offset
+        return node.id not in quorum.voters.ids or all(
             other.process is not None
             and other.process.has_quorum
             and other.process.broker.quorum.log.durable_offset >= end_offset
-            for other in self._cluster.nodes.values()
-            if other is not node
+            for voter, other in self._cluster.nodes.items()
+            if voter in quorum.voters.ids and other is not node
         )
 
     def _find(self, role: str) -> SimNode | None:
