@@ -101,10 +101,10 @@ class Cursor:
         self.session.watch(partition)
         replica, node = partition.replica, self.session.node
         if isinstance(replica, LeaderReplica) and replica.session_ended(node, self.session.fetch_time):
-            others = {cursor.session for cursor in partition.cursors if isinstance(cursor, Cursor)}
-            for session in others:
-                if session.node == node:
-                    session.invalidate()
+            # A list: the response of a session that waits may change the cursors.
+            for other in list(partition.cursors):
+                if isinstance(other, Cursor) and other.session.node == node:
+                    other.session.invalidate()
 
     def sent(
         self, high_watermark: int, log_start_offset: int, *, has_records: bool = False, has_more: bool = False
