@@ -335,9 +335,10 @@ def test_a_note_of_very_many_parts_is_kept_in_pieces(new_query, monkeypatch):
 def test_an_unreachable_broker_is_reported(runnel):
     with runnel.client() as client:
         client.create_topic("out")
-    query = Query(runnel.bootstrap_servers, settings={"kafka.delivery.timeout.ms": "300"})
+    query = Query(runnel.bootstrap_servers)
     messages = query.write(0, 1)
     runnel.stop()
+    query.settings["kafka.delivery.timeout.ms"] = "300"
     with pytest.raises(BrokerUnreachable, match="no broker available"):
         query.commit(messages)
 

@@ -75,6 +75,8 @@ class AutoCreation:
         if name in self._broker.metadata.image.topics:
             return
         error = (await self.create([name]))[name]
+        if error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} is being created")
         if error is not ErrorCode.NONE:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{name} cannot be created: {error.name}")
 
