@@ -214,7 +214,7 @@ def place_twin(
 
 
 def evict(file: OpenFile) -> None:
-    """Advise the kernel to drop a file from its page cache. It may keep pages, or read them again ahead of use."""
+    """Advise the kernel to drop a file from its page cache. It may keep pages, or read them ahead."""
     os.fsync(file.fileno())
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
+from runnel.sim.cluster.late_markers import has_marker_of_older_client
 from runnel.sim.cluster.network import Network
 from runnel.sim.cluster.node import Process, SimNode, running_loop
 from runnel.sim.cluster.scheduler import Scheduler
@@ -23,6 +24,7 @@ class Cluster:
         self.scheduler = Scheduler()
         self.trace = Trace(self.scheduler, show)
         self.network = Network(self.scheduler, Random(f"{seed} network"), self.trace)
+        self.network.is_never_late = has_marker_of_older_client
         self.nodes: dict[int, SimNode] = {}
         self.on_process_end: Callable[[SimNode, Process], None] = lambda node, process: None
         self._is_over = False

@@ -111,6 +111,8 @@ class Network:
         """(source, target) → probability that a chunk arrives late, after its sender lost the connection."""
         self.delay_factors: dict[tuple[str, str], float] = {}
         """(source, target) → how many times slower than usual."""
+        self.is_never_late: Callable[[bytes], bool] = lambda chunk: False
+        """Is a chunk lost rather than delivered after its sender gave up the connection?"""
         self.hosts: dict[str, Host] = {}
         self._blocked: Counter[tuple[str, str]] = Counter()
         self._random = random
@@ -193,7 +195,10 @@ class Network:
             self._holding[sender] = None
         else:
             if isinstance(chunk, bytes):
-                self._trace.sent(chunk)
+                if sender.is_closed and self.is_never_late(chunk):
+                    chunk = RST
+                else:
+                    self._trace.sent(chunk)
             target.loop.call_soon(target.deliver, chunk)
 
     def _delay(self, source: str, target: str) -> float:
