@@ -1,4 +1,4 @@
-"""Requests that a simulated network never delivers late, because nobody could tell that they are.
+"""Requests that a simulated network never delivers late, because they cannot be recognised as such.
 
 A producer of a client before KIP-890 keeps its epoch from one transaction to the next. A marker that arrives
 after the next transaction has begun ends that one: neither the protocol nor the leader of the partition can
