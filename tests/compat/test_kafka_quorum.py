@@ -89,12 +89,14 @@ class MixedQuorum:
     def check_logs(self) -> None:
         """Nothing of this process made Kafka complain.
 
-        Kafka's controllers register with each other; one that has just resigned logs that as an error.
+        Kafka's controllers register with each other; one that has just resigned logs that as an error, as does
+        one that is slow on a busy machine.
         """
+        expected = ("apiKey=CONTROLLER_REGISTRATION", "EventPerformanceMonitor")
         for controller in self.kafka.values():
             lines = controller.output.splitlines() if (controller.folder / "kafka.out").exists() else []
             errors = [line for line in lines if " ERROR " in line or " FATAL " in line]
-            assert [line for line in errors if "apiKey=CONTROLLER_REGISTRATION" not in line] == []
+            assert [line for line in errors if not any(text in line for text in expected)] == []
 
 
 @pytest.fixture

@@ -216,10 +216,12 @@ def test_a_checkpoint_looks_at_some_logs_at_a_time(monkeypatch: pytest.MonkeyPat
     run_upkeep(place, directory)
     looked_at = 0
     original = cast("property", Durability.__dict__["recovery_point"])
+    # Brokers of other tests may be running in threads of this process.
+    own = {id(log.durability) for log in logs}
 
     def recovery_point(durability: Durability) -> int:
         nonlocal looked_at
-        looked_at += 1
+        looked_at += id(durability) in own
         return cast("int", original.__get__(durability))
 
     monkeypatch.setattr(Durability, "recovery_point", property(recovery_point))

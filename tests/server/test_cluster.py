@@ -109,7 +109,7 @@ def test_an_empty_directory_never_founds_a_second_cluster(tmp_path: Path) -> Non
 def test_a_node_alone_with_another_directory_id_serves_and_can_be_elected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = {"log.dirs": str(tmp_path)}
+    node = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
     properties = tmp_path / "meta.properties"
 
     async def scenario() -> None:
