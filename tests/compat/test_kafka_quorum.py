@@ -89,8 +89,8 @@ class MixedQuorum:
     def check_logs(self) -> None:
         """Nothing of this process made Kafka complain.
 
-        Kafka's controllers register with each other; one that has just resigned logs that as an error, as does
-        one that is slow on a busy machine.
+        Kafka's controllers register with each other; one that has just resigned logs that as an error, and
+        so does one that is slow on a busy machine.
         """
         expected = ("apiKey=CONTROLLER_REGISTRATION", "EventPerformanceMonitor")
         for controller in self.kafka.values():

@@ -153,9 +153,11 @@ class QuorumInvariants:
         self.elections += 1
         self._cluster.trace.add(node.host, f"leads the quorum in epoch {epoch}")
         for voter in granting_voters(quorum):
+            if voter in self._replaced:
+                continue
             state = stored_state(self._cluster.nodes[voter])
             has_voted = state.voted is not None and state.voted.id == node.id
-            if voter in self._replaced or state.epoch > epoch:
+            if state.epoch > epoch:
                 continue
             if state.epoch < epoch or not (has_voted or state.leader_id == node.id):
                 raise Anomaly(f"n{voter} has voted for {node.host} in epoch {epoch}, its disk has {state}")
