@@ -162,6 +162,30 @@ async def test_damage_in_what_was_durable_is_left_for_a_person() -> None:
 
 
 @in_loop
+async def test_damage_that_is_met_while_producers_are_loaded_is_left_for_a_person() -> None:
+    files = SimFiles()
+    place = Place(files)
+    directory, log = place.open_log(CONFIG)
+    for number in range(20):
+        append(log, batch(b"%d" % number * 10, producer_id=1, producer_epoch=0, base_sequence=number))
+    await directory.sync(log)
+    directory.upkeep(START_MS)
+    directory.upkeep(START_MS + 70_000)
+    path = f"{FOLDER}/{offset_name(0, LOG)}"
+    files.flip_bit(path, 16)
+    for name in files.names(FOLDER):
+        if name.endswith(SNAPSHOT):
+            files.flip_bit(f"{FOLDER}/{name}", 12)
+    harmed = files.read(path)
+    directory, log = place.open_log(CONFIG)
+    assert log.failure is not None and FOLDER in log.failure
+    with pytest.raises(StorageFailed):
+        append(log, batch(b"x"))
+    directory.close()
+    assert files.read(path) == harmed
+
+
+@in_loop
 async def test_a_believed_start_is_not_read_again() -> None:
     files = SimFiles()
     place = Place(files)

@@ -100,7 +100,14 @@ class Recovery:
             self._remove_snapshots_behind(end_offset, names)
         durable_offset = min(self._recovery_point, end_offset)
         # The high watermark is not known yet: all markers are kept.
-        producers, snapshots = load_producers(self._segments, end_offset, now_ms, log_start_offset)
+        try:
+            producers, snapshots = load_producers(self._segments, end_offset, now_ms, log_start_offset)
+        except CorruptBatch as reason:
+            producers, snapshots = Producers(), {}
+            self._damage = (
+                self._damage or f"{self._segments.folder} is damaged ({reason}), and is left as it is"
+            )
+            logger.error("%s", self._damage)
         if self._damage is None:
             self._correct_aborted()
         unsealed = [
