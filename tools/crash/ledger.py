@@ -65,9 +65,9 @@ class Ledger:
         if len(self.violations) < VIOLATIONS_KEPT_MAX:
             self.violations.append(text)
 
-    def acknowledge(self, partition: Partition, offset: int, stamp: Stamp) -> None:
-        """A record was acknowledged at `offset`; a negative one means that the offset is unknown."""
-        if offset < 0:
+    def acknowledge(self, partition: Partition, offset: int | None, stamp: Stamp) -> None:
+        """A record was acknowledged at `offset`; None or a negative one means that the offset is unknown."""
+        if offset is None or offset < 0:
             self.acknowledged_anywhere[partition].add(stamp)
             return
         other = self.acknowledged[partition].setdefault(offset, stamp)
