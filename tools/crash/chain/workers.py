@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -46,6 +47,9 @@ class WorkerProcess(ABC):
         self.starts = 0
         self._started_s = 0.0
         self.process: subprocess.Popen[bytes] | None = None
+        self._is_closed = False
+        self._starting = threading.Lock()
+        """Held while a process is started: several threads restart workers that have ended."""
         config.folder.mkdir(parents=True, exist_ok=True)
         self._log: BinaryIO = (config.folder / f"worker-{number}.log").open("ab")
 
@@ -55,6 +59,11 @@ class WorkerProcess(ABC):
 
     def ensure_running(self) -> None:
         """Start a process unless one is running; one that fails at once is restarted with a delay."""
+        with self._starting:
+            if not self._is_closed:
+                self._ensure_running()
+
+    def _ensure_running(self) -> None:
         if self.process is not None and self.process.poll() is None:
             return
         if self.process is not None and time.monotonic() < self._started_s + REST_S:
@@ -100,6 +109,8 @@ class WorkerProcess(ABC):
         return Path(self._log.name).read_text(errors="replace")[-characters:]
 
     def close(self) -> None:
+        with self._starting:
+            self._is_closed = True
         self.kill()
         self._log.close()
 
