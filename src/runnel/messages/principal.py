@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from runnel.wire import Data, boolean, string
 
+PRINCIPAL_VERSION = 0
+
 
 class DefaultPrincipalData(Data, versions="0", flexible="0+"):
     """A principal; an int16 with the version precedes it."""

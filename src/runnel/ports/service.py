@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from runnel.ports.disk import FileSlice
+from runnel.security.principal import ANONYMOUS, Principal
 
 Parts = list[bytes | bytearray | memoryview | FileSlice]
 """One whole response frame, length prefix included, in pieces."""
@@ -27,6 +28,8 @@ class Session:
     client_port: int
     listener: str
     connection_id: int
+    principal: Principal = ANONYMOUS
+    """Changes when the connection is authenticated."""
     throttle_ms: int = 0
     """Throttle time set by the service; reset by the shell when applied."""
     template: Any = None

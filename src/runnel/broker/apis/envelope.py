@@ -6,10 +6,14 @@ from runnel.broker.apis.handlers import FORWARDED, handles
 from runnel.broker.runtime.context import Context
 from runnel.broker.runtime.promise import MaybePromise, chain
 from runnel.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
 from runnel.model.errors import ErrorCode
 from runnel.ports.service import Session
+from runnel.security.principal import Principal
+from runnel.wire import MalformedMessage, decode
 
 _API_KEY_BYTES = 2
+_VERSION_BYTES = 2
 
 
 @handles(EnvelopeRequest)
@@ -24,7 +28,11 @@ def envelope(request: EnvelopeRequest, ctx: Context) -> MaybePromise[EnvelopeRes
         host = str(ip_address(bytes(request.client_host_address)))
     except ValueError:
         return _refused(ErrorCode.INVALID_REQUEST)
-    session = Session(host, 0, ctx.listener, ctx.session.connection_id, is_forwarded=True)
+    try:
+        principal = _principal(memoryview(request.request_principal or b""))
+    except MalformedMessage:
+        return _refused(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+    session = Session(host, 0, ctx.listener, ctx.session.connection_id, principal, is_forwarded=True)
 
     def answer(response: bytes | None) -> EnvelopeResponse:
         if session.is_refused:
@@ -34,6 +42,14 @@ def envelope(request: EnvelopeRequest, ctx: Context) -> MaybePromise[EnvelopeRes
         return EnvelopeResponse(response_data=response)
 
     return chain(ctx.broker.serve_forwarded(frame, session), answer)
+
+
+def _principal(data: memoryview) -> Principal:
+    """The principal of the client. Raises MalformedMessage."""
+    if bytes(data[:_VERSION_BYTES]) != PRINCIPAL_VERSION.to_bytes(_VERSION_BYTES, "big"):
+        raise MalformedMessage("a principal of an unknown version")
+    decoded = decode(DefaultPrincipalData, PRINCIPAL_VERSION, data, _VERSION_BYTES)
+    return Principal(decoded.type, decoded.name, decoded.token_authenticated)
 
 
 def _refused(error: ErrorCode) -> EnvelopeResponse:

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from runnel.broker.runtime.call import Call
 from runnel.broker.runtime.context import Encoded
 from runnel.messages.envelope import EnvelopeRequest
-from runnel.messages.principal import DefaultPrincipalData
+from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.limits import FORWARDED_BYTES_MAX
 from runnel.ports.service import CloseConnection
@@ -14,8 +14,6 @@ from runnel.wire.frame import read_response_header
 
 FORWARD_TIMEOUT_MS = 30_000
 """Kafka's request.timeout.ms of brokers: afterwards the client gets REQUEST_TIMED_OUT and may retry."""
-
-_PRINCIPAL_VERSION = 0
 
 
 async def forward(call: Call, frame: memoryview) -> Encoded:
@@ -31,11 +29,11 @@ async def forward(call: Call, frame: memoryview) -> Encoded:
 
 
 async def _forward(call: Call, frame: memoryview) -> Encoded:
-    principal = encoded(DefaultPrincipalData("User", "ANONYMOUS"), _PRINCIPAL_VERSION)
+    principal = encoded(DefaultPrincipalData(*call.session.principal), PRINCIPAL_VERSION)
     envelope = EnvelopeRequest(
         # A copy of the pipeline: it is not reused.
         request_data=frame,
-        request_principal=_PRINCIPAL_VERSION.to_bytes(2, "big") + principal,
+        request_principal=PRINCIPAL_VERSION.to_bytes(2, "big") + principal,
         client_host_address=_address(call.session.client_host),
     )
     response = await call.broker.controller.request(envelope, timeout_ms=FORWARD_TIMEOUT_MS)
