@@ -409,3 +409,29 @@ def test_coordinators_are_loaded_by_threads(tmp_path: Path, monkeypatch: pytest.
             assert disk.loads and disk.blocking == []
 
     asyncio.run(run())
+
+
+def test_an_isolated_leader_fails_producers_and_keeps_what_coordinators_wait_for(tmp_path: Path) -> None:
+    async def scenario(world: BrokerWorld) -> None:
+        partition = world.broker.partition("t", 0)
+        nodes = frozenset({1, 2})
+        partition.become_leader(LeaderReplica(partition.replica.node, 5, nodes, nodes))
+        producer, coordinator = Waiter(1), Waiter(1)
+        partition.stage(memoryview(bytearray(batch(b"x"))), NOW_MS)
+        partition.when_replicated(producer, 30_000)
+        partition.when_committed(coordinator)
+        world.broker.turn.finish()
+        partition.isolate(True)
+        world.broker.turn.finish()
+        assert (producer.outcomes, coordinator.outcomes) == (["NOT_LEADER_OR_FOLLOWER"], [])
+        with pytest.raises(ApiError, match="another broker may lead t-0 by now"):
+            partition.stage(memoryview(bytearray(batch(b"y"))), NOW_MS)
+        (refused,) = partition.stage_all([memoryview(bytearray(batch(b"y")))], NOW_MS)
+        assert isinstance(refused, ApiError)
+        partition.isolate(False)
+        partition.stage(memoryview(bytearray(batch(b"z"))), NOW_MS)
+        partition.follower_fetched(2, 1)
+        world.broker.turn.finish()
+        assert coordinator.outcomes == ["committed"]
+
+    play(tmp_path, scenario)

@@ -258,3 +258,39 @@ def test_lost_records_are_not_committed():
     core.stored(10)
     core.truncated(4)
     assert (core.end_offset, core.high_watermark) == (4, 4)
+
+
+SILENCE_MS = 1000
+
+
+@pytest.mark.parametrize(
+    ("fetched_ms", "is_cut_off"),
+    [
+        ({2: 9_900, 3: 9_900}, False),
+        ({2: 9_000, 3: 9_900}, False),
+        ({2: 9_000, 3: 9_000}, True),
+        ({2: 7_000, 3: 9_900}, True),
+        ({2: 9_900, 3: 9_900, 4: 0}, False),
+    ],
+    ids=["all fetch", "one is silent", "all are silent", "one is silent for long", "not in the ISR"],
+)
+def test_a_leader_is_cut_off_when_followers_in_the_isr_are_silent(fetched_ms, is_cut_off):
+    nodes = frozenset({1, *fetched_ms})
+    core = LeaderReplica(1, 5, nodes, frozenset({1, 2, 3}), silence_max_ms=SILENCE_MS)
+    for node, moment_ms in fetched_ms.items():
+        core.fetched(node, 0, moment_ms, fetch_time=FetchTime(moment_ms, is_open=True))
+    assert core.is_cut_off(10_000) == is_cut_off
+
+
+def test_a_leader_whose_followers_have_all_ended_their_sessions_is_cut_off():
+    core = LeaderReplica(1, 5, frozenset({1, 2}), frozenset({1, 2}), silence_max_ms=SILENCE_MS)
+    open_session = FetchTime(9_999, is_open=True)
+    core.fetched(2, 0, 9_999, fetch_time=open_session)
+    assert not core.is_cut_off(10_000)
+    core.session_ended(2, open_session)
+    assert core.is_cut_off(10_000)
+
+
+def test_a_leader_without_followers_in_the_isr_is_never_cut_off():
+    core = LeaderReplica(1, 5, frozenset({1, 2}), frozenset({1}), silence_max_ms=SILENCE_MS)
+    assert not core.is_cut_off(10_000)

@@ -34,6 +34,10 @@ class Progress:
     fetched_to_end_offset: int = UNKNOWN_OFFSET
     """The leader's end offset at the last fetch."""
 
+    def is_repeated(self, offset: int, leader_end_offset: int) -> bool:
+        """Does the replica fetch again what it was sent? Then the response did not reach it."""
+        return offset == self.end_offset and offset < leader_end_offset
+
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
         """The replica fetched from this offset."""
         if offset >= leader_end_offset:
@@ -71,11 +75,19 @@ class Leader:
     """When expired observers are removed next."""
     duplicates: set[int] = field(default_factory=set)
     """Ids with which two nodes fetch, until they are reported."""
+    majority_ms: int = field(init=False)
+    """When a majority last fetched after it had received what it fetched before.
+
+    A voter that no response reaches still fetches, and elects another leader.
+    """
     _recent: set[int] = field(default_factory=set)
     """Voters that fetched since the deadline was set."""
+    _reached: set[int] = field(default_factory=set)
+    """Voters that responses reached since `majority_ms`."""
 
     def __post_init__(self) -> None:
         self.leader_id = self.node.id
+        self.majority_ms = self.deadline_ms - self.check_quorum_ms
         self._track(self.voters)
 
     def voters_changed(self, voters: Voters, now_ms: int) -> None:
@@ -93,6 +105,7 @@ class Leader:
             self.replicas[voter.key.id] = progress or Progress(voter.key)
         self.observers = {key: progress for key, progress in known.items() if progress.fetched_ms != NEVER}
         self._recent &= self.replicas.keys()
+        self._reached &= self.replicas.keys()
 
     # -- what is committed
 
@@ -123,6 +136,8 @@ class Leader:
         progress = self._progress(key)
         if progress is None or self._is_duplicate(key, now_ms):
             return False
+        if not progress.is_repeated(offset, leader_end_offset):
+            self._response_arrived(key, now_ms)
         # A configured voter is known by its id until its first fetch.
         progress.key = key
         progress.fetched(offset, leader_end_offset, now_ms)
@@ -136,10 +151,20 @@ class Leader:
         if key not in self.voters or key.id not in self.replicas:
             return
         self._recent.add(key.id)
-        own = 1 if self.node in self.voters else 0
-        if len(self._recent) + own >= self.voters.majority:
+        if self._is_majority(self._recent):
             self._recent.clear()
             self.deadline_ms = now_ms + self.check_quorum_ms
+
+    def _response_arrived(self, key: ReplicaKey, now_ms: int) -> None:
+        if key not in self.voters:
+            return
+        self._reached.add(key.id)
+        if self._is_majority(self._reached):
+            self._reached.clear()
+            self.majority_ms = now_ms
+
+    def _is_majority(self, others: set[int]) -> bool:
+        return len(others) + (self.node in self.voters) >= self.voters.majority
 
     def is_silent(self, voter_id: int, now_ms: int, silent_ms: int) -> bool:
         """Has this voter not fetched for this long?"""

@@ -229,6 +229,22 @@ class LeaderReplica:
                 ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.isr)} replicas are in sync, {self.isr_min} must be"
             )
 
+    def is_cut_off(self, now_ms: int) -> bool:
+        """Are followers silent without which nothing is committed: all of them, or one for long?
+
+        One alone may have failed, and leaves the ISR as soon as the controller can be reached.
+        """
+        members = [self.followers[node] for node in self.maximal_isr if node in self.followers]
+        silences_ms = [
+            now_ms - max(follower.fetched_ms, follower.fetch_time.ms, self._began_ms) for follower in members
+        ]
+        is_any_silent = any(silence_ms > 2 * self.silence_max_ms for silence_ms in silences_ms)
+        are_all_silent = bool(members) and all(
+            not follower.fetch_time.is_open or silence_ms > self.silence_max_ms // 2
+            for follower, silence_ms in zip(members, silences_ms, strict=True)
+        )
+        return are_all_silent or is_any_silent
+
     def low_watermark(self, log_start_offset: int) -> int:
         """The smallest log start among this log and those of all active followers; -1 if one is unknown."""
         active = (follower for node, follower in self.followers.items() if node in self.active)

@@ -50,11 +50,11 @@ async def _find(key: str, key_type: int, ctx: Context) -> Coordinator:
 def _coordinator(key: str, shards: Shards[Any], ctx: Context) -> Coordinator:
     broker = ctx.broker
     leader = shards.leader_of(key)
-    if leader == broker.node_id:
+    if leader == broker.node_id and not shards.is_isolated(key):
         own = broker.endpoint(ctx.listener)
         return Coordinator(key, leader, own.host, own.port, error_message="")
     registration = broker.metadata.image.brokers.get(leader)
-    if registration is not None and not registration.is_fenced:
+    if leader != broker.node_id and registration is not None and not registration.is_fenced:
         for endpoint in registration.endpoints:
             if endpoint.name == ctx.listener:
                 return Coordinator(key, leader, endpoint.host, endpoint.port, error_message="")

@@ -5,7 +5,6 @@ from copy import copy
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context, Encoded
 from runnel.broker.runtime.promise import Promise, settled
-from runnel.broker.runtime.suspects import Suspects
 from runnel.broker.runtime.topic_metadata import TopicMetadataCache
 from runnel.controller.topic_names import check_topic_name
 from runnel.messages.metadata import (
@@ -137,7 +136,7 @@ def _topics(
     # The image may have changed while topics were created.
     cache.refresh(ctx.broker.metadata.image)
     if request.topics is None or _is_for_all_topics(request, ctx):
-        return [_without(ctx.broker.suspects, topic) for topic in cache.all()]
+        return [_without_lost_leaders(topic, ctx) for topic in cache.all()]
     # Each topic once: repeating a short name must not inflate the response.
     different = {(asked.topic_id, asked.name): asked for asked in request.topics}
     return [_topic(asked, cache, ctx, failures) for asked in different.values()]
@@ -155,21 +154,29 @@ def _topic(
             return MetadataResponseTopic(ErrorCode.UNKNOWN_TOPIC_ID.code, None, topic_id)
     cached = cache.named(name)
     if cached is not None:
-        return _without(ctx.broker.suspects, cached)
+        return _without_lost_leaders(cached, ctx)
     error = failures.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not _is_valid_name(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(error.code, name)
 
 
-def _without(suspects: Suspects, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    """The topic without leaders that have probably failed."""
-    if not suspects or not any(partition.leader_id in suspects for partition in topic.partitions):
+def _without_lost_leaders(topic: MetadataResponseTopic, ctx: Context) -> MetadataResponseTopic:
+    """The topic without leaders that have probably failed, or may have been replaced: this node itself."""
+    suspects, isolated = ctx.broker.suspects, ctx.broker.replication.isolated
+    if not suspects and not isolated:
+        return topic
+    lost = {
+        partition.partition_index
+        for partition in topic.partitions
+        if partition.leader_id in suspects or (topic.name, partition.partition_index) in isolated
+    }
+    if not lost:
         return topic
     # Cached entries are shared by all responses.
     topic, partitions = copy(topic), [copy(partition) for partition in topic.partitions]
     for partition in partitions:
-        if partition.leader_id in suspects:
+        if partition.partition_index in lost:
             partition.error_code, partition.leader_id = ErrorCode.LEADER_NOT_AVAILABLE.code, NO_LEADER
     topic.partitions = partitions
     return topic

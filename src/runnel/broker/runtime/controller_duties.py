@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("runnel.broker")
 
-PREDECESSOR_TIMEOUT_MS = 500
+PREDECESSOR_TIMEOUT_MS = 300
 """How long the node of the previous controller may be silent: it was probably lost with its leadership, and
 otherwise sends its next heartbeat as soon as it knows the new leader."""
 

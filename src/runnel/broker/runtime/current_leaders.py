@@ -29,10 +29,10 @@ class NodeAddress(NamedTuple):
 
 
 def current_leader(broker: "Broker", topic: str, index: int) -> CurrentLeader | None:
-    """The leader of a partition, as far as this node knows."""
+    """The leader of a partition, as far as this node knows; None if it knows that it may be wrong."""
     partition = broker.partition_at.get((topic, index))
     if partition is not None and partition.is_leader:
-        return CurrentLeader(broker.node_id, partition.epoch)
+        return None if partition.is_isolated else CurrentLeader(broker.node_id, partition.epoch)
     state = broker.metadata.image.partition(topic, index)
     return None if state is None else CurrentLeader(state.leader, state.leader_epoch)
 

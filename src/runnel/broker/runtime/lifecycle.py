@@ -220,7 +220,7 @@ class BrokerLifecycle:
         self._contact_ms = broker.clock.monotonic_ms()
         error = ErrorCode.from_code(response.error_code)
         if error is ErrorCode.NONE:
-            broker.contact_ms = sent_ms
+            broker.contact_ms = broker.quorum.valid_ms(sent_ms)
         if error in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             # The controller knows another registration of this id.
             await self._register()

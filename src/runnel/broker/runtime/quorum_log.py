@@ -248,6 +248,14 @@ class QuorumLog:
         """Does this node lead, and may it append?"""
         return self.core.leader is not None and self.replicated.is_leader
 
+    def valid_ms(self, sent_ms: int) -> int:
+        """When the active controller that answered a request of this time was certainly the only one.
+
+        One on this node may have been replaced since a majority last fetched from it.
+        """
+        leader = self.core.leader
+        return sent_ms if leader is None or not leader.replicas else min(sent_ms, leader.majority_ms)
+
     @property
     def high_watermark(self) -> int:
         """Everything below is committed, as far as this node knows."""

@@ -77,6 +77,7 @@ class ReplicatedLog(CopiedLog):
         "on_damaged",
         "on_records_lost",
         "on_role_changed",
+        "takes_writes",
         "topic_id",
         "watchers",
     )
@@ -99,6 +100,8 @@ class ReplicatedLog(CopiedLog):
         self.topic_id = topic_id
         self.has_followers = False
         """Does this node lead, and do others follow? Otherwise what is stored is committed."""
+        self.takes_writes = False
+        """Does this node lead, and is it not isolated?"""
         self.watchers: dict[Watcher, None] = {}
         """Long polls on this log."""
         self.cursors: dict[Cursor, None] = {}
@@ -132,7 +135,7 @@ class ReplicatedLog(CopiedLog):
         if self.log.leader_epoch < replica.epoch:
             self.log.begin_epoch(replica.epoch)
         self._replace(replica)
-        self.is_leader = True
+        self.is_leader = self.takes_writes = True
         if isinstance(replica, LeaderReplica):
             replica.epoch_start = self.log.end_offset
             replica.isr_min = self.log.config.min_insync_replicas
@@ -157,6 +160,27 @@ class ReplicatedLog(CopiedLog):
     def close(self) -> None:
         """The partition is removed from this node."""
         self._resign(f"{self.name} is no longer on this broker")
+
+    @property
+    def is_isolated(self) -> bool:
+        """Does this node lead, as far as it knows, and may have been replaced?"""
+        return self.is_leader and not self.takes_writes
+
+    def isolate(self, is_isolated: bool) -> None:
+        """As the leader: reject writes while this node may have been replaced, or accept them again.
+
+        Producers that wait find the new leader; whether their records are kept is decided by it. Writes of
+        coordinators wait: they are lost only with the leadership.
+        """
+        assert self.is_leader
+        if is_isolated == self.is_isolated:
+            return
+        self.takes_writes = not is_isolated
+        if is_isolated:
+            waiting = [ack for ack in self._acks if isinstance(ack, ReplicatedAck)]
+            self._acks = deque(ack for ack in self._acks if not isinstance(ack, ReplicatedAck))
+            self._outcomes.extend((ack, self._not_leader()) for ack in waiting)
+            self._queue()
 
     def configure(self, config: LogConfig) -> None:
         """The settings of the topic have changed."""
@@ -205,7 +229,7 @@ class ReplicatedLog(CopiedLog):
             )
 
     def _resign(self, reason: str) -> None:
-        self.is_leader = self.has_followers = False
+        self.is_leader = self.takes_writes = self.has_followers = False
         self._fail_above(-1, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason))
         self._turn.wake(self.watchers)
         self.notify_followers(wakes=True)
@@ -403,7 +427,7 @@ class ReplicatedLog(CopiedLog):
 
     def stage(self, records: memoryview, now_ms: int, origin: Origin = Origin.CLIENT) -> Staged:
         """Stage a batch for the end of the turn. The memory is borrowed until then. Raises ApiError."""
-        if not self.is_leader:
+        if not self.takes_writes:
             raise self._not_leader()
         staged = self.log.stage(records, self.replica.epoch, now_ms, origin)
         if staged.duplicate:
@@ -414,7 +438,7 @@ class ReplicatedLog(CopiedLog):
 
     def stage_all(self, batches: Sequence[memoryview], now_ms: int) -> list[Staged | ApiError]:
         """`stage` for several batches of clients; a rejected batch does not affect the others."""
-        if not self.is_leader:
+        if not self.takes_writes:
             return [self._not_leader()] * len(batches)
         outcomes = self.log.stage_all(batches, self.replica.epoch, now_ms)
         size_bytes = 0
@@ -514,4 +538,9 @@ class ReplicatedLog(CopiedLog):
         self.check_damage(error)
 
     def _not_leader(self) -> ApiError:
-        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.name}")
+        reason = (
+            f"another broker may lead {self.name} by now"
+            if self.is_leader
+            else f"this broker does not lead {self.name}"
+        )
+        return ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, reason)

@@ -51,6 +51,8 @@ class Replication:
         self._assignments = DirectoryAssignments(broker, self._directory_lost)
         self._checks = FollowerChecks(broker, self._check, self._ticked)
         self._closing: dict[asyncio.Task[None], ReplicaFetcher] = {}
+        self.isolated: dict[TopicPartition, None] = {}
+        """The partitions that this node leads as far as it knows, while another broker may."""
 
     # -- roles
 
@@ -121,6 +123,8 @@ class Replication:
         """Replicate a partition in the role that it has."""
         name, replica = partition.name, partition.replica
         self._checks.remove(name)
+        if not partition.is_isolated:
+            self.isolated.pop(name, None)
         if name in self._damaged:
             if partition.is_leader:
                 partition.suspend()
@@ -139,6 +143,7 @@ class Replication:
         self._isr_changes.forget(name)
         self._assignments.forget(name)
         self._checks.remove(name)
+        self.isolated.pop(name, None)
         self._stop_fetching(name)
 
     def topic_changed(self, name: str) -> None:
@@ -251,7 +256,26 @@ class Replication:
     def _check(self, partition: "ReplicatedLog", now_ms: int) -> bool:
         """Time has passed; False if nothing is to be expected without a fetch or other metadata."""
         partition.expire_acks(now_ms)
+        self._isolate(partition, self._broker.may_be_fenced and partition.leader.is_cut_off(now_ms))
         if partition.leader.ticked(now_ms):
             partition.advance()
         self.propose(partition)
-        return partition.has_waiters or not partition.leader.is_quiet
+        return partition.has_waiters or partition.is_isolated or not partition.leader.is_quiet
+
+    def _isolate(self, partition: "ReplicatedLog", is_isolated: bool) -> None:
+        """Take no writes while neither the controller nor followers are in contact with this node.
+
+        As long as all followers fetch, no other broker leads, whatever became of the controller.
+        """
+        if is_isolated == partition.is_isolated:
+            return
+        partition.isolate(is_isolated)
+        if is_isolated:
+            self.isolated[partition.name] = None
+            log.warning(
+                "%s may be led by another broker: neither the controller nor its followers respond",
+                partition.name,
+            )
+        else:
+            self.isolated.pop(partition.name, None)
+        self._broker.topic_metadata.listings.clear()

@@ -94,9 +94,17 @@ class Shards(ABC, Generic[AnyShard]):
             return NO_LEADER
         return topic.partitions[java_hash(name) % len(topic.partitions)].leader
 
+    def is_isolated(self, name: str) -> bool:
+        """Does this node lead the partition of a name, and may have been replaced?"""
+        return (self.topic, self.partition_of(name)) in self._broker.replication.isolated
+
     def driver_of(self, name: str) -> ShardDriver[AnyShard]:
         """The shard of a name. Raises NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS."""
         driver = self._driver(self.partition_of(name))
+        if driver.partition.is_isolated:
+            raise ApiError(
+                ErrorCode.NOT_COORDINATOR, f"another broker may lead {driver.partition.name} by now"
+            )
         if not driver.is_loaded:
             raise _loading(self.topic)
         return driver
