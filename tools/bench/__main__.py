@@ -85,9 +85,16 @@ def main() -> int:
             results["workers"] = workers.compare_workers(
                 folder / "workers", program, options.seconds, options.warm_up
             )
+        is_whole = True
         if options.partitions and not options.only:
-            results["partitions"] = scaling(systems, folder, program, options)
-    return report(results, write=options.write or not (options.quick or options.only))
+            try:
+                results["partitions"] = scaling(systems, folder, program, options)
+            except loadgen.LoadFailed as failure:
+                # An hour of measurements is not lost by the last one.
+                print(f"the measurements with many partitions failed: {failure}", file=sys.stderr)
+                is_whole = False
+    status = report(results, write=options.write or not (options.quick or options.only))
+    return status if is_whole else 1
 
 
 def options_of(arguments: list[str]) -> argparse.Namespace:

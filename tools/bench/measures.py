@@ -58,6 +58,10 @@ class Bench:
     def create(self, topic: str, partitions: int, **config: str) -> None:
         """Create a topic and wait until each partition has a leader that answers."""
         self.request_topic(topic, partitions, **config)
+        self.wait_for_leaders(topic, partitions)
+
+    def wait_for_leaders(self, topic: str, partitions: int) -> None:
+        """Wait until each partition has a leader that answers."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while True:
             try:

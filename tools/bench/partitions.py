@@ -11,6 +11,7 @@ from tools.bench.systems import Meter, System
 from tools.bench.warm_up import WarmUpPlan
 
 PARTITIONS_PER_TOPIC = 100
+LOADED_PARTITIONS = 16
 REQUESTS = 300
 
 
@@ -25,7 +26,7 @@ def with_partitions(system: System, folder: Path, program: Path, count: int, sec
         numbers: Numbers = {"partitions": count, "create_s": time.monotonic() - began}
         numbers["memory_mb"] = bench.meter.memory_mb()
         numbers["metadata_one_topic_us"] = metadata_us(running.port, "many-0")
-        numbers |= _small_produce(bench, min(count, 16))
+        numbers |= _small_produce(bench, min(count, LOADED_PARTITIONS))
         numbers["memory_loaded_mb"] = bench.meter.memory_mb()
     finally:
         stopped_in_s = running.stop()
@@ -42,6 +43,8 @@ def with_partitions(system: System, folder: Path, program: Path, count: int, sec
 
 def _small_produce(bench: Bench, partitions: int) -> Numbers:
     options: Options = {"connections": 16, "in_flight": 8, "topic": "many-0", "partitions": partitions}
+    # Kafka answers the request that creates a topic before it leads all of its partitions.
+    bench.wait_for_leaders("many-0", partitions)
     # Warmed as the other measurements are; the last window is the measurement.
     produced, cpu_s = bench.load("produce_small", "produce", **options, record_bytes=100, acks=1)
     return {"produce_rps": produced.requests_per_s, "produce_cpu_us": cpu_s / produced.requests * 1e6}
