@@ -9,7 +9,7 @@ import pytest
 
 from runnel.broker.runtime import replica_fetcher
 from runnel.broker.runtime.fetch_sessions import NO_SESSION
-from runnel.broker.runtime.replica_fetcher import MENTIONED_MAX, ReplicaFetcher
+from runnel.broker.runtime.replica_fetcher import FIRST_DELAY_MS, MENTIONED_MAX, ReplicaFetcher
 from runnel.controller.image import MetadataImage
 from runnel.controller.settings import Settings
 from runnel.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -34,12 +34,22 @@ def partition(index: int) -> Any:
     )
 
 
+class LateClock(SystemClock):
+    """A clock that may be set forward."""
+
+    late_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.late_ms
+
+
 class Rounds:
     """The fetcher, and what its leader answers."""
 
     def __init__(self, session_id: int) -> None:
         self.delayed: list[Callable[[], None]] = []
         """What the fetcher does after a delay."""
+        self.clock = LateClock()
         timers = SimpleNamespace(call_later=lambda delay_ms, action: self.delayed.append(action))
         throttle = SimpleNamespace(applies_to=lambda name: False)
         broker: Any = SimpleNamespace(
@@ -49,7 +59,7 @@ class Rounds:
             suspects=SimpleNamespace(connection_lost=lambda leader: None),
             replication=SimpleNamespace(follower_throttle=throttle),
             metadata=SimpleNamespace(image=MetadataImage()),
-            clock=SystemClock(),
+            clock=self.clock,
             timers=timers,
         )
         self.fetcher = ReplicaFetcher(broker, 1, 0)
@@ -150,6 +160,22 @@ def test_a_rejected_partition_returns_after_a_delay(error: ErrorCode) -> None:
             (again,) = rounds.delayed
             again()
             assert rounds.next()[1:] == ({5}, set())
+        finally:
+            await rounds.fetcher.close()
+
+    asyncio.run(run())
+
+
+def test_no_request_waits_longer_than_until_a_rejected_partition_returns() -> None:
+    async def run() -> None:
+        rounds = Rounds(SESSION)
+        try:
+            await all_rounds(rounds)
+            wait_ms = rounds.next()[0].max_wait_ms
+            await rounds.answer(PartitionData(5, ErrorCode.UNKNOWN_LEADER_EPOCH.code))
+            assert 0 < rounds.next()[0].max_wait_ms <= FIRST_DELAY_MS < wait_ms
+            rounds.clock.late_ms = FIRST_DELAY_MS
+            assert rounds.next()[0].max_wait_ms == wait_ms
         finally:
             await rounds.fetcher.close()
 

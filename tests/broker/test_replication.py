@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runnel.broker.runtime import replica_fetcher
+from runnel.broker.runtime.replication import FETCHERS_PER_LEADER_MAX
 from runnel.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -515,11 +516,15 @@ def test_a_fetcher_that_is_being_closed_does_not_close_the_connection_of_its_suc
     play(tmp_path, scenario)
 
 
-def test_partitions_added_while_a_fetch_waits_are_fetched_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("quiet_topics", [1, FETCHERS_PER_LEADER_MAX, FETCHERS_PER_LEADER_MAX + 2])
+def test_partitions_added_while_fetches_wait_are_fetched_at_once(tmp_path: Path, quiet_topics: int) -> None:
     async def scenario(replicas: Replicas) -> None:
-        await replicas.create("quiet")
-        await asyncio.sleep(0.1)
+        replication = replicas.worlds[2].broker.replication
+        for number in range(quiet_topics):
+            await replicas.create(f"quiet-{number}")
+            await until(lambda: all(fetcher.is_waiting for fetcher in replication._fetchers[1]))
         await replicas.create("t")
+        assert len(replication._fetchers[1]) == min(quiet_topics + 1, FETCHERS_PER_LEADER_MAX)
         client = await replicas.connect(1)
         begun = asyncio.get_running_loop().time()
         assert (await produced(client, b"a")).error_code == 0

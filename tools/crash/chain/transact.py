@@ -11,7 +11,7 @@ from tools.crash.chain.verification import Journal
 from tools.crash.load import CONNECTION
 
 CALL_TIMEOUT_S = 10.0
-RETRY_S = 40.0
+RETRY_S = 30.0
 TRANSACTION_TIMEOUT_MS = 4000
 
 
@@ -57,8 +57,7 @@ def transactional_producer(bootstrap: str, transactional_id: str) -> Producer:
 def retry(call: Callable[..., None], *arguments: Any) -> None:
     """Call until it succeeds or fails with an error that is not retriable.
 
-    After `RETRY_S` the owner of the producer begins again: send_offsets_to_transaction was seen to be retried
-    for ever, by one of three workers, while the others went on.
+    After `RETRY_S` the owner of the producer begins again.
     """
     deadline = time.monotonic() + RETRY_S
     while True:

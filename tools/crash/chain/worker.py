@@ -1,4 +1,14 @@
-"""A worker of the chain, killed at any moment: it commits output and input offsets in one transaction."""
+"""A worker of the chain, killed at any moment: it commits output and input offsets in one transaction.
+
+Two faults of librdkafka 2.16 let a worker wait for ever when a coordinator moves, whatever broker it is of:
+
+* An OffsetFetch that is answered with NOT_COORDINATOR is not repeated: the partition is assigned, heartbeats
+  are sent, and nothing is fetched (confluentinc/librdkafka#5586). `consume` returns the error, once.
+* send_offsets_to_transaction does not return, whatever its timeout, once FindCoordinator was answered with
+  COORDINATOR_NOT_AVAILABLE three times (confluentinc/librdkafka#5456).
+
+The process ends then, and is started again.
+"""
 
 import argparse
 import faulthandler
@@ -11,13 +21,22 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tools.crash.chain.transact import Intent, ProducerUnusable, transact, transactional_producer
+from tools.crash.chain.transact import (
+    CALL_TIMEOUT_S,
+    RETRY_S,
+    Intent,
+    ProducerUnusable,
+    transact,
+    transactional_producer,
+)
 from tools.crash.chain.verification import Journal, transformed
 from tools.crash.load import CONNECTION
 
 BATCH_MAX = 150
 ABORT_CHANCE = 0.15
 SESSION_TIMEOUT_MS = 2000
+STUCK_S = RETRY_S + CALL_TIMEOUT_S + 5.0
+"""A call of librdkafka that has not returned by then is taken to be stuck."""
 
 
 class Worker:
@@ -37,6 +56,8 @@ class Worker:
         self._consumer.subscribe([self.options.input])
         try:
             while not self._is_ending:
+                # Writes the stacks, and ends the process.
+                faulthandler.dump_traceback_later(STUCK_S, exit=True)
                 messages = self._consumer.consume(self._random.randint(1, BATCH_MAX), timeout=0.1)
                 if batch := [message for message in messages if is_record(message)]:
                     self._copy(batch)
@@ -78,9 +99,13 @@ class Worker:
 
 
 def is_record(message: Message) -> bool:
-    """Whether a message is a record; fatal errors are raised, others are ignored."""
+    """Whether a message is a record; an error after which none would come is raised, others are ignored."""
     error = message.error()
-    if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
+    if error is not None and (
+        error.fatal()
+        or error.code() == KafkaError._FATAL
+        or error.str().startswith("Failed to fetch committed offsets")
+    ):
         raise ProducerUnusable(str(error))
     return error is None
 

@@ -143,8 +143,7 @@ class Clients:
         for thread in (*self.senders, self.reader, *self.chain.threads, self.supervisor):
             thread.start()
         self.wait_for_progress(time.monotonic())
-        # A consumer of librdkafka 2.16 whose first assignment met a node's stop was seen to fetch nothing for
-        # minutes, though it sent heartbeats. Faults begin when all clients work.
+        # Faults begin when all clients work.
         self.chain.wait_for_output(1)
 
     def wait_for_progress(self, since: float) -> bool:

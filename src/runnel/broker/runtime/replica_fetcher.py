@@ -5,7 +5,11 @@
        └──── next, at once: it acknowledges ◄── stored, as durable as required ◄────┘
 
 A partition with an error leaves the session and returns after a delay, so that it does not keep the others
-from waiting. A response for another epoch or offset than the current one is ignored.
+from waiting; a request waits for records no longer than until then. A response for another epoch or offset
+than the current one is ignored.
+
+A partition is added when its leader changes, and its producers wait until it is fetched. If the request in
+flight waits for records of others, it is given up: a new session, on a new connection, begins with all.
 """
 
 import asyncio
@@ -14,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
+from heapq import heappop, heappush
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +55,9 @@ RESPONSE_MARGIN_MS = 5_000
 REMINDER_MS = 2_000
 """Partitions for which this node is not in the ISR are mentioned again after this time: the leader may have
 processed a request of an earlier connection last, and the log may have recovered from a failure."""
+
+PATIENCE_MS = 10
+"""How long a partition that was added waits for the response to the request in flight."""
 
 OVERDUE_MS = 200
 """A leader whose response is later than the requested wait by this much may have failed."""
@@ -149,6 +157,12 @@ class ReplicaFetcher:
         """Is a request in flight? What is added meanwhile waits for its response."""
         self.sent_ms = 0
         """When the last request was sent."""
+        self._request_count = 0
+        self._impatient_for = 0
+        """The request that is given up if it has no response soon."""
+        self._is_given_up = False
+        self._returns_ms: list[int] = []
+        """A heap: when partitions that are delayed return."""
         self._lost = partial(broker.suspects.connection_lost, leader)
         self._task: asyncio.Task[None] | None = None
 
@@ -164,6 +178,16 @@ class ReplicaFetcher:
         self._continue(followed)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
+        elif self.is_waiting and self._impatient_for != self._request_count:
+            self._impatient_for = self._request_count
+            self._broker.timers.call_later(PATIENCE_MS, partial(self._give_up, self._request_count))
+
+    def _give_up(self, request_number: int) -> None:
+        """End a request that waits for records, unless it would take longer to begin a new session."""
+        is_in_flight = self.is_waiting and self._request_count == request_number
+        if is_in_flight and self._channel is not None and len(self) <= MENTIONED_MAX:
+            self._is_given_up = True
+            self._channel.close()
 
     def remove(self, name: TopicPartition) -> None:
         """Stop fetching this partition."""
@@ -198,7 +222,11 @@ class ReplicaFetcher:
                 await self._round()
                 self._failures = 0
             except (PeerFailed, ApiError) as error:
-                await self._failed(error)
+                if self._is_given_up:
+                    self._is_given_up = False
+                    self._begin_session()
+                else:
+                    await self._failed(error)
             except Exception as bug:  # noqa: BLE001 - reported, and the other partitions continue
                 self._broker.bugs.report(bug, "a fetch from node %d failed", self.leader)
                 await self._failed(bug)
@@ -223,6 +251,8 @@ class ReplicaFetcher:
         self._channel = channel = self._broker.links.to(self.leader, self._purpose)
         version = fetch_version(self._broker.metadata.image.features.get("metadata.version", 0))
         channel.on_lost = self._lost
+        self._request_count += 1
+        self._is_given_up = False
         self.is_waiting = True
         self.sent_ms = self._broker.clock.monotonic_ms()
         try:
@@ -273,7 +303,7 @@ class ReplicaFetcher:
         return FetchRequest(
             replica_id=self._broker.node_id,
             replica_state=ReplicaState(self._broker.node_id, self._broker.epoch),
-            max_wait_ms=settings["replica.fetch.wait.max.ms"] if is_complete else 0,
+            max_wait_ms=self._max_wait_ms() if is_complete else 0,
             min_bytes=settings["replica.fetch.min.bytes"],
             max_bytes=settings["replica.fetch.response.max.bytes"],
             session_id=self._session_id,
@@ -281,6 +311,17 @@ class ReplicaFetcher:
             topics=self._mentions(mentioned, settings["replica.fetch.max.bytes"]),
             forgotten_topics_data=_forgotten_topics(forgotten),
         )
+
+    def _max_wait_ms(self) -> int:
+        """How long the leader may wait for records: until the next delayed partition returns."""
+        wait_ms: int = self._broker.settings["replica.fetch.wait.max.ms"]
+        if self._returns_ms:
+            now_ms = self._broker.clock.monotonic_ms()
+            while self._returns_ms and self._returns_ms[0] <= now_ms:
+                heappop(self._returns_ms)
+            if self._returns_ms:
+                return min(wait_ms, self._returns_ms[0] - now_ms)
+        return wait_ms
 
     def _next_mentioned(self) -> list[Followed]:
         """The next partitions to mention, those that waited longest first."""
@@ -496,6 +537,7 @@ class ReplicaFetcher:
         followed.is_delayed = True
         self._leave_session(followed)
         self._dirty.pop(followed, None)
+        heappush(self._returns_ms, self._broker.clock.monotonic_ms() + delay_ms)
         self._broker.timers.call_later(delay_ms, partial(self._again, followed))
 
     def _again(self, followed: Followed) -> None:

@@ -31,7 +31,7 @@ log = logging.getLogger("runnel.broker")
 
 FETCHERS_PER_LEADER_MAX = 4
 """Without num.replica.fetchers. A partition that is added while a fetch waits for records would wait, too: a
-new fetcher takes it over."""
+new fetcher takes it over. With this many, the one with the fewest partitions begins a new session."""
 
 
 class Replication:
