@@ -24,6 +24,24 @@ def test_kill_nine_under_load(tmp_path) -> None:
 
 
 @pytest.mark.slow
+def test_kill_nine_with_encrypted_topics(tmp_path) -> None:
+    key_file = tmp_path / "master.key"
+    key_file.touch(mode=0o600)
+    key_file.write_text(bytes(range(32)).hex())
+    encryption = {"log.encryption.enable": "true", "encryption.master.key.file": str(key_file)}
+    broker = BrokerProcess(tmp_path / "data", encryption)
+    try:
+        outcome = run_rounds(broker, rounds=2, crash=kill, seed=11)
+    finally:
+        broker.kill()
+    assert outcome.violations == [], broker.log_tail()
+    assert outcome.acknowledged > 100
+    folders = [path for path in (tmp_path / "data").iterdir() if path.name.startswith("kept")]
+    assert folders
+    assert all(list(path.glob("*.key")) for path in folders)
+
+
+@pytest.mark.slow
 @pytest.mark.root
 @needs_volumes
 def test_power_cut_under_load(tmp_path) -> None:

@@ -1,6 +1,6 @@
 """A compacted log for tests, and the model that it is compared with."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 from runnel.batch.build import build_batch
@@ -10,6 +10,7 @@ from runnel.disk.cleaner import Cleaner
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
 from runnel.disk.dump import ProblemRow, dump
+from runnel.disk.keyring import Keyring
 from runnel.disk.workers import InlineWorkers
 from runnel.log.names import CLEANED, COMPACTION_SWAP
 from runnel.model.ids import TopicPartition
@@ -69,7 +70,7 @@ def new_files() -> SimFiles:
     return files
 
 
-def directory(files, path: str = "/data") -> DataDirectory:
+def directory(files, path: str = "/data", master_keys: Sequence[bytes] = ()) -> DataDirectory:
     world = Still()
     return DataDirectory(
         path,
@@ -80,11 +81,12 @@ def directory(files, path: str = "/data") -> DataDirectory:
         sync_workers=InlineWorkers(),
         upkeep_workers=InlineWorkers(),
         read_workers=InlineWorkers(),
+        keyring=Keyring(master_keys, files, path) if master_keys else None,
     )
 
 
-def open_log(files, config: LogConfig = CONFIG) -> DiskLog:
-    return commit(directory(files).open_log(NAME, ID, config))
+def open_log(files, config: LogConfig = CONFIG, master_keys: Sequence[bytes] = ()) -> DiskLog:
+    return commit(directory(files, master_keys=master_keys).open_log(NAME, ID, config))
 
 
 def append(log: DiskLog, *pairs, at: int = NOW_MS, **settings) -> int:

@@ -2,12 +2,13 @@
 
 The model is the list of batches in the order in which they were written. After any fault, the log is a
 prefix of that list, and at least as long as what was promised: by a sync if the power went, by the write if
-only the process did.
+only the process did. All this holds for encrypted logs, too, and for logs that are encrypted in part.
 """
 
 import asyncio
 import errno
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from random import Random
 from struct import iter_unpack
@@ -63,11 +64,17 @@ class Model:
 class History:
     """One random history on one simulated disk."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, master_keys: Sequence[bytes] = ()) -> None:
+        """With master keys, encryption is turned on and off between restarts."""
         self.random = Random(seed)
         self.files = SimFiles()
         self.workers = HeldWorkers() if self.random.random() < 0.5 else InlineWorkers()
-        self.place = Place(self.files, workers=self.workers, open_files_max=self.random.choice([1, 2, 100]))
+        self.place = Place(
+            self.files,
+            workers=self.workers,
+            open_files_max=self.random.choice([1, 2, 100]),
+            master_keys=master_keys,
+        )
         self.config = LogConfig(
             segment_bytes=self.random.choice([1500, 3000, 10_000]),
             index_interval_bytes=self.random.choice([0, 100, 1000]),
@@ -109,6 +116,8 @@ class History:
         if isinstance(self.workers, HeldWorkers):
             # The threads of the process that was before died with it.
             self.workers.held.clear()
+        if self.place.master_keys:
+            self.config = replace(self.config, encryption_enable=self.random.random() < 0.7)
         self.directory, self.log = self.place.open_log(self.config)
 
     async def append(self) -> None:
@@ -308,6 +317,15 @@ def test_nothing_promised_is_lost(block: int) -> None:
     for seed in range(block * 8, block * 8 + 8):
         try:
             asyncio.run(History(seed).run(30))
+        except BaseException as failure:
+            raise AssertionError(f"seed {seed}") from failure
+
+
+@pytest.mark.parametrize("block", range(5))
+def test_nothing_promised_of_an_encrypted_log_is_lost(block: int) -> None:
+    for seed in range(block * 8, block * 8 + 8):
+        try:
+            asyncio.run(History(seed, master_keys=[bytes(range(32))]).run(30))
         except BaseException as failure:
             raise AssertionError(f"seed {seed}") from failure
 

@@ -11,6 +11,7 @@ from runnel.batch.header import read_header, walk_headers
 from runnel.batch.records import Record
 from runnel.disk.data_directory import DataDirectory
 from runnel.disk.disk_log import DiskLog
+from runnel.disk.keyring import Keyring
 from runnel.disk.staged_write import BACKGROUND_BYTES_MIN
 from runnel.disk.workers import InlineWorkers
 from runnel.model.ids import TopicPartition
@@ -108,6 +109,8 @@ class Place:
     read_workers: Workers = field(default_factory=InlineWorkers)
     background_bytes_min: int = BACKGROUND_BYTES_MIN
     open_files_max: int = 100
+    master_keys: Sequence[bytes] = ()
+    """The master keys of the node, the current one first."""
 
     def open(self) -> DataDirectory:
         return DataDirectory(
@@ -121,6 +124,7 @@ class Place:
             read_workers=self.read_workers,
             open_files_max=self.open_files_max,
             background_bytes_min=self.background_bytes_min,
+            keyring=Keyring(self.master_keys, self.files, self.path) if self.master_keys else None,
         )
 
     def open_log(self, config: LogConfig | None = None) -> tuple[DataDirectory, DiskLog]:

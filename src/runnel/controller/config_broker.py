@@ -5,6 +5,7 @@ describe them, and because group configs are validated against them.
 """
 
 from runnel.controller.config_broker_cluster import CLUSTER_CONFIGS
+from runnel.controller.config_broker_encryption import ENCRYPTION_CONFIGS
 from runnel.controller.config_broker_groups import (
     GROUP_COORDINATOR_CONFIGS,
     SHARE_CONFIGS,
@@ -18,6 +19,7 @@ BROKER_CONFIGS = {
     **NODE_CONFIGS,
     **CLUSTER_CONFIGS,
     **LOG_CONFIGS,
+    **ENCRYPTION_CONFIGS,
     **GROUP_COORDINATOR_CONFIGS,
     **TRANSACTION_CONFIGS,
     **SHARE_CONFIGS,

@@ -61,6 +61,9 @@ LOG_CONFIGS = table(
          "The local size limit of a tiered partition; -2 means log.retention.bytes."),
     _row("log.local.retention.ms", LONG, -2, at_least(-2), MEDIUM, ANY,
          "The local retention time of a tiered partition; -2 means log.retention.ms."),
+    # Encryption at rest.
+    _row("log.encryption.enable", BOOLEAN, "false", None, HIGH, ANY,
+         "The default encryption.enable of topics."),
     # Flushing.
     _row("log.flush.policy", STRING, "never", one_of(*FLUSH_POLICIES), HIGH, ANY,
          "The default flush.policy of topics: never, interval, or commit."),

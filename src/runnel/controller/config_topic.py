@@ -1,4 +1,4 @@
-"""The topic configs of Kafka 4.3, and Runnel's own `flush.policy`."""
+"""The topic configs of Kafka 4.3, and Runnel's own `flush.policy` and `encryption.enable`."""
 
 from runnel.controller.config_types import (
     LONG_MAX,
@@ -47,6 +47,11 @@ TOPIC_CONFIGS = table(
         "delete.retention.ms", LONG, 86400000, at_least(0), "log.cleaner.delete.retention.ms",
         "How long tombstones are retained in a compacted topic. A consumer that starts at offset 0 must "
         "reach the end within this time to see all deletions.",
+    ),
+    _topic(
+        "encryption.enable", BOOLEAN, "false", None, "log.encryption.enable",
+        "Whether new segments are encrypted on disk. Each replica encrypts with keys of its own, which its "
+        "master key protects: a broker without one rejects records for the topic.",
     ),
     _topic(
         "file.delete.delay.ms", LONG, 60000, at_least(0), "log.segment.delete.delay.ms",

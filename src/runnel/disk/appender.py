@@ -9,6 +9,7 @@ are rolled back, and every caller receives the error: in its callback, or when i
 batches.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,15 +30,19 @@ from runnel.disk.staged_write import (
     StagedWrite,
     open_runs,
     split_runs,
+    stored_buffers,
     undo_runs,
     write_all,
 )
 from runnel.disk.staging import Staging
+from runnel.log.encryption import OVERHEAD_BYTES
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.rolling import index_entries_max
 from runnel.model.errors import DamagedLog, StorageFailed
 from runnel.model.log_config import LogConfig
 from runnel.ports.files import File
+
+logger = logging.getLogger(__name__)
 
 REBUILT_BATCHES_MAX = 1000
 """If the index of the active segment is lost, so many batches are walked for it on the event loop."""
@@ -94,7 +99,17 @@ class Appender:
 
     def configure(self, config: LogConfig) -> None:
         staging = self._staging
+        if config.encryption_enable != staging.config.encryption_enable:
+            # What is staged goes into segments of the former kind.
+            self.settle()
         staging.configure(config)
+        self._segments.encrypts = config.encryption_enable
+        self._segments.has_encrypted |= config.encryption_enable
+        if config.encryption_enable and self._segments.keys is None:
+            logger.error(
+                "%s: encryption.enable is set, and this node has no master key: it takes no records",
+                self._segments.folder,
+            )
         if not staging.batches and not staging.rolls and self._write is None:
             staging.measure_tail()
 
@@ -143,7 +158,7 @@ class Appender:
         try:
             if file is None or active.size_bytes == 0:
                 file = self._open_active(active)
-            write_all(file, [batch.data for batch in staged], active.size_bytes)
+            write_all(file, stored_buffers(active, staged), active.size_bytes)
         except (OSError, CorruptBatch) as error:
             raise self._undo([Run(active, staged, None)], error) from error
         active.is_warm = True
@@ -154,6 +169,8 @@ class Appender:
     def write_later(self, done: Done) -> bool:
         """Write the staged batches in a thread, and call `done`; False if they are too small for that.
 
+        The first write to an encrypted segment is not: it waits until the key is durable.
+
         The memory of the batches stays borrowed until then.
         """
         if self._staging.unreported is not None:
@@ -161,13 +178,18 @@ class Appender:
             done(failure)
             return True
         staged_bytes = sum(len(batch.data) for batch in self._staging.batches)
-        if self._write is None and staged_bytes < self._threads.background_bytes_min:
+        is_small = staged_bytes < self._threads.background_bytes_min
+        if self._write is None and is_small and not self._creates_key():
             return False
         self._dones.append(done)
         self._announced = len(self._staging.batches)
         if self._write is None:
             self._begin_write()
         return True
+
+    def _creates_key(self) -> bool:
+        staging = self._staging
+        return bool(staging.batches) and self._segments.needs_key(rolls=bool(staging.rolls))
 
     def settle(self) -> None:
         """Return when nothing is staged and no write is in flight."""
@@ -220,7 +242,7 @@ class Appender:
             raise self._undo(runs, error, is_announced=is_announced) from error
         producers = self._producers.loaded
         changes = producers.staged_count if producers is not None else 0
-        write = StagedWrite(runs, changes, self._dones, is_announced)
+        write = StagedWrite(self._segments, runs, changes, self._dones, is_announced)
         self._dones = []
         self._announced = 0
         return write
@@ -250,9 +272,11 @@ class Appender:
         active.has_index_files = False
 
     def _open_active(self, active: Segment) -> File:
+        file = self._segments.open(active, create=active.size_bytes == 0)
         if active.size_bytes == 0:
             self._durability.folder_changed = True
-        return self._segments.open(active, create=active.size_bytes == 0)
+            self._segments.begin(active)
+        return file
 
     def _load_indexes(self, active: Segment) -> None:
         try:
@@ -270,8 +294,10 @@ class Appender:
         config = self._staging.config
         interval_bytes = config.index_interval_bytes
         size_bytes = segment.size_bytes
+        overhead_bytes = OVERHEAD_BYTES if segment.is_encrypted else 0
         for batch in batches:
-            if segment.extended(len(batch.data), batch.last_offset, batch.max_timestamp, interval_bytes):
+            stored_bytes = len(batch.data) + overhead_bytes
+            if segment.extended(stored_bytes, batch.last_offset, batch.max_timestamp, interval_bytes):
                 assert segment.offsets is not None
                 if len(segment.offsets) >= index_entries_max(config):
                     self._staging.segment_is_full()

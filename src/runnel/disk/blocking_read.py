@@ -14,7 +14,6 @@ from typing import Generic, TypeVar
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.damage import read_failure
-from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import Segment
 from runnel.disk.segments import IndexDiscarded, Segments
 from runnel.model.errors import StorageFailed
@@ -66,8 +65,7 @@ class SegmentsRead(Generic[Result]):
         first = segments.segment_of(plan.start_offset)
         last = segments.segment_of(plan.end_offset)
         copies = [_copy_of(segments, segment) for segment in segments.segments[first : last + 1]]
-        open_files = OpenFiles(segments.files, _VIEW_FILES_MAX)
-        self._view = Segments(segments.files, open_files, segments.folder)
+        self._view = segments.view(segments.files, _VIEW_FILES_MAX)
         self._view.segments = copies
         self._result: list[Result] = []
         self._failure: Exception | None = None

@@ -21,12 +21,11 @@ from runnel.batch.errors import CorruptBatch
 from runnel.disk.aborted_on_disk import aborted_in, aborted_of
 from runnel.disk.cleaning_plan import plan_cleaning, segment_facts, store_cleaner_checkpoint
 from runnel.disk.disk_log import DiskLog
-from runnel.disk.open_files import OpenFiles
 from runnel.disk.segment import Segment
 from runnel.disk.segment_swap import SegmentSwap, begin_swap, end_swap
 from runnel.disk.segment_writer import SegmentWriter, WrittenSegment
 from runnel.disk.segments import Segments
-from runnel.disk.walk import walk_sound_batches
+from runnel.disk.walk import walk_clear_batches
 from runnel.log.aborted import AbortedTransaction
 from runnel.log.compaction import (
     KEY_MEMORY_BYTES,
@@ -245,7 +244,8 @@ def _clean(log: DiskLog, plan: CompactionPlan, keys: KeyMap, now_ms: int) -> Scr
         if not _still_exist(log, [segments[base_offset]]):
             return
         file = log.segment_file(segments[base_offset])
-        yield _map_segment(keys, file, fact.size_bytes, plan.first_dirty_offset, transactions)
+        reading = segments[base_offset], file
+        yield _map_segment(keys, reading, fact.size_bytes, plan.first_dirty_offset, transactions)
     if not keys.is_full:
         # An earlier pass may have removed the last batches; all offsets were read all the same.
         keys.end_offset = plan.end_offset
@@ -308,9 +308,14 @@ def _forget(keys: KeyMap) -> Steps[WrittenSegment | None]:
 
 
 def _map_segment(
-    keys: KeyMap, file: File, size_bytes: int, first_dirty_offset: int, transactions: TransactionWalk
+    keys: KeyMap,
+    reading: tuple[Segment, File],
+    size_bytes: int,
+    first_dirty_offset: int,
+    transactions: TransactionWalk,
 ) -> Steps[WrittenSegment | None]:
-    for _, header, batch in walk_sound_batches(file, 0, size_bytes):
+    segment, file = reading
+    for _, header, batch in walk_clear_batches(file, 0, size_bytes, segment.cipher):
         if header.next_offset <= first_dirty_offset:
             continue
         if keys.is_full:
@@ -330,16 +335,23 @@ def _write_group(
     """Write what stays of these segments as one.
 
     Its last batch stays at least bare: so segments follow each other without a gap, as recovery expects,
-    and a reader behind the last record learns where to continue.
+    and a reader behind the last record learns where to continue. It is encrypted if one of these is: so its
+    key replaces that of the first one.
     """
+    is_encrypted = log.segments.encrypts or any(segment.is_encrypted for segment in segments)
     writer = SegmentWriter(
-        log.cleaner_files(), log.segments.folder, segments[0].base_offset, log.config.index_interval_bytes
+        log.cleaner_files(),
+        log.segments.folder,
+        segments[0].base_offset,
+        log.config.index_interval_bytes,
+        log.segments.keys if is_encrypted else None,
     )
     try:
         for segment, file in zip(segments, files, strict=True):
-            for position, header, batch in walk_sound_batches(file, 0, segment.size_bytes):
+            batches = walk_clear_batches(file, 0, segment.size_bytes, segment.cipher)
+            for end_position, header, batch in batches:
                 kept = yield from batch_filter.kept(batch, header)
-                is_last = segment is segments[-1] and position + len(batch) == segment.size_bytes
+                is_last = segment is segments[-1] and end_position == segment.size_bytes
                 if kept is None and is_last:
                     kept = bare_batch(header)
                 if kept is not None:
@@ -359,7 +371,7 @@ def _write_group(
 
 def _loaded(log_files: Segments, segments: list[Segment], files: list[File]) -> Iterator[Segment]:
     """Copies of segments with their indexes in memory, loaded in a thread."""
-    view = Segments(log_files.files, OpenFiles(log_files.files, len(files)), log_files.folder)
+    view = log_files.view(log_files.files, len(files))
     for segment, file in zip(segments, files, strict=True):
         found = copy(segment)
         found.file = file

@@ -2,10 +2,10 @@
 
 import logging
 from asyncio import Future, get_running_loop
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from runnel.disk.atomic import make_durable_folder, replace_file
 from runnel.disk.blocking_read import ATTEMPTS_MAX, SegmentsRead
@@ -27,15 +27,19 @@ from runnel.disk.truncation import Steps, run_soon
 from runnel.disk.upkeep import Upkeep, UpkeepIntervals
 from runnel.log.clean_shutdown import NO_EPOCH, decode_clean_shutdown, encode_clean_shutdown
 from runnel.log.manifest import DamagedManifest, LogEntry, decode_manifest, encode_manifest
-from runnel.log.names import CLEAN_SHUTDOWN, LOCK, MANIFEST, partition_of
+from runnel.log.names import CLEAN_SHUTDOWN, LOCK, MANIFEST, MASTERS, partition_of
 from runnel.log.producers import Producers
 from runnel.model.errors import ApiError, StorageFailed
 from runnel.model.ids import METADATA_TOPIC_ID, TopicPartition
 from runnel.model.log_config import LogConfig
 from runnel.ports.clock import Clock
-from runnel.ports.disk import BlockingRead, Identity, PartitionLog
+from runnel.ports.disk import BadDirectory, BlockingRead, Identity, PartitionLog
 from runnel.ports.entropy import Entropy
 from runnel.ports.files import Files, Workers
+
+if TYPE_CHECKING:
+    from runnel.disk.key_rotation import KeyRotation
+    from runnel.disk.keyring import Keyring
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +64,9 @@ class DataDirectory:
         intervals: UpkeepIntervals | None = None,
         open_files_max: int | None = None,
         background_bytes_min: int = BACKGROUND_BYTES_MIN,
+        keyring: "Keyring | None" = None,
     ) -> None:
+        """Without a keyring, no segment can be encrypted, nor an encrypted one be read."""
         self.background_bytes_min = background_bytes_min
         self._path = path.rstrip("/")
         self._files = files
@@ -71,6 +77,8 @@ class DataDirectory:
         self._logs: dict[TopicPartition, DiskLog] = {}
         self._loading: set[DiskLog] = set()
         make_durable_folder(files, self._path)
+        self._keyring = keyring
+        self._check_keys()
         self._lock: object | None = files.lock(f"{self._path}/{LOCK}")
         self._identity = load_identity(files, self._path, entropy)
         self.unclean: set[str] = set()
@@ -85,14 +93,19 @@ class DataDirectory:
         self._folders = {found for found in map(partition_of, names) if found is not None}
         self._checkpoints.delete_all_but(self._folders)
         self._power_failures = PowerFailures(files, self._path, self._folders, upkeep_workers)
-        self._upkeep = Upkeep(
+        cleaner = cleaner or Cleaner(upkeep_workers, report=logger.warning)
+        self._upkeep = self._new_upkeep(cleaner, intervals or UpkeepIntervals())
+        self._rotation = self._new_rotation()
+
+    def _new_upkeep(self, cleaner: Cleaner, intervals: UpkeepIntervals) -> Upkeep:
+        return Upkeep(
             self._logs,
             self._checkpoints,
             self._commit,
             self._removal,
-            upkeep_workers,
-            cleaner or Cleaner(upkeep_workers, report=logger.warning),
-            intervals or UpkeepIntervals(),
+            self._upkeep_workers,
+            cleaner,
+            intervals,
         )
 
     def open_log(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
@@ -113,7 +126,8 @@ class DataDirectory:
         return log
 
     def _open(self, partition: TopicPartition, topic_id: bytes, config: LogConfig) -> DiskLog:
-        segments = Segments(self._files, self._open_files, f"{self._path}/{partition}")
+        keys = None if self._keyring is None else self._keyring.keys_of(partition, topic_id)
+        segments = Segments(self._files, self._open_files, f"{self._path}/{partition}", keys)
         entry = self._closed_logs.get(partition)
         if entry is not None and partition in self._folders and entry.topic_id == topic_id:
             del self._closed_logs[partition]
@@ -247,11 +261,22 @@ class DataDirectory:
     def upkeep(self, now_ms: int) -> None:
         self._upkeep.run(now_ms)
         self._power_failures.store_soon()
+        if self._rotation is not None:
+            self._rotation.consider(now_ms)
+
+    def change_master_keys(self, keys: Sequence[bytes]) -> bool:
+        """Use these master keys, the first for all segments; True if that is a change.
+
+        Raises BadDirectory if one that is still needed is missing.
+        """
+        assert self._keyring is not None
+        return self._keyring.change(keys)
 
     def close(self) -> None:
         """Clean shutdown: make everything durable and write the manifest that the next start relies on."""
         if self._lock is None:
             return
+        self._stop_rotation()
         for log in self._logs.values():
             log.settle()
             log.finish_swap()
@@ -275,6 +300,7 @@ class DataDirectory:
         """End as if the process was killed: no more is written, and the next start runs recovery."""
         if self._lock is None:
             return
+        self._stop_rotation()
         for workers in (self._write_workers, self._sync_workers, self._upkeep_workers, self._read_workers):
             workers.close()
         self._release()
@@ -346,6 +372,26 @@ class DataDirectory:
 
     def discard(self, paths: list[str], delay_ms: int) -> None:
         self._removal.discard(paths, delay_ms)
+
+    def _new_rotation(self) -> "KeyRotation | None":
+        if self._keyring is None:
+            return None
+        from runnel.disk.key_rotation import KeyRotation
+
+        return KeyRotation(self._keyring, self._files, self._path, self._logs, self._upkeep_workers)
+
+    def _stop_rotation(self) -> None:
+        if self._rotation is not None:
+            self._rotation.stop()
+
+    def _check_keys(self) -> None:
+        if self._keyring is not None:
+            self._keyring.check()
+        elif self._files.exists(f"{self._path}/{MASTERS}"):
+            raise BadDirectory(
+                f"{self._path} has encrypted segments, and this node has no master key: set "
+                "encryption.master.key.file or encryption.master.key.command"
+            )
 
     def _closing_epoch(self) -> int | None:
         """The broker epoch of the last run, of Runnel or Apache Kafka, if it ended cleanly."""

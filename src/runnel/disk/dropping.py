@@ -7,6 +7,7 @@ from runnel.log.names import (
     ABORTED,
     DELETED,
     INDEX,
+    KEY,
     LOG,
     SNAPSHOT,
     TIME_INDEX,
@@ -39,7 +40,7 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
         return 0
     dropped = log.segments.segments[:count]
     # A power failure may restore segments that were deleted since the last sync, and then their aborted
-    # transactions are needed: those files are deleted later.
+    # transactions and keys are needed: those files are deleted later.
     stale_offset = dropped[0].base_offset if log.durability.drops == log.durability.drops_durable else 0
     del log.segments.segments[:count]
     log.segments.log_start_offset = max(log.log_start_offset, log.segments.segments[0].base_offset)
@@ -59,7 +60,7 @@ def drop_oldest(log: "DiskLog", count: int) -> int:
 def _drop_stale_files(log: "DiskLog", stale_offset: int) -> None:
     """Drop producer snapshots from before the first segment; compaction may have left some as well.
 
-    Also the aborted transactions of segments that a power cut cannot restore.
+    Also the aborted transactions and keys of segments that a power cut cannot restore.
     """
     first_offset = log.segments.segments[0].base_offset
     names = log.segments.files.names(log.segments.folder)
@@ -67,9 +68,10 @@ def _drop_stale_files(log: "DiskLog", stale_offset: int) -> None:
         if offset < first_offset:
             retire(log, offset, [SNAPSHOT])
     for name in names:
-        aborted_offset = offset_of(name, ABORTED)
-        if aborted_offset is not None and aborted_offset < stale_offset:
-            retire(log, aborted_offset, [ABORTED])
+        for suffix in (ABORTED, KEY):
+            offset_beside = offset_of(name, suffix)
+            if offset_beside is not None and offset_beside < stale_offset:
+                retire(log, offset_beside, [suffix])
     if log.producer_state.snapshot_offset < first_offset:
         log.producer_state.snapshot_offset = -1
 

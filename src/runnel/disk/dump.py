@@ -8,19 +8,24 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import iter_unpack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runnel.batch.compression import Compression
 from runnel.batch.control import EndMarker, read_end_marker
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import BatchHeader, crc_is_valid
+from runnel.batch.header import BatchHeader, crc_is_valid, read_header
 from runnel.batch.records import Headers, iterate_records
+from runnel.disk.opening import topic_id_of
 from runnel.disk.walk import walk_headers_of_file
 from runnel.log.aborted import ABORTED_LAYOUT, ENTRY_BYTES, AbortedTransaction
-from runnel.log.names import ABORTED, INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_of, partition_of
+from runnel.log.names import ABORTED, INDEX, KEY, LOG, SNAPSHOT, TIME_INDEX, offset_of, partition_of
 from runnel.log.producer_snapshot import DamagedSnapshot, decode_producers
 from runnel.log.producers import Producer
-from runnel.ports.files import File, Files
+from runnel.ports.files import Files
+
+if TYPE_CHECKING:
+    from runnel.disk.batch_cipher import BatchCipher
+    from runnel.disk.keyring import Keyring
 
 
 @dataclass(slots=True)
@@ -40,9 +45,11 @@ class BatchRow:
     size_bytes: int
     header: BatchHeader
     compression: str
-    crc_is_valid: bool
+    crc_is_valid: bool | None
+    """None if the batch is encrypted, and the key is not known."""
     marker: EndMarker | None
     """The end of a transaction, if this is a control batch with such a marker."""
+    is_encrypted: bool = False
 
 
 @dataclass(slots=True)
@@ -95,10 +102,15 @@ class ProblemRow:
 Row = SegmentRow | BatchRow | RecordRow | IndexRow | AbortedRow | ProducerRow | ProblemRow
 
 
-def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row]:
-    """The rows of a segment or another file of a log, of a partition directory, or of a data directory."""
+def dump(
+    files: Files, path: str, *, with_records: bool = False, keyring: "Keyring | None" = None
+) -> Iterator[Row]:
+    """The rows of a segment or another file of a log, of a partition directory, or of a data directory.
+
+    Without a keyring, only the headers of encrypted batches are read.
+    """
     if path.endswith(LOG):
-        yield from _dump_segment(files, path, with_records)
+        yield from _dump_segment(files, path, with_records, keyring)
     elif path.endswith(SNAPSHOT):
         yield from _dump_snapshot(files, path)
     elif path.endswith(ABORTED):
@@ -109,20 +121,54 @@ def dump(files: Files, path: str, *, with_records: bool = False) -> Iterator[Row
             if is_file or partition_of(name) is not None:
                 # A running broker may delete a segment or a topic meanwhile, which is not a problem.
                 with suppress(FileNotFoundError):
-                    yield from dump(files, f"{path}/{name}", with_records=with_records)
+                    yield from dump(files, f"{path}/{name}", with_records=with_records, keyring=keyring)
 
 
-def _dump_segment(files: Files, path: str, with_records: bool) -> Iterator[Row]:
+class _Reading:
+    """How the batches of a segment are read."""
+
+    def __init__(self, files: Files, path: str, keyring: "Keyring | None") -> None:
+        self.is_encrypted = files.exists(path.removesuffix(LOG) + KEY)
+        self.cipher: BatchCipher | None = None
+        self.problem: str | None = None
+        if self.is_encrypted and keyring is not None:
+            try:
+                self.cipher = _cipher(files, path, keyring)
+            except (CorruptBatch, OSError) as error:
+                self.problem = str(error)
+
+    def clear(self, stored: bytes) -> bytes | None:
+        """The batch; None if it cannot be decrypted. CorruptBatch if it was changed."""
+        if self.cipher is not None:
+            return self.cipher.decrypt(stored)
+        return None if self.is_encrypted else stored
+
+
+def _cipher(files: Files, path: str, keyring: "Keyring") -> "BatchCipher":
+    folder, _, name = path.rpartition("/")
+    topic_id = topic_id_of(files, folder)
+    partition = partition_of(folder.rpartition("/")[2])
+    base_offset = offset_of(name, LOG)
+    if topic_id is None or partition is None or base_offset is None:
+        raise CorruptBatch(f"{folder} is not the directory of a partition, to which the key is bound")
+    return keyring.keys_of(partition, topic_id).load(files, folder, base_offset)
+
+
+def _dump_segment(files: Files, path: str, with_records: bool, keyring: "Keyring | None") -> Iterator[Row]:
     size_bytes = files.size_bytes(path)
     base_offset = offset_of(path.rpartition("/")[2], LOG)
     yield SegmentRow(path, -1 if base_offset is None else base_offset, size_bytes)
     file = files.open(path)
+    reading = _Reading(files, path, keyring)
+    if reading.problem is not None:
+        yield ProblemRow(path, 0, reading.problem)
     checks = _indexes_of(files, path, base_offset) if base_offset is not None else []
     next_offset = base_offset or 0
     position = 0
     try:
         for position, header in walk_headers_of_file(file, 0, size_bytes):
-            yield from _dump_batch(path, file, position, header, with_records)
+            stored = file.pread(header.size_bytes, position)
+            yield from _dump_batch(path, reading, stored, position, header, with_records)
             if header.base_offset < next_offset:
                 text = f"offset {header.base_offset} comes where {next_offset} or later was next"
                 yield ProblemRow(path, position, text)
@@ -136,14 +182,20 @@ def _dump_segment(files: Files, path: str, with_records: bool) -> Iterator[Row]:
 
 
 def _dump_batch(
-    path: str, file: File, position: int, header: BatchHeader, with_records: bool
+    path: str, reading: _Reading, stored: bytes, position: int, header: BatchHeader, with_records: bool
 ) -> Iterator[Row]:
-    batch = file.pread(header.size_bytes, position)
-    is_valid = crc_is_valid(batch, 0, header)
-    marker = None
-    problem = None if is_valid else f"the checksum of the batch at offset {header.base_offset} is wrong"
+    marker = problem = None
     records: list[RecordRow] = []
-    if is_valid:
+    is_valid: bool | None = None
+    try:
+        batch = reading.clear(stored)
+    except CorruptBatch as error:
+        batch, is_valid, problem = None, False, str(error)
+    if batch is not None:
+        is_valid = crc_is_valid(batch, 0, read_header(batch))
+        if not is_valid:
+            problem = f"the checksum of the batch at offset {header.base_offset} is wrong"
+    if is_valid and batch is not None:
         try:
             if header.is_control:
                 marker = read_end_marker(batch)
@@ -154,7 +206,15 @@ def _dump_batch(
                 ]
         except CorruptBatch as error:
             problem = f"the records at offset {header.base_offset} cannot be read: {error}"
-    yield BatchRow(position, header.size_bytes, header, _compression_name(header), is_valid, marker)
+    yield BatchRow(
+        position,
+        header.size_bytes,
+        header,
+        _compression_name(header),
+        is_valid,
+        marker,
+        reading.is_encrypted,
+    )
     yield from records
     if problem is not None:
         yield ProblemRow(path, position, problem)

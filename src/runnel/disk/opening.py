@@ -16,7 +16,7 @@ from runnel.log.checkpoints import (
 )
 from runnel.log.epochs import Epochs
 from runnel.log.manifest import LogEntry
-from runnel.log.names import ABORTED, INDEX, LOG, LOG_STARTS, PARTITION_METADATA, TIME_INDEX
+from runnel.log.names import ABORTED, INDEX, KEY, LOG, LOG_STARTS, PARTITION_METADATA, TIME_INDEX
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.producers import Producers
 from runnel.model.ids import TopicPartition
@@ -60,6 +60,9 @@ def log_from_manifest(
         segment.max_timestamp = one.max_timestamp
         segment.has_index_files = True
         found.append(segment)
+    segments.segments = found
+    if segments.keys is not None:
+        segments.find_keys(segments.files.names(segments.folder))
     segments.fill(found, entry.log_start_offset)
     log = DiskLog(
         name,
@@ -152,5 +155,5 @@ def _start_over(segments: Segments, offset: int, producers: Producers) -> None:
     segments.files.sync_folder(segments.folder)
     for segment in former:
         segments.forget(segment)
-        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
+        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG, KEY):
             remove_if_exists(segments.files, segments.path(segment, suffix))

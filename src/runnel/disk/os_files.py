@@ -11,6 +11,9 @@ from runnel.ports.files import Bytes
 OPEN_FILES_MAX = 4000
 """Segment files held open: enough for the busy ones. Sockets need the other half of a process's limit."""
 
+FILE_MODE, FOLDER_MODE = 0o600, 0o700
+"""New files are for the user of the broker only."""
+
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _pread = os.pread
 _RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
@@ -91,14 +94,15 @@ class OsFiles:
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(os.open(path, flags, 0o644))
+        return OsFile(os.open(path, flags, FILE_MODE))
 
     def read(self, path: str) -> bytes:
         with open(path, "rb", buffering=0) as file:
             return file.readall()
 
     def write(self, path: str, data: bytes, *, sync: bool) -> None:
-        with open(path, "wb", buffering=0) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        with open(os.open(path, flags, FILE_MODE), "wb", buffering=0) as file:
             rest = memoryview(data)
             while rest:
                 rest = rest[file.write(rest) :]
@@ -124,7 +128,7 @@ class OsFiles:
         os.unlink(path)
 
     def make_folder(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path, FOLDER_MODE, exist_ok=True)
 
     def remove_folder(self, path: str) -> None:
         os.rmdir(path)

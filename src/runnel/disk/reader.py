@@ -1,5 +1,8 @@
 """The read path of a log: batches by offset, records by timestamp, aborted transactions.
 
+Reads of encrypted segments are decrypted into memory: large ones by a thread, whose result is kept for the
+reader to fetch (`Decryption`).
+
 Reads do not wait for the disk unless `may_block`: data that is neither recent nor in the page cache, or has
 no index in memory, is loaded by a thread (`NotResident`), and so are lookups that may have to scan a
 segment.
@@ -13,6 +16,7 @@ from runnel.disk import reading
 from runnel.disk.aborted_on_disk import aborted_in, touch_aborted
 from runnel.disk.blocking_read import Plan, SegmentsRead
 from runnel.disk.damage import read_failure
+from runnel.disk.decryption import DecryptedReads, Decryption
 from runnel.disk.segment import Segment
 from runnel.disk.segments import IndexDiscarded, Segments
 from runnel.disk.verification import verify
@@ -26,6 +30,8 @@ from runnel.ports.files import File
 
 TOUCHED_BYTES_MAX = 1024 * 1024
 """Bytes of a cold log that a thread loads at once."""
+DECRYPTED_BYTES_MAX = 1024 * 1024
+"""Bytes of an encrypted log that one read takes, unless the first batch is larger."""
 _POSITIONS_MAX = 16
 """Sequential readers of one log whose positions are cached; more than that search the index."""
 
@@ -33,22 +39,25 @@ _POSITIONS_MAX = 16
 class Reader:
     """Reads one log, and caches where its sequential readers continue."""
 
-    __slots__ = ("_name", "_next_young_offset", "_positions", "_segments", "_young_offset")
+    __slots__ = ("_decrypted", "_name", "_next_young_offset", "_positions", "_segments", "_young_offset")
 
     def __init__(self, name: TopicPartition, segments: Segments) -> None:
         self._name, self._segments = name, segments
         self._positions: dict[int, tuple[Segment, int]] = {}
         """Offset → segment and position, where readers are expected to continue."""
+        self._decrypted = DecryptedReads()
         self._young_offset = self._next_young_offset = segments.written_offset
         """Batches from here on were written moments ago: they are in the page cache."""
 
     def time_passed(self) -> None:
         """Batches from before the last call are no longer recent: they may have left the page cache."""
         self._young_offset, self._next_young_offset = self._next_young_offset, self._segments.written_offset
+        self._decrypted.time_passed()
 
     def segments_changed(self) -> None:
         """Invalidate the cached positions."""
         self._positions.clear()
+        self._decrypted.clear()
         written_offset = self._segments.written_offset
         self._young_offset = min(self._young_offset, written_offset)
         self._next_young_offset = min(self._next_young_offset, written_offset)
@@ -61,31 +70,37 @@ class Reader:
         written_offset = segments.segments[-1].next_offset
         if offset < segments.log_start_offset or offset > written_offset:
             raise self._out_of_range(offset)
-        if end_offset > written_offset:
-            end_offset = written_offset
+        end_offset = written_offset if end_offset > written_offset else end_offset
         if offset >= end_offset:
             return Slice([], 0)
+        if segments.has_encrypted:
+            decrypted = self._decrypted.take(offset, max_bytes, end_offset, at_least_one)
+            if decrypted is not None:
+                return decrypted
         try:
             found = self._read_next(offset, max_bytes, end_offset) if max_bytes <= PROBE_BYTES else None
             if found is not None:
                 return found
             if offset < self._young_offset and not may_block:
-                self._check_residency(offset, max_bytes, end_offset)
+                self._check_residency(offset, max_bytes, end_offset, at_least_one)
             try:
-                return self._find_and_read(offset, max_bytes, end_offset, at_least_one)
+                return self._find_and_read(offset, max_bytes, end_offset, at_least_one, may_block)
             except IndexDiscarded:
-                plan = partial(self._plan_touch, offset, max_bytes, end_offset)
                 if not may_block:
-                    raise NotResident(SegmentsRead(segments, plan)) from None
-                return self._find_and_read(offset, max_bytes, end_offset, at_least_one)
+                    raise self._not_resident(offset, max_bytes, end_offset, at_least_one) from None
+                return self._find_and_read(offset, max_bytes, end_offset, at_least_one, may_block)
         except (OSError, CorruptBatch) as error:
             raise read_failure(segments.folder, error) from error
 
-    def _find_and_read(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> Slice:
+    def _find_and_read(
+        self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, may_block: bool
+    ) -> Slice:
         segments = self._segments
         segment, position = self._positions.get(offset) or segments.locate(offset)
         if position >= segment.size_bytes:
             segment, position = segments.locate(offset)
+        if segment.is_encrypted:
+            max_bytes = min(max_bytes, DECRYPTED_BYTES_MAX)
         limit, next_offset = segment.size_bytes, segment.next_offset
         if end_offset < next_offset:
             limit, next_offset = self._position_in(segment, end_offset), end_offset
@@ -99,15 +114,19 @@ class Reader:
             )
         if size <= 0:
             return Slice([], 0)
+        if segment.is_encrypted and size > SENDFILE_BYTES_MIN and not may_block:
+            raise self._not_resident(offset, max_bytes, end_offset, at_least_one)
         return self._slice(segment, position, size, next_offset)
 
     def _slice(self, segment: Segment, position: int, size: int, next_offset: int) -> Slice:
         self._cache(next_offset, segment, position + size)
         file = segment.file or self._segments.open(segment)
         segment.is_warm = True
+        if segment.is_encrypted:
+            return _clear_slice(segment, reading.read_exactly(file, position, size), next_offset)
         if size >= SENDFILE_BYTES_MIN:
             return Slice([FileSlice(file, position, size)], size, next_offset)
-        return Slice([_read_exactly(file, position, size)], size, next_offset)
+        return Slice([reading.read_exactly(file, position, size)], size, next_offset)
 
     def _read_next(self, offset: int, max_bytes: int, end_offset: int) -> Slice | None:
         """The next small batches of a sequential reader; None if they must be searched or loaded."""
@@ -126,6 +145,8 @@ class Reader:
             return None
         segment.is_warm = True
         self._cache(next_offset, segment, position + size)
+        if segment.is_encrypted:
+            return _clear_slice(segment, data[:size], next_offset)
         return Slice([data[:size]], size, next_offset)
 
     def _read_few(self, segment: Segment, position: int, max_bytes: int) -> Slice | None:
@@ -139,9 +160,11 @@ class Reader:
             return None
         segment.is_warm = True
         self._cache(next_offset, segment, position + size)
+        if segment.is_encrypted:
+            return _clear_slice(segment, data[:size], next_offset)
         return Slice([data[:size]], size, next_offset)
 
-    def _check_residency(self, offset: int, max_bytes: int, end_offset: int) -> None:
+    def _check_residency(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> None:
         """NotResident if the read would wait for the disk."""
         segments = self._segments
         cached = self._positions.get(offset)
@@ -157,7 +180,15 @@ class Reader:
                 end = index.position_before(end_offset) + PROBE_BYTES
             if _is_resident(file, index, position, min(position + max_bytes, end)):
                 return
-        raise NotResident(SegmentsRead(segments, partial(self._plan_touch, offset, max_bytes, end_offset)))
+        raise self._not_resident(offset, max_bytes, end_offset, at_least_one)
+
+    def _not_resident(self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool) -> NotResident:
+        segments = self._segments
+        if not segments.has_encrypted:
+            plan = partial(self._plan_touch, offset, max_bytes, end_offset)
+            return NotResident(SegmentsRead(segments, plan))
+        max_bytes = min(max_bytes, DECRYPTED_BYTES_MAX)
+        return NotResident(Decryption(segments, self._decrypted, offset, max_bytes, end_offset, at_least_one))
 
     def _plan_touch(self, offset: int, max_bytes: int, end_offset: int) -> Plan[None]:
         segment = self._segments.segments[self._segments.segment_of(offset)]
@@ -257,8 +288,6 @@ def _is_resident(file: File, index: OffsetIndex, position: int, end: int) -> boo
     return file.is_resident(position, PROBE_BYTES) and file.is_resident(last, PROBE_BYTES)
 
 
-def _read_exactly(file: File, position: int, size: int) -> bytes:
-    data = file.pread(size, position)
-    if len(data) != size:
-        raise CorruptBatch(f"a segment file ends short, at position {position + len(data)}")
-    return data
+def _clear_slice(segment: Segment, stored: bytes, next_offset: int) -> Slice:
+    data = reading.clear_bytes(segment, stored)
+    return Slice([data], len(data), next_offset)

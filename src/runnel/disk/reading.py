@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 
-from runnel.batch.errors import BatchInflatesTooFar
-from runnel.batch.header import BatchHeader
+from runnel.batch.errors import BatchInflatesTooFar, CorruptBatch
+from runnel.batch.header import BatchHeader, read_header
 from runnel.batch.records import unpack_records, walk_records
 from runnel.disk.segment import Segment
 from runnel.disk.segments import Segments
 from runnel.disk.walk import CHUNK_BYTES, PROBE_BYTES, check_sums, walk_batch_bounds, walk_headers_of_file
 from runnel.model.limits import LOOKUP_BATCH_BYTES_MAX, LOOKUP_RECORDS_MAX
-from runnel.ports.disk import TimestampedOffset
+from runnel.ports.disk import Slice, TimestampedOffset
+from runnel.ports.files import File
 
 
 def whole_batches(
@@ -37,7 +38,7 @@ def whole_batches(
 
 
 def walk_batches(segments: Segments, offset: int, end_offset: int) -> Iterator[memoryview]:
-    """The batches from the one with `offset` to the last one that begins below `end_offset`."""
+    """The batches from the one with `offset` to the last one that begins below `end_offset`, decrypted."""
     while offset < end_offset:
         segment, position = segments.locate(offset)
         chunk, chunk_start = memoryview(b""), position
@@ -51,7 +52,8 @@ def walk_batches(segments: Segments, offset: int, end_offset: int) -> Iterator[m
                 chunk = memoryview(segments.open(segment).pread(length, batch_position))
             if base_offset >= end_offset:
                 return
-            yield chunk[local : local + size]
+            stored = chunk[local : local + size]
+            yield stored if segment.cipher is None else memoryview(segment.cipher.decrypt(stored))
             offset = next_offset
         offset = max(offset, segment.next_offset)
 
@@ -66,6 +68,36 @@ def some_batches(segments: Segments, offset: int, max_bytes: int, end_offset: in
         if size_bytes >= max_bytes:
             break
     return found
+
+
+def decrypted(
+    segments: Segments, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+) -> Slice:
+    """The batches that a reader of these offsets is about to request, in memory; at most as it requests."""
+    segment, position = segments.locate(offset)
+    limit, next_offset = segment.size_bytes, segment.next_offset
+    if end_offset < next_offset:
+        limit, next_offset = segments.position_in(segment, end_offset), end_offset
+    size_bytes = limit - position
+    if size_bytes > max_bytes:
+        size_bytes, next_offset = whole_batches(segments, segment, position, limit, max_bytes, at_least_one)
+    if size_bytes <= 0:
+        return Slice([], 0)
+    data = clear_bytes(segment, read_exactly(segments.open(segment), position, size_bytes))
+    return Slice([data], len(data), next_offset)
+
+
+def clear_bytes(segment: Segment, stored: bytes) -> bytes:
+    """Whole batches of a segment as they are sent. CorruptBatch if one was changed."""
+    return stored if segment.cipher is None else segment.cipher.decrypt_all(stored)
+
+
+def read_exactly(file: File, position: int, size: int) -> bytes:
+    """So many bytes of a file; CorruptBatch if it ends before."""
+    data = file.pread(size, position)
+    if len(data) != size:
+        raise CorruptBatch(f"a segment file ends short, at position {position + len(data)}")
+    return data
 
 
 def touch(segments: Segments, offset: int, max_bytes: int, end_offset: int) -> None:
@@ -149,6 +181,9 @@ class _Lookup:
         if self._records_left < 0:
             return whole
         batch = self._segments.open(segment).pread(header.size_bytes, position)
+        if segment.cipher is not None:
+            batch = segment.cipher.decrypt(batch)
+            header = read_header(batch)
         try:
             raw = unpack_records(batch, header, LOOKUP_BATCH_BYTES_MAX)
         except BatchInflatesTooFar:

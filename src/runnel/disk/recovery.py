@@ -38,6 +38,7 @@ from runnel.log.names import (
     DELETED,
     EPOCHS,
     INDEX,
+    KEY,
     LOG,
     SNAPSHOT,
     TEMPORARY,
@@ -88,6 +89,7 @@ class Recovery:
     def run(self, log_start_offset: int, now_ms: int) -> Recovered:
         names = self._remove_leftovers()
         self._segments.segments = self._find(names) or [self._begin(log_start_offset)]
+        self._segments.find_keys(names)
         self._load_epochs()
         self._first_unsealed = self._find_unsealed(names)
         self._check()
@@ -218,7 +220,14 @@ class Recovery:
             segment.max_timestamp = segment.first_timestamp = -1
             segment.next_offset = segment.base_offset
             return True
-        file = self._segments.open(segment)
+        try:
+            file = self._segments.open(segment)
+        except CorruptBatch as reason:
+            # Its key is damaged.
+            segment.start_indexes()
+            segment.size_bytes, segment.next_offset = 0, segment.base_offset
+            self._found_damage(segment, str(reason))
+            return False
         size_bytes = segment.size_bytes
         is_active = segment is self._segments.active
         end_offset_max = FOREVER if is_active else segment.next_offset
@@ -226,7 +235,7 @@ class Recovery:
         if position is None:
             return False
         try:
-            for _, header, _ in walk_sound_batches(file, position, size_bytes):
+            for _, header, _ in walk_sound_batches(file, position, size_bytes, segment.cipher):
                 if header.next_offset > end_offset_max:
                     # It was written, rolled back, and the next segment was created instead.
                     raise CorruptBatch(f"the next segment begins at {end_offset_max}")
@@ -251,7 +260,7 @@ class Recovery:
 
     def _is_torn(self, segment: Segment, file: File, size_bytes: int) -> bool:
         """Is what follows the valid batches of this segment the last write, which was interrupted?"""
-        is_torn = is_torn_write(file, segment.size_bytes, size_bytes, segment.next_offset)
+        is_torn = is_torn_write(file, segment.size_bytes, size_bytes, segment.next_offset, segment.cipher)
         return is_torn and self._is_last(segment)
 
     def _is_last(self, segment: Segment) -> bool:
@@ -353,7 +362,7 @@ class Recovery:
             self._segments.forget(segment)
             if self._damage is None:
                 logger.warning("%s: removed, %s", self._segments.path(segment, LOG), reason)
-                for suffix in (LOG, INDEX, TIME_INDEX, ABORTED, SNAPSHOT):
+                for suffix in (LOG, INDEX, TIME_INDEX, ABORTED, SNAPSHOT, KEY):
                     remove_if_exists(self._files, self._segments.path(segment, suffix))
         del self._segments.segments[count:]
         self._has_removed = True

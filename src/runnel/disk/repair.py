@@ -8,6 +8,7 @@ again in place and synced; the log is truncated at the first corrupt batch.
 import logging
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from runnel.batch.errors import CorruptBatch
 from runnel.disk.disk_log import DiskLog
@@ -15,6 +16,9 @@ from runnel.disk.staged_write import write_all
 from runnel.disk.truncation import Truncation, run_now
 from runnel.disk.walk import walk_sound_batches
 from runnel.ports.files import File, Files, Workers
+
+if TYPE_CHECKING:
+    from runnel.disk.batch_cipher import BatchCipher
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +31,7 @@ class UnsyncedRange:
     position: int
     size_bytes: int
     start_offset: int
+    cipher: "BatchCipher | None"
 
 
 def start_repair(log: DiskLog, workers: Workers) -> None:
@@ -50,7 +55,7 @@ def _ranges(log: DiskLog) -> list[UnsyncedRange]:
             position = segments.position_in(segment, log.durability.durable_offset)
             file = segments.open(segment, create=segment.size_bytes == 0)
             start_offset = max(segment.base_offset, log.durability.durable_offset)
-            found.append(UnsyncedRange(file, position, segment.size_bytes, start_offset))
+            found.append(UnsyncedRange(file, position, segment.size_bytes, start_offset, segment.cipher))
     return found
 
 
@@ -60,7 +65,7 @@ def _write_again(files: Files, folder: str, ranges: list[UnsyncedRange]) -> int 
         next_offset = unsynced.start_offset
         try:
             for position, header, batch in walk_sound_batches(
-                unsynced.file, unsynced.position, unsynced.size_bytes
+                unsynced.file, unsynced.position, unsynced.size_bytes, unsynced.cipher
             ):
                 write_all(unsynced.file, [batch], position)
                 next_offset = header.next_offset

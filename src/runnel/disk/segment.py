@@ -1,9 +1,14 @@
 """One segment file, and what is known of it in memory."""
 
+from typing import TYPE_CHECKING
+
 from runnel.batch.header import NO_TIMESTAMP, BatchHeader
 from runnel.log.aborted import AbortedTransaction
 from runnel.log.index import OffsetIndex, TimeIndex
 from runnel.ports.files import File
+
+if TYPE_CHECKING:
+    from runnel.disk.batch_cipher import BatchCipher
 
 UNKNOWN_TIMESTAMP = -2
 """The segment's largest timestamp is in its time index, which has not been read yet."""
@@ -17,9 +22,11 @@ class Segment:
         "aborted_saved",
         "base_offset",
         "bytes_since_entry",
+        "cipher",
         "file",
         "first_timestamp",
         "has_index_files",
+        "is_encrypted",
         "is_pinned",
         "is_warm",
         "max_timestamp",
@@ -48,6 +55,10 @@ class Segment:
         """How many of them the file beside it holds, if that is known and it holds no others."""
         self.has_index_files = False
         """Do the index files have the same entries as the indexes in memory?"""
+        self.is_encrypted = False
+        """Does it have a key file? Then all its batches are encrypted."""
+        self.cipher: BatchCipher | None = None
+        """Loaded with the file of an encrypted segment, and kept."""
         self.is_pinned = False
         """Must its file stay open and its indexes in memory, because a swap replaces the files by name?"""
         self.file: File | None = None

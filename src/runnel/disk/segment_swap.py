@@ -15,7 +15,17 @@ from runnel.disk.atomic import replace_file
 from runnel.disk.folder_lease import FolderLease
 from runnel.disk.segment import Segment
 from runnel.disk.segment_writer import WrittenSegment
-from runnel.log.names import ABORTED, CLEANED, COMPACTION_SWAP, DELETED, INDEX, LOG, TIME_INDEX, offset_name
+from runnel.log.names import (
+    ABORTED,
+    CLEANED,
+    COMPACTION_SWAP,
+    DELETED,
+    INDEX,
+    KEY,
+    LOG,
+    TIME_INDEX,
+    offset_name,
+)
 from runnel.log.swap import Swap, encode_swap
 from runnel.ports.files import Files
 
@@ -117,7 +127,7 @@ def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:
     """
     retired: list[str] = []
     for base_offset in swap.replaced:
-        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
+        for suffix in (INDEX, TIME_INDEX, ABORTED, KEY, LOG):
             path = f"{folder}/{offset_name(base_offset, suffix)}"
             is_waiting = base_offset != swap.base_offset or files.exists(path + CLEANED)
             if is_waiting and files.exists(path):
@@ -125,7 +135,7 @@ def finish_swap(files: Files, folder: str, swap: Swap) -> list[str]:
                 files.rename(path, path + DELETED)
                 retired.append(path + DELETED)
     if swap.base_offset is not None:
-        for suffix in (INDEX, TIME_INDEX, ABORTED, LOG):
+        for suffix in (INDEX, TIME_INDEX, ABORTED, KEY, LOG):
             path = f"{folder}/{offset_name(swap.base_offset, suffix)}"
             if files.exists(path + CLEANED):
                 files.rename(path + CLEANED, path)

@@ -1,13 +1,17 @@
 """Writing a compacted segment beside the log, to replace older ones."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from runnel.batch.header import read_header
 from runnel.disk.segment import Segment
 from runnel.disk.staged_write import write_all
 from runnel.log.aborted import AbortedTransaction, encode_aborted
-from runnel.log.names import ABORTED, CLEANED, INDEX, LOG, TIME_INDEX, offset_name
+from runnel.log.names import ABORTED, CLEANED, INDEX, KEY, LOG, TIME_INDEX, offset_name
 from runnel.ports.files import Bytes, File, Files
+
+if TYPE_CHECKING:
+    from runnel.disk.keyring import SegmentKeys
 
 _BUFFER_BYTES = 1024 * 1024
 
@@ -26,12 +30,23 @@ class SegmentWriter:
 
     __slots__ = ("_buffered", "_buffered_bytes", "_file", "_files", "_folder", "_interval_bytes", "_segment")
 
-    def __init__(self, files: Files, folder: str, base_offset: int, index_interval_bytes: int) -> None:
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        base_offset: int,
+        index_interval_bytes: int,
+        keys: "SegmentKeys | None" = None,
+    ) -> None:
+        """With keys, the segment is encrypted with one of its own."""
         self._files = files
         self._folder = folder
         self._interval_bytes = index_interval_bytes
         self._segment = Segment(base_offset)
         self._segment.start_indexes()
+        if keys is not None:
+            self._segment.cipher = keys.create_cleaned(files, folder, base_offset)
+            self._segment.is_encrypted = True
         self._buffered: list[bytes] = []
         self._buffered_bytes = 0
         self._file: File = files.open(self._path(LOG), create=True)
@@ -39,9 +54,11 @@ class SegmentWriter:
 
     def append(self, batch: Bytes) -> None:
         """Add a batch as it is, offsets included."""
-        self._buffered.append(bytes(batch))
-        self._buffered_bytes += len(batch)
-        self._segment.appended(read_header(batch), self._interval_bytes)
+        cipher = self._segment.cipher
+        stored = bytes(batch) if cipher is None else b"".join(cipher.encrypt(batch))
+        self._buffered.append(stored)
+        self._buffered_bytes += len(stored)
+        self._segment.appended(read_header(stored), self._interval_bytes)
         if self._buffered_bytes >= _BUFFER_BYTES:
             self._flush()
 
@@ -67,7 +84,7 @@ class SegmentWriter:
 
     def discard(self) -> None:
         """Remove what was written."""
-        for suffix in (LOG, INDEX, TIME_INDEX, ABORTED):
+        for suffix in (LOG, INDEX, TIME_INDEX, ABORTED, KEY):
             if self._files.exists(self._path(suffix)):
                 self._files.remove(self._path(suffix))
 

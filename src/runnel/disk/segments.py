@@ -2,7 +2,9 @@
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from errno import ENOKEY
+from typing import TYPE_CHECKING
 
 from runnel.batch.errors import CorruptBatch
 from runnel.batch.header import NO_TIMESTAMP
@@ -12,9 +14,12 @@ from runnel.disk.segment import UNKNOWN_TIMESTAMP, Segment
 from runnel.disk.walk import find_batch, walk_batch_bounds, walk_headers_of_file
 from runnel.log.aborted import AbortedTransaction, encode_aborted
 from runnel.log.index import TIME_ENTRY_BYTES, DamagedIndex, OffsetIndex, TimeIndex
-from runnel.log.names import ABORTED, INDEX, LOG, TEMPORARY, TIME_INDEX, offset_name
+from runnel.log.names import ABORTED, INDEX, KEY, LOG, TEMPORARY, TIME_INDEX, offset_name
 from runnel.model.log_config import FOREVER
 from runnel.ports.files import File, Files
+
+if TYPE_CHECKING:
+    from runnel.disk.keyring import SegmentKeys
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +37,12 @@ class Segments:
 
     __slots__ = (
         "_open_files",
+        "encrypts",
         "files",
         "folder",
         "generation",
+        "has_encrypted",
+        "keys",
         "log_start_offset",
         "read_ahead",
         "segments",
@@ -42,9 +50,17 @@ class Segments:
         "with_aborted",
     )
 
-    def __init__(self, files: Files, open_files: OpenFiles, folder: str) -> None:
+    def __init__(
+        self, files: Files, open_files: OpenFiles, folder: str, keys: "SegmentKeys | None" = None
+    ) -> None:
         self.files = files
         self.folder = folder
+        self.keys = keys
+        """None if this node has no master key."""
+        self.encrypts = False
+        """Are new segments encrypted?"""
+        self.has_encrypted = False
+        """May there be an encrypted segment?"""
         self.segments: list[Segment] = []
         self.log_start_offset = 0
         """The log start offset; the first segment may begin before it."""
@@ -59,12 +75,24 @@ class Segments:
     def fill(self, segments: list[Segment], log_start_offset: int) -> None:
         """Install these segments and the log start offset."""
         self.segments = segments
+        self.has_encrypted = any(segment.is_encrypted for segment in segments)
         self.log_start_offset = max(log_start_offset, segments[0].base_offset)
         self.size_bytes = sum(segment.size_bytes for segment in segments)
 
     def leased(self, files: Files) -> "Segments":
         """The same directory for a thread, with a revocable lease and without segments."""
-        return Segments(files, self._open_files, self.folder)
+        return Segments(files, self._open_files, self.folder, self.keys)
+
+    def view(self, files: Files, files_max: int) -> "Segments":
+        """The same directory for a thread that opens files of its own, without segments."""
+        return Segments(files, OpenFiles(files, files_max), self.folder, self.keys)
+
+    def find_keys(self, names: Iterable[str]) -> None:
+        """Note which segments are encrypted, given the names of all files."""
+        found = frozenset(name for name in names if name.endswith(KEY))
+        if found:
+            for segment in self.segments:
+                segment.is_encrypted = offset_name(segment.base_offset, KEY) in found
 
     @property
     def active(self) -> Segment:
@@ -86,7 +114,34 @@ class Segments:
 
     def open(self, segment: Segment, *, create: bool = False) -> File:
         """The segment's file. Callers on the hot path check `segment.file` first."""
+        if segment.is_encrypted and segment.cipher is None:
+            if self.keys is None:
+                raise self._no_key()
+            segment.cipher = self.keys.load(self.files, self.folder, segment.base_offset)
         return self._open_files.open(segment, self.path(segment, LOG), create=create)
+
+    def begin(self, segment: Segment) -> None:
+        """Before the first batch is written to a segment, in any thread: create its key if it has one.
+
+        Without encryption, remove what a truncation that was interrupted may have left.
+        """
+        if self.encrypts and not segment.is_encrypted:
+            if self.keys is None:
+                raise self._no_key()
+            segment.cipher = self.keys.create(self.files, self.folder, segment.base_offset)
+            segment.is_encrypted = True
+        elif self.keys is not None and not segment.is_encrypted:
+            path = self.path(segment, KEY)
+            if self.files.exists(path):
+                self.files.remove(path)
+                self.files.sync_folder(self.folder)
+
+    def needs_key(self, *, rolls: bool) -> bool:
+        """Will the next write create a key, which waits for the disk?"""
+        return self.encrypts and (rolls or not self.active.is_encrypted)
+
+    def _no_key(self) -> OSError:
+        return OSError(ENOKEY, f"{self.folder} is encrypted, and this node has no master key")
 
     def forget(self, segment: Segment) -> None:
         """Close the segment's file and drop its indexes."""

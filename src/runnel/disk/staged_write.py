@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+from runnel.disk.atomic import remove_if_exists
 from runnel.disk.segment import Segment
 from runnel.disk.segments import Segments
-from runnel.log.names import LOG
+from runnel.log.names import KEY, LOG
 from runnel.log.rolling import RELATIVE_OFFSET_MAX
 from runnel.log.validation import PlainBatch, ValidBatch
 from runnel.model.errors import ApiError
@@ -38,6 +39,7 @@ class Run:
 class StagedWrite:
     """A write of staged batches."""
 
+    segments: Segments
     runs: list[Run]
     producer_changes: int
     """The number of staged producer changes of these batches."""
@@ -54,7 +56,7 @@ class StagedWrite:
             if self._is_over:
                 return
             try:
-                write_runs(self.runs)
+                write_runs(self.segments, self.runs)
             except OSError as failure:
                 self.failure = failure
             self._is_over = True
@@ -85,11 +87,19 @@ def open_runs(segments: Segments, runs: list[Run]) -> None:
         run.file = segments.open(run.segment, create=run.segment.size_bytes == 0)
 
 
-def write_runs(runs: list[Run]) -> None:
+def write_runs(segments: Segments, runs: list[Run]) -> None:
     """Write each run at the end of its segment's file; OSError may leave some of it written."""
     for run in runs:
         assert run.file is not None
-        write_all(run.file, [batch.data for batch in run.batches], run.segment.size_bytes)
+        if run.segment.size_bytes == 0:
+            segments.begin(run.segment)
+        write_all(run.file, stored_buffers(run.segment, run.batches), run.segment.size_bytes)
+
+
+def stored_buffers(segment: Segment, batches: Sequence[StagedBatch]) -> list[Bytes]:
+    """The bytes of these batches as the segment stores them."""
+    buffers: list[Bytes] = [batch.data for batch in batches]
+    return buffers if segment.cipher is None else segment.cipher.encrypt_all(buffers)
 
 
 def undo_runs(segments: Segments, runs: list[Run]) -> None:
@@ -106,6 +116,8 @@ def undo_runs(segments: Segments, runs: list[Run]) -> None:
             if segments.files.exists(path):
                 segments.files.remove(path)
                 has_removed = True
+            if run.segment.is_encrypted:
+                remove_if_exists(segments.files, segments.path(run.segment, KEY))
     if has_removed:
         # A segment that reappeared after a power failure could follow the batches written instead.
         segments.files.sync_folder(segments.folder)

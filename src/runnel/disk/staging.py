@@ -9,6 +9,7 @@ from runnel.disk.health import Health
 from runnel.disk.producer_state import ProducerState
 from runnel.disk.segments import Segments
 from runnel.disk.staged_write import StagedBatch
+from runnel.log.encryption import OVERHEAD_BYTES
 from runnel.log.epochs import Epochs
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.rolling import FULL, index_entries_max, limits_of, limits_of_empty
@@ -36,6 +37,7 @@ class Staging:
         "_epochs",
         "_health",
         "_limits",
+        "_overhead_bytes",
         "_producers",
         "_segments",
         "_tail_bytes",
@@ -65,6 +67,8 @@ class Staging:
         """Before which staged batches a new segment begins, and the producers at that moment."""
         self.unreported: StorageFailed | None = None
         """The error of batches that were rolled back before their caller requested the write."""
+        self._overhead_bytes = 0
+        """How much larger than it is the next batch is stored, because it is encrypted."""
         self.configure(config)
         self._tail_bytes = 0
         self._limits = limits_of_empty(0)
@@ -74,6 +78,8 @@ class Staging:
     def configure(self, config: LogConfig) -> None:
         self.config = config
         self._takes_plain_batches = takes_plain_batches(config)
+        if self.rolls:
+            self._overhead_bytes = OVERHEAD_BYTES if config.encryption_enable else 0
 
     def stage(self, records: memoryview, leader_epoch: int, now_ms: int, origin: Origin) -> Staged:
         """Validate a batch, assign its offsets and queue it for writing. Raises ApiError."""
@@ -90,7 +96,7 @@ class Staging:
         last_offset = base_offset + header.last_offset_delta
         limits = self._limits
         if (
-            self._tail_bytes + len(batch.data) > limits.size_bytes
+            self._tail_bytes + len(batch.data) + self._overhead_bytes > limits.size_bytes
             or header.max_timestamp > limits.timestamp_ms
             or last_offset > limits.last_offset
         ):
@@ -105,7 +111,7 @@ class Staging:
             self._durability.epochs_changed |= self._epochs.assign(leader_epoch, base_offset)
         if self._tail_bytes == 0:
             self._limits = limits_of(self.config, base_offset, header.max_timestamp, now_ms)
-        self._tail_bytes += len(batch.data)
+        self._tail_bytes += len(batch.data) + self._overhead_bytes
         self.batches.append(batch)
         self.end_offset = last_offset + 1
         return Staged(base_offset, last_offset, batch.log_append_time_ms, self._segments.log_start_offset)
@@ -142,14 +148,14 @@ class Staging:
         config, staged = self.config, self.batches
         size_max = min(config.max_message_bytes, config.segment_bytes)
         latest_ms = min(now_ms + config.message_timestamp_after_max_ms, limits.timestamp_ms)
-        log_start_offset = self._segments.log_start_offset
+        log_start_offset, overhead_bytes = self._segments.log_start_offset, self._overhead_bytes
         for index in range(len(outcomes), len(batches)):
             records = batches[index]
             plain = plain_batch(records, size_max, latest_ms)
             if plain is None:
                 break
             last_offset, max_timestamp = end_offset + plain[0], plain[1]
-            size_bytes = tail_bytes + len(records)
+            size_bytes = tail_bytes + len(records) + overhead_bytes
             if size_bytes > limits.size_bytes or last_offset > limits.last_offset:
                 break
             patch_whole_batch(records, end_offset, leader_epoch)
@@ -190,7 +196,7 @@ class Staging:
             header = batch.header
             limits = self._limits
             if (
-                self._tail_bytes + len(batch.data) > limits.size_bytes
+                self._tail_bytes + len(batch.data) + self._overhead_bytes > limits.size_bytes
                 or header.max_timestamp > limits.timestamp_ms
                 or header.last_offset > limits.last_offset
             ):
@@ -200,7 +206,7 @@ class Staging:
             self._durability.epochs_changed |= self._epochs.assign(header.leader_epoch, header.base_offset)
             if self._tail_bytes == 0:
                 self._limits = limits_of(self.config, self.end_offset, header.max_timestamp, now_ms)
-            self._tail_bytes += len(batch.data)
+            self._tail_bytes += len(batch.data) + self._overhead_bytes
             self.batches.append(batch)
             self.end_offset = header.next_offset
         first_offset = batches[0].header.base_offset if batches else base_offset
@@ -210,6 +216,7 @@ class Staging:
         """Roll a new segment with the next batch."""
         self.rolls.append((len(self.batches), encode_producers(self._producers.get())))
         self._tail_bytes = 0
+        self._overhead_bytes = OVERHEAD_BYTES if self.config.encryption_enable else 0
         self._limits = limits_of_empty(self.end_offset)
 
     def take(self) -> tuple[list[StagedBatch], list[tuple[int, bytes]]]:
@@ -238,10 +245,15 @@ class Staging:
 
     def measure_tail(self) -> None:
         """The next batch is appended to the active segment."""
-        active = self._segments.active
+        active, encrypts = self._segments.active, self.config.encryption_enable
         self._tail_bytes = active.size_bytes
+        is_encrypted = active.is_encrypted or (active.size_bytes == 0 and encrypts)
+        self._overhead_bytes = OVERHEAD_BYTES if is_encrypted else 0
         if active.size_bytes == 0:
             self._limits = limits_of_empty(active.base_offset)
+        elif active.is_encrypted != encrypts:
+            # New segments are of the other kind.
+            self._limits = FULL
         elif active.offsets is not None and len(active.offsets) >= index_entries_max(self.config):
             self._limits = FULL
         else:

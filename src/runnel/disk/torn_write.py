@@ -6,14 +6,18 @@ an invalid one.
 """
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from runnel.batch.checksum import crc32c
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import CRC_START, HEADER_BYTES, MAGIC, MAGIC_POSITION, read_header
+from runnel.batch.header import CRC_START, HEADER_BYTES, MAGIC, MAGIC_POSITION, BatchHeader, read_header
 from runnel.disk.walk import CHUNK_BYTES
 from runnel.log.rolling import RELATIVE_OFFSET_MAX
 from runnel.model.limits import REQUEST_BYTES_MAX
 from runnel.ports.files import File
+
+if TYPE_CHECKING:
+    from runnel.disk.batch_cipher import BatchCipher
 
 BATCH_BYTES_MAX = REQUEST_BYTES_MAX
 """No client can send a larger batch: its length is wrong."""
@@ -26,7 +30,9 @@ _CHECKS_MAX = 4
 _ZEROS = bytes(CHUNK_BYTES)
 
 
-def is_torn_write(file: File, position: int, end: int, next_offset: int) -> bool:
+def is_torn_write(
+    file: File, position: int, end: int, next_offset: int, cipher: "BatchCipher | None" = None
+) -> bool:
     """Can these bytes, which are not a valid batch, be the beginning of one, or space never written to?
 
     `next_offset` is that of the batch.
@@ -41,12 +47,12 @@ def is_torn_write(file: File, position: int, end: int, next_offset: int) -> bool
         return False
     # Not if only its length is wrong, which the checksum does not cover.
     return not (
-        _crc(file, position + CRC_START, end) == header.crc
-        or _has_batch(file, position + 1, end, next_offset)
+        _is_intact(file, position, end, header, cipher)
+        or _has_batch(file, position + 1, end, next_offset, cipher)
     )
 
 
-def _has_batch(file: File, position: int, end: int, first_offset: int) -> bool:
+def _has_batch(file: File, position: int, end: int, first_offset: int, cipher: "BatchCipher | None") -> bool:
     """Is there an intact batch anywhere in these bytes, from this offset on?"""
     last_offset = first_offset + RELATIVE_OFFSET_MAX
     candidates_left, bytes_left = _CANDIDATES_MAX, _CHECKS_MAX * (end - position)
@@ -64,7 +70,7 @@ def _has_batch(file: File, position: int, end: int, first_offset: int) -> bool:
                 bytes_left -= size_bytes
                 if candidates_left < 0 or bytes_left < 0:
                     return False
-                if _crc(file, at + CRC_START, at + size_bytes) == header.crc:
+                if _is_intact(file, at, at + size_bytes, header, cipher):
                     return True
     return False
 
@@ -85,6 +91,19 @@ def _places(chunk: bytes, high: bytes) -> Iterator[int]:
         else:
             local = magic - MAGIC_POSITION
         local = chunk.find(high, local)
+
+
+def _is_intact(
+    file: File, position: int, end: int, header: BatchHeader, cipher: "BatchCipher | None"
+) -> bool:
+    """Are these bytes a batch of this header, whatever its length says?"""
+    if cipher is None:
+        return _crc(file, position + CRC_START, end) == header.crc
+    try:
+        cipher.decrypt(file.pread(end - position, position))
+    except CorruptBatch:
+        return False
+    return True
 
 
 def _crc(file: File, position: int, end: int) -> int:

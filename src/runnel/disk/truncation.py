@@ -17,11 +17,9 @@ from runnel.batch.errors import CorruptBatch
 from runnel.disk.damage import read_failure
 from runnel.disk.dropping import retire
 from runnel.disk.folder_lease import FolderLease
-from runnel.disk.open_files import OpenFiles
 from runnel.disk.producers_on_disk import load_producers, write_snapshot
 from runnel.disk.segment import Segment
-from runnel.disk.segments import Segments
-from runnel.log.names import ABORTED, CLEANER_CHECKPOINT, INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_of
+from runnel.log.names import ABORTED, CLEANER_CHECKPOINT, INDEX, KEY, LOG, SNAPSHOT, TIME_INDEX, offset_of
 from runnel.log.producer_snapshot import encode_producers
 from runnel.log.producers import Producers
 from runnel.model.errors import ApiError, StorageFailed
@@ -45,7 +43,7 @@ class Truncation:
         self.log = log
         self._offset = offset
         self._lease = FolderLease(log.segments.files)
-        self._view = Segments(self._lease, OpenFiles(self._lease, _VIEW_FILES_MAX), log.segments.folder)
+        self._view = log.segments.view(self._lease, _VIEW_FILES_MAX)
         self._waits: list[Callable[[], None]] = []
         self._producers = Producers()
         self._high_watermark = log.high_watermark
@@ -98,9 +96,9 @@ class Truncation:
         segments, files = self.log.segments, self._lease
         files.open(segments.path(segments.active, LOG)).datasync()
         files.sync_folder(segments.folder)
-        # They cannot reappear, so their aborted transactions are not needed.
+        # They cannot reappear, so their aborted transactions and keys are not needed.
         with suppress(OSError):
-            self._remove_aborted()
+            self._remove_beside()
 
     def abandon(self) -> None:
         """The log is removed: from now on no thread uses its file names."""
@@ -111,7 +109,7 @@ class Truncation:
         segments = log.segments.segments
         for later in segments[: self._count - 1 : -1]:
             # Newest first, so that offsets stay contiguous after a crash.
-            # Their transaction indexes are kept: a power failure may restore the segments.
+            # Their transaction indexes and keys are kept: a power failure may restore the segments.
             retire(log, later.base_offset, [LOG, INDEX, TIME_INDEX, SNAPSHOT])
             log.segments.forget(later)
             segments.pop()
@@ -124,11 +122,11 @@ class Truncation:
         _remove_beyond(log, self._end_offset)
         log.segments.open(last, create=last.size_bytes == 0).truncate(self._position)
 
-    def _remove_aborted(self) -> None:
+    def _remove_beside(self) -> None:
         view, folder = self._view, self._view.folder
         for name in view.files.names(folder):
-            aborted_offset = offset_of(name, ABORTED)
-            if aborted_offset is not None and aborted_offset > view.active.base_offset:
+            offset = _beside(name)
+            if offset is not None and offset > view.active.base_offset:
                 view.files.remove(f"{folder}/{name}")
         view.correct_aborted(view.active)
 
@@ -187,13 +185,18 @@ class Restart:
         write_snapshot(segments.leased(files), self._offset, encode_producers(Producers()))
         files.sync_folder(segments.folder)
         for name in files.names(segments.folder):
-            aborted_offset = offset_of(name, ABORTED)
-            if aborted_offset is not None:
+            if _beside(name) is not None:
                 files.remove(f"{segments.folder}/{name}")
 
     def abandon(self) -> None:
         """The log is removed: from now on no thread uses its file names."""
         self._lease.revoke()
+
+
+def _beside(name: str) -> int | None:
+    """The offset of a transaction index or a key."""
+    aborted_offset = offset_of(name, ABORTED)
+    return offset_of(name, KEY) if aborted_offset is None else aborted_offset
 
 
 def _remove_beyond(log: "DiskLog", end_offset: int) -> None:

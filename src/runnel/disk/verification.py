@@ -42,7 +42,8 @@ class _Walk:
         segments = self._segments
         segment, position = segments.locate(self.next_offset)
         first_offset = self.next_offset
-        for at, header, batch in walk_sound_batches(segments.open(segment), position, segment.size_bytes):
+        batches = walk_sound_batches(segments.open(segment), position, segment.size_bytes, segment.cipher)
+        for at, header, batch in batches:
             # The first one may begin before the requested offset.
             if header.base_offset < (self.next_offset if at > position else segment.base_offset):
                 raise CorruptBatch(f"offset {header.base_offset} follows {self.next_offset - 1}")

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from runnel.batch.errors import CorruptBatch
-from runnel.batch.header import HEADER_BYTES, BatchHeader, crc_is_valid, read_header
+from runnel.batch.header import HEADER_BYTES, BatchHeader, Buffer, crc_is_valid, read_header
 from runnel.ports.files import File
+
+if TYPE_CHECKING:
+    from runnel.disk.batch_cipher import BatchCipher
 
 CHUNK_BYTES = 1024 * 1024
 """Read size for scanning all batches."""
@@ -38,8 +42,32 @@ def walk_headers_of_file(
         position += header.size_bytes
 
 
-def walk_sound_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of each batch; CorruptBatch at the first invalid one."""
+def walk_sound_batches(
+    file: File, position: int, end: int, cipher: "BatchCipher | None"
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """(position, header, bytes) of each batch as it is stored; CorruptBatch at the first invalid one."""
+    for at, header, batch in _walk_stored(file, position, end):
+        if cipher is not None:
+            cipher.decrypt(batch)
+        elif not crc_is_valid(batch, 0, header):
+            raise CorruptBatch(f"the batch at position {at} does not match its checksum")
+        yield at, header, batch
+
+
+def walk_clear_batches(
+    file: File, position: int, end: int, cipher: "BatchCipher | None"
+) -> Iterator[tuple[int, BatchHeader, Buffer]]:
+    """(end position, header, bytes) of each batch, decrypted; CorruptBatch at the first invalid one."""
+    if cipher is None:
+        for at, header, batch in walk_sound_batches(file, position, end, None):
+            yield at + len(batch), header, batch
+    else:
+        for at, _, stored in _walk_stored(file, position, end):
+            clear = cipher.decrypt(stored)
+            yield at + len(stored), read_header(clear), clear
+
+
+def _walk_stored(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     chunk = memoryview(b"")
     chunk_start = position
     while position < end:
@@ -54,8 +82,8 @@ def walk_sound_batches(file: File, position: int, end: int) -> Iterator[tuple[in
         if local + size > len(chunk):
             chunk_start, local = position, 0
             chunk = memoryview(file.pread(min(max(CHUNK_BYTES, size), end - position), position))
-        if not crc_is_valid(chunk, local, header):
-            raise CorruptBatch(f"the batch at position {position} does not match its checksum")
+        if local + size > len(chunk):
+            raise CorruptBatch(f"the file ends inside the batch at position {position}")
         yield position, header, chunk[local : local + size]
         position += size
 

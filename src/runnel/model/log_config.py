@@ -45,6 +45,7 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = FOREVER
     max_message_bytes: int = 1024 * 1024 + 12
+    encryption_enable: bool = False
     compression_type: str = "producer"
     compression_gzip_level: int = -1
     compression_lz4_level: int = 9

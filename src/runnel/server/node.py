@@ -9,11 +9,17 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from runnel.broker.runtime.broker import Broker
 from runnel.broker.runtime.pipeline import Pipeline
 from runnel.broker.runtime.quorum_log import METADATA_PARTITION
 from runnel.broker.runtime.running import leave_cluster, start_broker, start_quorum
+from runnel.controller.config_broker_encryption import (
+    MASTER_KEY_COMMAND,
+    MASTER_KEY_FILE,
+    MASTER_KEY_REFRESH_MS,
+)
 from runnel.controller.config_types import parse_address_counts
 from runnel.controller.settings import Settings
 from runnel.disk.cleaner import Cleaner
@@ -26,11 +32,17 @@ from runnel.model.ids import id_text
 from runnel.model.limits import RECEIVE_MEMORY_BYTES_MAX
 from runnel.net.admission import ListenerLimits
 from runnel.net.peers import TcpPeers
+from runnel.ports.disk import BadDirectory
 from runnel.server.addresses import Address
+from runnel.server.layers import BadSettings
 from runnel.server.listeners import Listeners
 from runnel.server.loop_probe import LoopProbe
+from runnel.server.permissions import open_folder
 from runnel.server.roles import data_directory, roles_of
 from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
+
+if TYPE_CHECKING:
+    from runnel.disk.keyring import Keyring
 
 WRITE_THREADS = 2
 """Large writes are copies into the page cache with the GIL released: two threads keep two cores busy."""
@@ -56,6 +68,7 @@ class Node:
         for name in self.settings.ignored:
             log.warning("Kafka setting %s has no effect in Runnel", name)
         self.data_dir = data_directory(self.settings)
+        self._has_master_keys = _needs_keyring(self.settings)
         self.roles = roles_of(self.settings)
         for warning in self.roles.warnings():
             log.warning("%s", warning)
@@ -105,7 +118,8 @@ class Node:
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, entropy, roles = SystemClock(), SystemEntropy(), self.roles
         self._check_directory()
-        disk = self._open_disk(stack, clock, entropy)
+        keyring = await self._keyring() if self._has_master_keys else None
+        disk = self._open_disk(stack, clock, entropy, keyring)
         peers = TcpPeers()
         stack.callback(peers.close)
         broker = self._new_broker(disk, peers, clock, entropy)
@@ -129,6 +143,8 @@ class Node:
         if roles.is_broker:
             await start_broker(broker, stack)
         stack.push_async_callback(_ended, asyncio.create_task(_maintain(disk, clock)))
+        if keyring is not None:
+            stack.push_async_callback(_ended, asyncio.create_task(self._refresh_master_keys(disk)))
         stack.push_async_callback(listeners.close)
         if roles.is_broker:
             # Pending JoinGroup and SyncGroup requests are completed before the listeners drain.
@@ -207,12 +223,36 @@ class Node:
 
     def _check_directory(self) -> None:
         """Refuse the directory of another node or cluster before anything in it is changed."""
+        if (warning := open_folder(self.data_dir)) is not None:
+            log.warning("%s", warning)
         identity = read_identity(OsFiles(), self.data_dir)
         if identity is not None:
             cluster_id = self.settings.text("cluster.id") or ""
             check_identity(identity, self.data_dir, cluster_id, self.roles.node_id)
 
-    def _open_disk(self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy) -> DataDirectory:
+    async def _keyring(self) -> "Keyring":
+        from runnel.server.master_keys import new_keyring, read_master_keys
+
+        keys = await asyncio.to_thread(read_master_keys, self.settings)
+        return new_keyring(keys, OsFiles(), self.data_dir)
+
+    async def _refresh_master_keys(self, disk: DataDirectory) -> None:
+        """Read the master keys now and then, as they may have been rotated."""
+        from runnel.server.master_keys import read_master_keys
+
+        interval_ms = self.settings.int(MASTER_KEY_REFRESH_MS)
+        while interval_ms:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                keys = await asyncio.to_thread(read_master_keys, self.settings)
+                if disk.change_master_keys(keys):
+                    log.warning("the master keys have changed")
+            except (BadSettings, BadDirectory) as error:
+                log.error("the master keys could not be changed, and the former ones are used: %s", error)
+
+    def _open_disk(
+        self, stack: AsyncExitStack, clock: SystemClock, entropy: SystemEntropy, keyring: "Keyring | None"
+    ) -> DataDirectory:
         settings = self.settings
         # Cleaning a large log takes minutes: a separate thread keeps checkpoints and deletions unblocked.
         cleaning = LoopWorkers(1, "cleaner")
@@ -234,6 +274,7 @@ class Node:
                 recovery_points_interval_ms=settings.int("log.flush.offset.checkpoint.interval.ms"),
                 log_starts_interval_ms=settings.int("log.flush.start.offset.checkpoint.interval.ms"),
             ),
+            keyring=keyring,
         )
         stack.callback(disk.close)
         return disk
@@ -297,6 +338,19 @@ class Node:
         trace: TracebackType | None,
     ) -> None:
         await self.stop()
+
+
+def _needs_keyring(settings: Settings) -> bool:
+    """Does this node have master keys? Raises BadSettings if it needs some, or has two sources."""
+    file, command = settings.text(MASTER_KEY_FILE), settings.text(MASTER_KEY_COMMAND)
+    if file and command:
+        raise BadSettings(f"{MASTER_KEY_FILE} and {MASTER_KEY_COMMAND} are both set: remove one")
+    if not file and not command and settings.bool("log.encryption.enable"):
+        raise BadSettings(
+            f"log.encryption.enable is set without a master key: set {MASTER_KEY_FILE} or "
+            f"{MASTER_KEY_COMMAND}"
+        )
+    return bool(file or command)
 
 
 async def _maintain(disk: DataDirectory, clock: SystemClock) -> None:

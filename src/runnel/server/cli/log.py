@@ -1,6 +1,7 @@
 """`runnel log …`: inspect the log files of a broker."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,9 +9,26 @@ import typer
 from runnel.server.cli.options import Json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from runnel.disk.dump import BatchRow, Row
+    from runnel.disk.keyring import Keyring
+
+LogPath = Annotated[
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="Segment (.log), producer snapshot, transaction index, partition directory or data directory.",
+        show_default=False,
+    ),
+]
+MasterKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--master-key-file",
+        metavar="FILE",
+        help="The file of encryption.master.key.file, to decrypt encrypted segments.",
+        show_default=False,
+    ),
+]
 
 app = typer.Typer(help="Inspect the log files of a broker.", no_args_is_help=True)
 
@@ -22,38 +40,32 @@ def log() -> None:
 
 @app.command()
 def dump(
-    path: Annotated[
-        str,
-        typer.Argument(
-            metavar="PATH",
-            help="Segment (.log), producer snapshot, transaction index, partition directory or data"
-            " directory.",
-            show_default=False,
-        ),
-    ],
+    path: LogPath,
     records: Annotated[bool, typer.Option("--records", "-r", help="Print the records too.")] = False,
     problems_only: Annotated[bool, typer.Option("--check", help="Print problems only.")] = False,
+    master_key_file: MasterKeyFile = None,
     as_json: Json = False,
 ) -> None:
     """Print log files batch by batch and verify them. Exits with status 1 if a problem is found.
 
-    The broker may be running; its active segments may then appear truncated.
+    The broker may be running; its active segments may then appear truncated. Without a master key, only the
+    headers of encrypted batches are printed.
 
     Example: runnel log dump data/orders-0 --records
 
     Example: runnel log dump data --check
     """
-    from pathlib import Path
-
     from runnel.disk.dump import BatchRow, ProblemRow, RecordRow, dump
     from runnel.disk.os_files import OsFiles
     from runnel.server.cli.output import CommandError, print_error
 
+    files = OsFiles()
+    keyring = None if master_key_file is None else _keyring(str(master_key_file), path)
     problems = segments = 0
     is_marker = False
     try:
         _check_path(Path(path))
-        for row in dump(OsFiles(), path.rstrip("/") or "/", with_records=records):
+        for row in dump(files, path.rstrip("/") or "/", with_records=records, keyring=keyring):
             is_problem = isinstance(row, ProblemRow)
             problems += is_problem
             segments += type(row).__name__ == "SegmentRow"
@@ -70,6 +82,14 @@ def dump(
         raise typer.Exit(1)
     if problems_only and not as_json:
         print(f"{segments} segment{'s' * (segments != 1)} verified, no problems found")
+
+
+def _keyring(master_key_file: str, path: str) -> "Keyring":
+    from runnel.disk.os_files import OsFiles
+    from runnel.server.master_keys import new_keyring, parse_master_keys, read_secret_file
+
+    text = read_secret_file(master_key_file, "--master-key-file")
+    return new_keyring(parse_master_keys(text, master_key_file), OsFiles(), path)
 
 
 def _check_path(path: "Path") -> None:
@@ -143,7 +163,10 @@ def _batch_fields(row: "BatchRow") -> Iterator[str]:
         yield f"{end} marker of coordinator epoch {row.marker.coordinator_epoch}"
     elif header.is_control:
         yield "control"
-    yield "crc ok" if row.crc_is_valid else "CRC INVALID"
+    if row.is_encrypted:
+        yield "encrypted"
+    if row.crc_is_valid is not None:
+        yield "crc ok" if row.crc_is_valid else "CRC INVALID"
 
 
 def _json(row: "Row") -> str:

@@ -142,6 +142,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     from runnel.server.cli.stop_signals import stop_signal
     from runnel.server.local_nodes import check_folders
     from runnel.server.node import Node
+    from runnel.server.permissions import UMASK
     from runnel.server.process import (
         READY_PREFIX,
         SUPERVISOR_FD,
@@ -156,6 +157,7 @@ async def _serve(static: "Mapping[str, str]") -> None:
     else:
         check_folders(os.path.abspath(static.get("log.dirs", static.get("log.dir", ""))), 1)
     raise_descriptor_limit()
+    os.umask(UMASK)
     node = Node(static)
     starting = asyncio.create_task(_start(node))
     stopping = asyncio.create_task(stop.wait())

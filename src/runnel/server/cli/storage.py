@@ -8,6 +8,7 @@ import typer
 from runnel.server.cli.options import Json, Settings
 
 if TYPE_CHECKING:
+    from runnel.controller.settings import Settings as NodeSettings
     from runnel.raft.voters import Voters
     from runnel.server.roles import Roles
     from runnel.server.storage import Format
@@ -41,6 +42,59 @@ def random_uuid() -> None:
     from runnel.server.shells import SystemEntropy
 
     print(id_text(new_id(SystemEntropy())))
+
+
+@app.command("random-key")
+def random_key() -> None:
+    """Print a random master key, for a file that encryption.master.key.file names.
+
+    Example: (umask 077 && runnel storage random-key > master.key)
+    """
+    import os
+
+    from runnel.log.encryption import KEY_BYTES
+
+    print(os.urandom(KEY_BYTES).hex())
+
+
+@app.command("rotate-key")
+def rotate_key(config: Config = None, settings: Settings = None) -> None:
+    """Encrypt the keys of all segments of a stopped node with the first of its master keys.
+
+    A running node does so by itself when the first line of encryption.master.key.file has changed. Afterwards
+    the other master keys may be removed from the file.
+
+    Example: runnel storage rotate-key --config server.properties
+    """
+    from runnel.controller.config_broker_encryption import MASTER_KEY_COMMAND, MASTER_KEY_FILE
+    from runnel.disk.os_files import OsFiles
+    from runnel.log.names import LOCK
+    from runnel.server.cli.output import CommandError, print_error
+    from runnel.server.master_keys import new_keyring, read_master_keys
+
+    known = _known(config, settings)
+    folder, _ = _node(config, settings)
+    files = OsFiles()
+    if not files.exists(folder):
+        raise CommandError(f"{folder} does not exist")
+    if not known.text(MASTER_KEY_FILE) and not known.text(MASTER_KEY_COMMAND):
+        raise CommandError(f"this node has no master key: set {MASTER_KEY_FILE} or {MASTER_KEY_COMMAND}")
+    keyring = new_keyring(read_master_keys(known), files, folder)
+    try:
+        lock = files.lock(f"{folder}/{LOCK}")
+    except BlockingIOError:
+        raise CommandError(f"a broker is using {folder}: it rotates its keys itself") from None
+    from runnel.disk.key_rotation import rotate_stopped
+
+    keyring.check()
+    problems: list[str] = []
+    count = rotate_stopped(files, folder, keyring, problems.append)
+    del lock
+    for problem in problems:
+        print_error(problem)
+    print(f"{count} key{'s' * (count != 1)} encrypted with master key {keyring.current.id}")
+    if problems:
+        raise typer.Exit(1)
 
 
 @app.command("info")
@@ -155,18 +209,24 @@ def format_(
 
 def _node(config: Path | None, settings: list[str] | None) -> "tuple[str, Roles]":
     """The data directory and the roles of a node."""
+    from runnel.server.roles import data_directory, roles_of
+
+    known = _known(config, settings)
+    return data_directory(known), roles_of(known)
+
+
+def _known(config: Path | None, settings: list[str] | None) -> "NodeSettings":
+    """The settings of a node."""
     import os
 
     from runnel.controller.settings import Settings as NodeSettings
     from runnel.server.cli.serve import DATA_DIR_DEFAULT
     from runnel.server.layers import static_settings
-    from runnel.server.roles import data_directory, roles_of
 
     static = static_settings(config, os.environ, settings or [])
     if "log.dirs" not in static and "log.dir" not in static:
         static["log.dirs"] = DATA_DIR_DEFAULT
-    known = NodeSettings(static)
-    return data_directory(known), roles_of(known)
+    return NodeSettings(static)
 
 
 def _needs_voters(roles: "Roles") -> bool:

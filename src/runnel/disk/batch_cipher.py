@@ -1,0 +1,76 @@
+"""AES-256-GCM of the batches of one segment, with a key of its own.
+
+Nonces are random, never derived from offsets: after a truncation an offset is written a second time. A
+segment holds far fewer than 2³² batches, up to which random nonces are safe. The tag also covers the header,
+the topic id and the partition, so that a stored batch is valid at its own offset of its own partition only.
+
+Both directions release the GIL. Calls from several threads do not disturb each other.
+"""
+
+import os
+from collections.abc import Iterable
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from runnel.batch.errors import CorruptBatch
+from runnel.batch.header import HEADER_BYTES, read_header
+from runnel.log.encryption import (
+    NONCE_BYTES,
+    OVERHEAD_BYTES,
+    RECORDS_START,
+    authenticated_part,
+    with_length,
+)
+from runnel.ports.files import Bytes
+
+
+class BatchCipher:
+    """Encrypts and decrypts whole batches."""
+
+    __slots__ = ("_aead", "_context")
+
+    def __init__(self, key: bytes, context: bytes) -> None:
+        self._aead = AESGCM(key)
+        self._context = context
+        """What batches are bound to beside their headers."""
+
+    def encrypt(self, batch: Bytes) -> tuple[bytes, bytes]:
+        """The stored batch, in two parts."""
+        view = memoryview(batch)
+        header = bytes(view[:HEADER_BYTES])
+        nonce = os.urandom(NONCE_BYTES)
+        body = self._aead.encrypt(nonce, view[HEADER_BYTES:], self._context + authenticated_part(header))
+        return with_length(header, len(view) + OVERHEAD_BYTES) + nonce, body
+
+    def encrypt_all(self, batches: Iterable[Bytes]) -> list[Bytes]:
+        """The buffers of the stored batches, to be written in sequence."""
+        return [part for batch in batches for part in self.encrypt(batch)]
+
+    def decrypt(self, stored: Bytes) -> bytes:
+        """The clear batch; CorruptBatch if it was changed, or belongs elsewhere."""
+        view = memoryview(stored)
+        header = bytes(view[:HEADER_BYTES])
+        size_bytes = len(view) - OVERHEAD_BYTES
+        if size_bytes < HEADER_BYTES:
+            raise CorruptBatch(f"{len(view)} bytes are too short for an encrypted batch")
+        associated = self._context + authenticated_part(header)
+        try:
+            records = self._aead.decrypt(view[HEADER_BYTES:RECORDS_START], view[RECORDS_START:], associated)
+        except InvalidTag:
+            offset = int.from_bytes(header[:8])
+            raise CorruptBatch(
+                f"the batch at offset {offset} does not match its authentication tag"
+            ) from None
+        return with_length(header, size_bytes) + records
+
+    def decrypt_all(self, stored: Bytes) -> bytes:
+        """The clear batches of a run of whole ones."""
+        view = memoryview(stored)
+        clear: list[bytes] = []
+        position = 0
+        while position < len(view):
+            end = position + read_header(view, position).size_bytes
+            clear.append(self.decrypt(view[position:end]))
+            position = end
+        return clear[0] if len(clear) == 1 else b"".join(clear)
