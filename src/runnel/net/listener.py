@@ -5,6 +5,7 @@ import errno
 import logging
 import socket
 from math import inf
+from typing import TYPE_CHECKING
 
 from runnel.net.admission import Admission, ListenerLimits
 from runnel.net.busy_poll import BusyPoll
@@ -12,6 +13,9 @@ from runnel.net.client_warnings import ClientWarnings
 from runnel.net.connection import LARGE_FRAME_BYTES, RECEIVE_BYTES, Connection
 from runnel.net.file_sender import FileSender
 from runnel.ports.service import Service, Session
+
+if TYPE_CHECKING:
+    from runnel.tls.server import ServerTls
 
 ACCEPTS_PER_EVENT = 64
 """Connections accepted per event, so that a connection storm cannot starve existing ones."""
@@ -25,13 +29,25 @@ PROBE_INTERVAL = 16
 STALLED_REQUEST_SECONDS = 60
 """Timeout of an incomplete request without progress, which holds receive memory."""
 
+HANDSHAKE_SECONDS = 10
+"""Timeout of a TLS handshake."""
+
+HANDSHAKES_MAX = 1000
+"""TLS handshakes at a time; beyond this, the oldest gives way to the next: it is probably not continued."""
+
 log = logging.getLogger("runnel.net")
 
 
 class Listener:
     """Accepts connections, enforces limits, closes idle connections, and shuts down gracefully."""
 
-    def __init__(self, service: Service, name: str, admission: Admission | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        name: str,
+        admission: Admission | None = None,
+        tls: "ServerTls | None" = None,
+    ) -> None:
         self.service = service
         self.name = name
         self.loop = asyncio.get_running_loop()
@@ -41,6 +57,17 @@ class Listener:
         self.memory = self.admission.memory
         # Shared by all connections: its contents are only valid during a turn.
         self.buffer = memoryview(bytearray(RECEIVE_BYTES + 2 * LARGE_FRAME_BYTES))
+        self.tls = tls
+        self._connection: type[Connection] = Connection
+        if tls is not None:
+            # Most listeners of most brokers do not need it.
+            from runnel.net.tls_connection import TlsConnection
+
+            self._connection = TlsConnection
+            self.sealed = memoryview(bytearray(RECEIVE_BYTES))
+            """Where encrypted bytes are received."""
+        self.handshaking: dict[Connection, float] = {}
+        """Connections whose TLS handshake is not complete, with their times of arrival; the oldest first."""
         self.sender = FileSender(self.loop)
         self.busy_poll = BusyPoll(self.loop)
         self.sending_count = 0
@@ -105,9 +132,14 @@ class Listener:
             self.loop.call_soon(self._flush_dirty)
         self._dirty.append(connection)
 
+    def established(self, connection: Connection) -> None:
+        """The TLS handshake of a connection is complete."""
+        self.handshaking.pop(connection, None)
+
     def closed(self, connection: Connection) -> None:
         """The connection was closed."""
         self.connections.discard(connection)
+        self.handshaking.pop(connection, None)
         self.service.closed(connection.session)
         self.admission.closed(connection)
 
@@ -234,9 +266,18 @@ class Listener:
             return
         self._next_connection_id += 1
         session = Session(host, port, self.name, self._next_connection_id)
-        connection = Connection(connected, session, self)
+        connection = self._connection(connected, session, self)
         self.connections.add(connection)
         self.admission.opened(connection)
+        if self.tls is not None:
+            self._shake_hands(connection)
+
+    def _shake_hands(self, connection: Connection) -> None:
+        """A connection has to complete its TLS handshake in time."""
+        if len(self.handshaking) >= HANDSHAKES_MAX:
+            oldest = next(iter(self.handshaking))
+            oldest.close(f"its TLS handshake gave way to others, {HANDSHAKES_MAX} are open", warn=True)
+        self.handshaking[connection] = self.loop.time()
 
     def _sweep_later(self) -> None:
         idle_seconds = self.limits.idle_max_ms / 1000 if self.limits.idle_max_ms > 0 else 60
@@ -251,5 +292,9 @@ class Listener:
                 connection.close("idle")
             elif connection.is_mid_request and connection.active_at < stalled_before:
                 connection.close("incomplete request timed out", warn=True)
+        for connection, opened_at in list(self.handshaking.items()):
+            if opened_at >= self.now - HANDSHAKE_SECONDS:
+                break
+            connection.close("the TLS handshake timed out", warn=True)
         self._warnings.report_suppressed()
         self._sweep_later()

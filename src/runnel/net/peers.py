@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from struct import Struct
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from runnel.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from runnel.messages.exchange import Exchange, NoCommonVersion
@@ -24,6 +24,9 @@ from runnel.model.limits import PEER_REQUESTS_IN_FLIGHT_MAX, PEER_RESPONSE_BYTES
 from runnel.net.buffers import FIRST_BYTES_MAX, LargeFrame
 from runnel.ports.peers import PeerClosed, PeerFailed, PeerRefused, PeerUnsupported
 from runnel.wire import MalformedMessage, Request
+
+if TYPE_CHECKING:
+    import ssl
 
 CONNECT_TIMEOUT_MS = 5_000
 """How long a connection may take. A lost packet of the handshake is repeated after one and three seconds."""
@@ -62,8 +65,14 @@ class _Call:
 class TcpPeers:
     """Opens channels to other nodes, on the running event loop."""
 
-    def __init__(self, connect_timeout_ms: int = CONNECT_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        tls: "Callable[[], ssl.SSLContext] | None" = None,
+    ) -> None:
         self.connect_timeout_s = connect_timeout_ms / 1000
+        self.tls = tls
+        """The TLS context of new connections; None for clear text."""
         self.is_closed = False
         self._links: dict[_Link, None] = {}
 
@@ -111,7 +120,7 @@ class PeerChannel:
         if link is None:
             self._link = link = _Link(self)
             self._peers.opened(link)
-            link.open(self._peers.connect_timeout_s)
+            link.open(self._peers.connect_timeout_s, self._peers.tls)
         return link.send(request, version, timeout_ms / 1000)
 
     def close(self) -> None:
@@ -135,6 +144,7 @@ class _Link(asyncio.BufferedProtocol):
         self._channel = channel
         self._loop = asyncio.get_running_loop()
         self._exchange = Exchange(channel.client_id)
+        self._tls: Callable[[], ssl.SSLContext] | None = None
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._connect_deadline = 0.0
@@ -153,8 +163,9 @@ class _Link(asyncio.BufferedProtocol):
 
     # Requests.
 
-    def open(self, timeout_s: float) -> None:
+    def open(self, timeout_s: float, tls: "Callable[[], ssl.SSLContext] | None") -> None:
         """Begin to connect."""
+        self._tls = tls
         self._connect_deadline = self._loop.time() + timeout_s
         self._expect_by(self._connect_deadline)
         self._connecting = self._loop.create_task(self._connect())
@@ -292,12 +303,17 @@ class _Link(asyncio.BufferedProtocol):
 
     async def _connect(self) -> None:
         try:
-            await self._loop.create_connection(lambda: self, self._channel.host, self._channel.port)
+            await self._loop.create_connection(
+                lambda: self,
+                self._channel.host,
+                self._channel.port,
+                ssl=self._tls() if self._tls is not None else None,
+            )
         except OSError as error:
             if _is_refusal(error):
                 self.end("the connection was refused", kind=PeerRefused)
             else:
-                self.end(error.strerror or str(error))
+                self.end(_reason(error))
         else:
             self._connecting = None
 
@@ -317,7 +333,7 @@ class _Link(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
-        reason = "the connection was lost" + (f": {exc}" if exc else "")
+        reason = "the connection was lost" + (f": {_reason(exc)}" if exc else "")
         self.end(reason, is_lost=True, kind=PeerClosed)
 
     def eof_received(self) -> bool:
@@ -371,6 +387,14 @@ class _Link(asyncio.BufferedProtocol):
         call = self._in_flight.pop(correlation_id)
         if not call.future.done():
             call.future.set_result(response)
+
+
+def _reason(error: Exception) -> str:
+    if type(error).__module__ == "ssl":
+        from runnel.tls.failures import tls_failure
+
+        return tls_failure(cast("ssl.SSLError", error))
+    return getattr(error, "strerror", None) or str(error)
 
 
 def _is_refusal(error: OSError) -> bool:

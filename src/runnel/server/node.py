@@ -43,6 +43,7 @@ from runnel.server.shells import LoopTimers, SystemClock, SystemEntropy
 
 if TYPE_CHECKING:
     from runnel.disk.keyring import Keyring
+    from runnel.server.node_tls import NodeTls
 
 WRITE_THREADS = 2
 """Large writes are copies into the page cache with the GIL released: two threads keep two cores busy."""
@@ -78,6 +79,8 @@ class Node:
         self._abrupt_ends: list[Callable[[], None]] = []
         """What `disconnect` does."""
         self._cleaner: Cleaner | None = None
+        self._tls: NodeTls | None = None
+        self._exchanges: set[asyncio.Task[None]] = set()
         self.settings.subscribe(self._settings_changed)
 
     @property
@@ -118,15 +121,18 @@ class Node:
     async def _start(self, stack: AsyncExitStack) -> None:
         clock, entropy, roles = SystemClock(), SystemEntropy(), self.roles
         self._check_directory()
+        tls = self._load_tls(stack)
         keyring = await self._keyring() if self._has_master_keys else None
         disk = self._open_disk(stack, clock, entropy, keyring)
-        peers = TcpPeers()
-        stack.callback(peers.close)
+        peers, controller_peers = self._new_peers(stack)
         broker = self._new_broker(disk, peers, clock, entropy)
+        broker.controller_peers = controller_peers
+        broker.try_out = None if tls is None else tls.refusal
         pipeline = Pipeline(broker)
-        self._listeners = listeners = Listeners(roles, self._limits(), pipeline)
+        servers = {} if tls is None else tls.servers
+        self._listeners = listeners = Listeners(roles, self._limits(), pipeline, servers)
         stack.push_async_callback(listeners.close)
-        self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close]
+        self._disk, self._abrupt_ends = disk, [listeners.abort, peers.close, controller_peers.close]
         listeners.bind()
         broker.endpoints = listeners.endpoints(roles.broker_listeners)
         broker.controller_endpoints = listeners.endpoints(roles.controller_listeners)
@@ -157,6 +163,30 @@ class Node:
             stack.push_async_callback(leave_cluster, broker)
         stack.callback(LoopProbe(broker.loop_pauses).close)
 
+    def _load_tls(self, stack: AsyncExitStack) -> "NodeTls | None":
+        if not any(protocol.uses_tls for protocol in self.roles.protocols.values()):
+            return None
+        from runnel.server.node_tls import NodeTls
+
+        self._tls = tls = NodeTls(self.roles, self.settings)
+        tls.load()
+        stack.push_async_callback(_ended, asyncio.create_task(tls.watch()))
+        return tls
+
+    def _new_peers(self, stack: AsyncExitStack) -> tuple[TcpPeers, TcpPeers]:
+        """Connections to other brokers, and to controllers."""
+        roles, tls = self.roles, self._tls
+        names = (roles.inter_broker_listener, next(iter(roles.controller_listener_names), ""))
+        peers = tuple(TcpPeers(tls=None if tls is None else tls.client(name)) for name in names)
+        for each in peers:
+            stack.callback(each.close)
+        return peers[0], peers[1]
+
+    async def reload(self) -> None:
+        """Read key material again, as it may have changed. What cannot be read stays as it is."""
+        if self._tls is not None:
+            await self._tls.exchange()
+
     def _new_broker(
         self, disk: DataDirectory, peers: TcpPeers, clock: SystemClock, entropy: SystemEntropy
     ) -> Broker:
@@ -183,7 +213,7 @@ class Node:
         def has_leader() -> bool:
             return broker.quorum.leader_id >= 0
 
-        watch = QuorumWatch(self.roles, broker.peers, broker.cluster_id, has_leader)
+        watch = QuorumWatch(self.roles, broker.to_controllers, broker.cluster_id, has_leader)
         stack.push_async_callback(_ended, asyncio.create_task(watch.run()))
 
     async def _cluster_id(self, broker: Broker, listeners: Listeners) -> str:
@@ -198,7 +228,7 @@ class Node:
             greeting = Greeting()
             listeners.serve(greeting)
             listeners.accept(roles.controller_listeners)
-            known = await ClusterIdSearch(roles, broker.peers, broker.entropy).find()
+            known = await ClusterIdSearch(roles, broker.to_controllers, broker.entropy).find()
             disk.identify(known, roles.node_id)
             greeting.cluster_id = known
         if not known and METADATA_PARTITION in disk.known_logs():
@@ -302,6 +332,10 @@ class Node:
             self._listeners.change(self._limits())
         if self._cleaner is not None:
             self._change_cleaner(self._cleaner)
+        if self._tls is not None and self._tls.concerns(names):
+            exchange = asyncio.get_running_loop().create_task(self._tls.exchange())
+            self._exchanges.add(exchange)
+            exchange.add_done_callback(self._exchanges.discard)
 
     def _change_cleaner(self, cleaner: Cleaner) -> None:
         cleaner.change(
