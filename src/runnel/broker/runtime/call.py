@@ -53,7 +53,6 @@ class Call(Context):
     route: Route
     reply: Reply
     request_bytes: int
-    throttle_ms: int = 0
     is_accounted: bool = False
     request: Request | None = None
     """The request, if its response repeats its elements with an error when it fails as a whole."""
