@@ -122,6 +122,34 @@ def test_produce_is_charged_by_the_bytes_of_its_requests(quota_world):
     quota_world(scenario)
 
 
+def test_clients_that_wait_as_they_are_told_have_their_rate(quota_world):
+    """Minutes of a producer and a consumer that do nothing else, with requests of several sizes."""
+
+    async def scenario(quotas: QuotaWorld) -> None:
+        rate, seconds = 10_000, 200
+        await quotas.limit(CLIENT, producer_byte_rate=rate, consumer_byte_rate=rate)
+        client = await quotas.world.connect()
+        for is_fetch in (False, True):
+            used, begun_ms, number = 0, quotas.clock.ms, 0
+            while quotas.clock.ms < begun_ms + seconds * 1000:
+                number += 1
+                if is_fetch:
+                    request: Any = fetch_from("events", (0, 0), partition_max_bytes=number % 7 * 1_000)
+                    response = await client.ask(request, 12)
+                    used += sum(map(len, encode(response, 12))) if response.responses else 0
+                else:
+                    request = produce_to("events", (0, batch(bytes(number % 7 * 1_000))))
+                    response = await client.ask(request, 9)
+                    used += size_of(request, 9)
+                quotas.advance(response.throttle_time_ms / 1000)
+                quotas.clock.ms += 1
+            # The burst at first included.
+            assert used / seconds == pytest.approx(rate, rel=0.1), is_fetch
+            quotas.advance(20)
+
+    quota_world(scenario)
+
+
 def test_a_throttled_connection_is_muted_with_what_it_has_sent(quota_world):
     async def scenario(quotas: QuotaWorld) -> None:
         request = produce_to("events", (0, batch(bytes(1000))))
