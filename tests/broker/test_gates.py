@@ -86,7 +86,7 @@ class Recorder(AllowAll, Unlimited, Uncounted):
     def limits(self, session: Session) -> bool:
         return self.delay_ms > 0
 
-    def throttle_ms(self, session: Session, client_id: str | None, api_key: int, request_bytes: int) -> int:
+    def throttle_ms(self, session: Session, api_key: int, request_bytes: int, *, is_exempt: bool) -> int:
         self.met.append("throttle")
         return self.delay_ms
 

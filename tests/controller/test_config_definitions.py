@@ -88,7 +88,7 @@ def test_definitions_match_kafka() -> None:
 
 def test_ignored_names_are_kafka_configs() -> None:
     names = {fact.name for fact in facts()}
-    for name in ("num.io.threads", "num.network.threads", "controller.quota.window.num"):
+    for name in ("num.io.threads", "num.network.threads", "queued.max.requests"):
         assert name in names
         assert is_ignored(name)
     assert not is_ignored("num.partitions")

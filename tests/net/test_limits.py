@@ -46,6 +46,85 @@ def test_backpressure_on_a_client_that_does_not_read(run):
     run(scenario())
 
 
+def test_the_longest_throttle_time_counts(run):
+    """Responses that are completed later, and with a shorter time, do not end it."""
+
+    async def scenario() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(b"l1", b"m60000", b"e2")
+            await world.until(lambda: len(world.service.served) == 2)
+            (connection,) = world.listener.connections
+            assert connection._mute_timer is not None
+            until = connection._mute_timer.when()
+            connection.session.throttle_ms = 1
+            world.service.release()
+            assert [await client.receive(), await client.receive()] == [b"1", b"60000"]
+            assert connection.session.throttle_ms == 0
+            assert connection._mute_timer.when() >= until
+            assert len(world.service.served) == 2
+            await client.close()
+            world.listener.abort()
+            assert connection._mute_timer is None
+
+    run(scenario())
+
+
+def test_a_response_that_is_completed_later_throttles(run):
+    async def scenario() -> None:
+        async with World() as world:
+            client = await world.connect()
+            client.send(b"h1", b"e2")
+            await world.until(lambda: len(world.service.served) == 1)
+            (connection,) = world.listener.connections
+            connection.session.throttle_ms = 60_000
+            world.service.release()
+            assert await client.receive() == b"1"
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert len(world.service.served) == 1 and connection._mute_timer is not None
+
+    run(scenario())
+
+
+def test_connections_above_the_rate_of_their_address_are_held_and_closed(run):
+    async def scenario() -> None:
+        async with World() as world:
+            first = await world.connect()
+            assert await first.ask(b"e1") == b"1"
+            asked: list[str] = []
+
+            def hold_ms(host: str) -> int:
+                asked.append(host)
+                return 60_000 if len(asked) == 1 else 30
+
+            world.listener.admission.hold_ms = hold_ms
+            longer, shorter = await world.connect(), await world.connect()
+            longer.send(b"e2")
+            shorter.send(b"e3")
+            assert await shorter.is_closed()
+            assert asked == ["127.0.0.1", "127.0.0.1"]
+            assert len(world.listener._held) == 1 and world.listener.admission.count == 1
+            assert len(world.service.served) == 1, "they are not read"
+            world.listener.admission.hold_ms = lambda host: 0
+            assert await (await world.connect()).ask(b"e4") == b"4"
+
+    run(scenario())
+
+
+def test_the_number_of_held_connections_is_limited(run, monkeypatch):
+    monkeypatch.setattr("runnel.net.listener.HELD_CONNECTIONS_MAX", 2)
+
+    async def scenario() -> None:
+        async with World() as world:
+            world.listener.admission.hold_ms = lambda host: 60_000
+            clients = [await world.connect() for _ in range(3)]
+            assert await clients[2].is_closed()
+            assert len(world.listener._held) == 2
+
+    run(scenario())
+
+
 def test_a_throttled_connection_is_not_read_from(run):
     """Frames that arrived together with the one that is throttled wait as well; other connections do not."""
 

@@ -312,6 +312,9 @@ def _check_quotas(pair: BrokerPair) -> None:
     change([("user", "u")], "producer_byte_rate", 1.5)
     change([("nonsense", "u")], "producer_byte_rate", 1.0)
     change([("user", "u")], "producer_byte_rate", 0.0, True)
+    # Those that apply to the connections of other checks.
+    change([("user", None)], "producer_byte_rate", 0.0, True)
+    change([("ip", "127.0.0.1")], "connection_creation_rate", 0.0, True)
 
 
 def _check_credentials(pair: BrokerPair) -> None:

@@ -1,4 +1,4 @@
-"""Client quotas of users, client ids and IP addresses. Stored and described, but not enforced yet."""
+"""Client quotas of users, client ids and IP addresses: changes and descriptions."""
 
 import math
 from collections.abc import Iterable
@@ -22,13 +22,20 @@ from runnel.messages.describe_client_quotas import (
 )
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.schemas.metadata import ClientQuotaRecord, EntityData, MetadataRecord
+from runnel.security.quotas.entities import (
+    ADDRESS,
+    CLIENT_ID,
+    CLIENT_KEYS,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    USER,
+)
 
-USER, CLIENT_ID, ADDRESS = "user", "client-id", "ip"
 MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY = 0, 1, 2
 
-WHOLE_NUMBERS = {"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"}
-CLIENT_KEYS = {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
-ADDRESS_KEYS = {"connection_creation_rate"}
+WHOLE_NUMBERS = {PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE}
+ADDRESS_KEYS = (CONNECTION_CREATION_RATE,)
 
 
 class _Part(Protocol):

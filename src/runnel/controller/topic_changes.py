@@ -39,6 +39,13 @@ from runnel.schemas.metadata import ConfigRecord, MetadataRecord, RemoveTopicRec
 DescribeTopicConfigs = Callable[[dict[str, str]], list[CreatableTopicConfigs]]
 """The configs of a new topic as CreateTopics returns them, given its overrides."""
 
+ChargeChange = Callable[[str, int], None]
+"""Charges partitions of a topic that are created or deleted to a quota; raises ApiError to refuse that."""
+
+
+def free_of_charge(topic: str, partitions: int) -> None:
+    """The charge of a client without a quota."""
+
 
 @dataclass(slots=True)
 class Randomness:
@@ -54,6 +61,7 @@ def decide_create_topics(
     request: CreateTopicsRequest,
     randomness: Randomness,
     describe_configs: DescribeTopicConfigs | None = None,
+    charge: ChargeChange = free_of_charge,
 ) -> ControllerResult[CreateTopicsResponse]:
     """Create each valid topic; with `validate_only` only validate."""
     duplicates = duplicates_in(topic.name for topic in request.topics)
@@ -68,6 +76,7 @@ def decide_create_topics(
             if too_large:
                 raise _too_many_partitions()
             result, records = _create(image, settings, requested, randomness, taken)
+            charge(requested.name, result.num_partitions)
         except ApiError as error:
             # Returned from version 5 on, where null would mean that configs were not requested.
             outcome.response.topics.append(
@@ -197,7 +206,10 @@ def _too_many_partitions() -> ApiError:
 
 
 def decide_delete_topics(
-    image: MetadataImage, settings: Settings, request: DeleteTopicsRequest
+    image: MetadataImage,
+    settings: Settings,
+    request: DeleteTopicsRequest,
+    charge: ChargeChange = free_of_charge,
 ) -> ControllerResult[DeleteTopicsResponse]:
     """Delete each existing topic, by name or by id."""
     requested = request.topics or [DeleteTopicState(name) for name in request.topic_names]
@@ -215,6 +227,7 @@ def decide_delete_topics(
                 raise ApiError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             if topic.id in deleted:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "The topic is specified both by name and by id.")
+            charge(topic.name, len(topic.partitions))
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
@@ -242,7 +255,10 @@ def _existing(image: MetadataImage, state: DeleteTopicState) -> Topic:
 
 
 def decide_create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, randomness: Randomness
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    randomness: Randomness,
+    charge: ChargeChange = free_of_charge,
 ) -> ControllerResult[CreatePartitionsResponse]:
     """Add partitions to topics; the number of partitions cannot be reduced."""
     duplicates = duplicates_in(topic.name for topic in request.topics)
@@ -254,6 +270,7 @@ def decide_create_partitions(
             if requested.name in duplicates:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             records = _add_partitions(image, requested, randomness, room)
+            charge(requested.name, len(records))
         except ApiError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:

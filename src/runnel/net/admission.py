@@ -45,6 +45,8 @@ class Admission:
         self._hosts: Counter[str] = Counter()
         self._rate = TokenBucket(self.limits.connections_per_second_max, self._loop.time())
         self._when_room: list[Callable[[], None]] = []
+        self.hold_ms: Callable[[str], int] = lambda host: 0
+        """Charges a connection to the quota of its address; above it, how long it is held, then closed."""
 
     @property
     def count(self) -> int:

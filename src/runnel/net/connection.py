@@ -6,6 +6,7 @@ readable → receive → serve every complete frame → finish the turn → send
                   or memory is exhausted, or while a response holds the connection
 """
 
+import asyncio
 import logging
 import socket
 from collections import deque
@@ -50,7 +51,6 @@ class Connection:
         "_held",
         "_in_flight",
         "_is_ending",
-        "_is_muted",
         "_is_paused",
         "_is_sending",
         "_is_stalled",
@@ -58,11 +58,13 @@ class Connection:
         "_is_writing",
         "_large",
         "_listener",
+        "_mute_timer",
         "_outbox",
         "_queue",
         "_receive_bytes",
         "_rest",
         "_socket",
+        "_turn_began",
         "active_at",
         "is_closed",
         "is_dirty",
@@ -87,8 +89,9 @@ class Connection:
         self._large: LargeFrame | None = None
         self._receive_bytes = RECEIVE_BYTES
         self._is_ending = False
-        self._is_muted = False
-        """The client is throttled: its requests are not read."""
+        self._mute_timer: asyncio.TimerHandle | None = None
+        """The client is throttled until then: its requests are not read."""
+        self._turn_began = 0.0
         self._is_paused = False
         """The socket is not watched for reading."""
         self._is_sending = False
@@ -204,6 +207,7 @@ class Connection:
         replies: list[Reply] = []
         outcome = (0, "")
         goodbye: str | None = None
+        self._turn_began = monotonic()
         try:
             outcome = serve(replies)
         except CloseConnection as reason:
@@ -218,7 +222,12 @@ class Connection:
                     self._held = reply
             self._in_flight += reply.count
         self._queue.extend(replies)
-        if self.session.throttle_ms:
+        session = self.session
+        if session.is_metered:
+            session.is_metered = False
+            if session.meter is not None:
+                session.meter(monotonic() - self._turn_began)
+        if session.throttle_ms:
             self._mute()
         if goodbye is not None:
             self._flush()
@@ -238,7 +247,7 @@ class Connection:
         room = REQUESTS_IN_FLIGHT_MAX - self._in_flight
         unsent_bytes = self._outbox.memory_bytes
         is_full = False
-        deadline = monotonic() + SERVE_SECONDS_MAX
+        deadline = self._turn_began + SERVE_SECONDS_MAX
         while end - position >= 4:
             (size_bytes,) = _SIZE(buffer, position)
             after = position + 4 + size_bytes
@@ -286,7 +295,7 @@ class Connection:
         return (
             self._held is not None
             or self._is_ending
-            or self._is_muted
+            or self._mute_timer is not None
             or self._in_flight >= REQUESTS_IN_FLIGHT_MAX
             or self._outbox.memory_bytes >= ANSWER_BYTES_PENDING_MAX
         )
@@ -294,11 +303,15 @@ class Connection:
     def _mute(self) -> None:
         """Stop processing for the throttle time; frames already received wait as well."""
         delay_ms, self.session.throttle_ms = self.session.throttle_ms, 0
-        self._is_muted = True
-        self._listener.loop.call_later(delay_ms / 1000, self._unmute)
+        loop = self._listener.loop
+        ends_at = loop.time() + delay_ms / 1000
+        if self._mute_timer is not None:
+            ends_at = max(ends_at, self._mute_timer.when())
+            self._mute_timer.cancel()
+        self._mute_timer = loop.call_at(ends_at, self._unmute)
 
     def _unmute(self) -> None:
-        self._is_muted = False
+        self._mute_timer = None
         self._resume()
 
     def _pause(self) -> None:
@@ -357,6 +370,9 @@ class Connection:
             parts = [b"".join(cast("list[bytes]", parts))]
         if parts:
             self._send(parts)
+        if self.session.throttle_ms and not self.is_closed:
+            # A response that was completed outside of its turn throttles the client.
+            self._mute()
         if hangs_up:
             self.close(reason, warn=True)
             return
@@ -366,11 +382,15 @@ class Connection:
             self._listener.loop.call_soon(self._resume)
 
     def _send(self, parts: Parts) -> None:
+        meter = self.session.meter
+        began = monotonic() if meter is not None else 0.0
         try:
             self._outbox.send(parts, self._listener.has_others_to_send_to(self._is_sending))
         except OSError as error:
             self.close(error.strerror or "connection lost")
             return
+        if meter is not None:
+            meter(monotonic() - began)
         self._watch_writing()
 
     def _watch_writing(self) -> None:
@@ -421,6 +441,9 @@ class Connection:
             self._listener.memory.give_back(self._large)
             self._large = None
         self._queue.clear()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+            self._mute_timer = None
         # Its callback refers to this connection: neither would be freed.
         self._held = None
         self._rest = b""

@@ -26,6 +26,9 @@ ACCEPT_PAUSE_SECONDS = 0.5
 PROBE_INTERVAL = 16
 """How often a connection that seems to be the only active one checks for others."""
 
+HELD_CONNECTIONS_MAX = 1000
+"""Connections above the rate of their address that are held open; more are closed at once."""
+
 STALLED_REQUEST_SECONDS = 60
 """Timeout of an incomplete request without progress, which holds receive memory."""
 
@@ -83,6 +86,8 @@ class Listener:
         self._unflushed = 0
         """Dirty connections that are not flushed yet."""
         self._next_connection_id = 0
+        self._held: set[socket.socket] = set()
+        """Connections that will be closed without being read."""
         self._is_accepting = False
         self._socket: socket.socket | None = None
         self._pause: asyncio.TimerHandle | None = None
@@ -179,6 +184,8 @@ class Listener:
             self._pause.cancel()
         if self._sweep is not None:
             self._sweep.cancel()
+        for connected in list(self._held):
+            self._release(connected)
 
     def has_others_to_send_to(self, counts_itself: bool) -> bool:
         """True if the event loop has other responses to send while a thread sends this one."""
@@ -255,6 +262,10 @@ class Listener:
             self.warn("%s: rejected %s, it has reached the connection limit per address", self.name, host)
             connected.close()
             return
+        hold_ms = self.admission.hold_ms(host)
+        if hold_ms:
+            self._hold(connected, hold_ms)
+            return
         try:
             connected.setblocking(False)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -278,6 +289,18 @@ class Listener:
             oldest = next(iter(self.handshaking))
             oldest.close(f"its TLS handshake gave way to others, {HANDSHAKES_MAX} are open", warn=True)
         self.handshaking[connection] = self.loop.time()
+
+    def _hold(self, connected: socket.socket, hold_ms: int) -> None:
+        """Close a connection above the rate of its address after some time, so that its client is slowed."""
+        if len(self._held) >= HELD_CONNECTIONS_MAX:
+            connected.close()
+            return
+        self._held.add(connected)
+        self.loop.call_later(hold_ms / 1000, self._release, connected)
+
+    def _release(self, connected: socket.socket) -> None:
+        self._held.discard(connected)
+        connected.close()
 
     def _sweep_later(self) -> None:
         idle_seconds = self.limits.idle_max_ms / 1000 if self.limits.idle_max_ms > 0 else 60

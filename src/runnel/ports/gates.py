@@ -79,17 +79,55 @@ class Authorizer(Protocol):
 
 
 class Quotas(Protocol):
-    """Decides how long a client must pause because of what it has used."""
+    """Decides how long a client must pause because of what it has used.
+
+    A client is the principal and the last client id of a session.
+    """
 
     def limits(self, session: Session) -> bool:
-        """Whether any quota applies to the connection: if not, its requests need not be charged."""
+        """Whether a quota of bytes or time applies to the client: if not, requests need not be charged."""
         ...
 
-    def throttle_ms(self, session: Session, client_id: str | None, api_key: int, request_bytes: int) -> int:
-        """Charge a request that is about to be handled; 0 if the client is within its quota.
+    def throttle_ms(self, session: Session, api_key: int, request_bytes: int, *, is_exempt: bool) -> int:
+        """Charge a request that is about to be handled; 0 if the client is within its quotas.
 
         The response states the time, and nothing more is read from the connection for so long (KIP-219).
+        The time that an exempt request takes is not charged.
         """
+        ...
+
+    def fetch_bytes_max(self, session: Session) -> int | None:
+        """The size of a fetch response that can be within the quota; None if there is no quota."""
+        ...
+
+    def fetch_throttle_ms(self, session: Session, response_bytes: int) -> int:
+        """Charge a fetch response that is about to be sent; 0 if the client is within its quota.
+
+        Otherwise nothing is charged, and an empty response is to be sent instead.
+        """
+        ...
+
+    def mutations(self, session: Session) -> "Mutations | None":
+        """The quota of partitions that the client creates and deletes; None if it has none."""
+        ...
+
+    def connection_hold_ms(self, host: str) -> int:
+        """Charge a new connection of an address; 0 if it is within its quota.
+
+        Otherwise nothing is charged, and the connection is to be held unread for this time, then closed.
+        """
+        ...
+
+
+class Mutations(Protocol):
+    """A quota of partitions that are created and deleted."""
+
+    def throttle_ms(self) -> int:
+        """How long to change nothing; 0 if something may be changed now."""
+        ...
+
+    def charge(self, partitions: int) -> None:
+        """Partitions are created or deleted, even if these are more than the quota allows."""
         ...
 
 

@@ -30,8 +30,16 @@ class Session:
     connection_id: int
     principal: Principal = ANONYMOUS
     """Changes when the connection is authenticated."""
+    client_id: str | None = None
+    """Of its last request that was decoded."""
     throttle_ms: int = 0
     """Throttle time set by the service; reset by the shell when applied."""
+    quotas: Any = None
+    """The quotas that apply to the principal and the client id."""
+    meter: Callable[[float], None] | None = None
+    """Takes the seconds that the event loop is busy with the connection, if a quota limits them."""
+    is_metered: bool = False
+    """Does the time of this turn count? Reset by the shell at its end."""
     template: Any = None
     """The connection's last produce or fetch request, in the form that recognizes its repetitions."""
     template_version: int = -1

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -67,6 +67,10 @@ class Listeners:
     def change(self, limits: ListenerLimits) -> None:
         """Apply new limits."""
         self._clients.change(limits)
+
+    def hold_connections(self, hold_ms: Callable[[str], int]) -> None:
+        """Ask this before a client's connection is kept, see `Admission.hold_ms`."""
+        self._clients.hold_ms = hold_ms
 
     async def close(self) -> None:
         """Stop accepting, send pending responses, then close all connections."""

@@ -143,6 +143,7 @@ class Node:
         self._prepare_directory(broker)
         await start_quorum(broker, stack)
         listeners.serve(pipeline)
+        listeners.hold_connections(lambda host: broker.gates.quotas.connection_hold_ms(host))
         listeners.accept(roles.controller_listeners)
         if roles.has_other_controllers:
             self._watch_quorum(broker, stack)

@@ -26,7 +26,8 @@ from runnel.messages.fetch import (
     PartitionData,
 )
 from runnel.model.errors import ApiError, ErrorCode
-from runnel.ports.disk import NotResident, Slice
+from runnel.ports.disk import FileSlice, NotResident, Slice
+from runnel.wire import encode
 
 READ_COMMITTED = 1
 FOLLOWER_READS_VERSION = 11
@@ -51,10 +52,20 @@ def fetch(request: FetchRequest, ctx: Context) -> MaybePromise[FetchResponse]:
         plan = broker.fetch_sessions.plan(request, ctx.api_version)
     except ApiError as error:
         return FetchResponse(error_code=error.code)
+    if ctx.throttle_ms:
+        return _throttled(broker, plan)
     plan.denied_topics = ctx.denied_topics
     reading = DelayedFetch(ctx, request, plan)
     response = reading.attempt(request.max_wait_ms <= 0)
     return reading.wait() if response is None else response
+
+
+def _throttled(broker: Broker, plan: FetchPlan) -> FetchResponse:
+    """No records for a client that exceeds a quota; a session does not begin with that, as in Kafka."""
+    if plan.session is not None and not plan.is_incremental:
+        broker.fetch_sessions.end(plan.session)
+        return FetchResponse()
+    return FetchResponse(session_id=plan.session_id)
 
 
 class DelayedFetch:
@@ -64,9 +75,11 @@ class DelayedFetch:
         "_appended_bytes",
         "_broker",
         "_budget",
+        "_ctx",
         "_deadline_ms",
         "_found_bytes",
         "_has_hidden_bytes",
+        "_is_charged",
         "_is_committed_only",
         "_is_truncated",
         "_loads",
@@ -81,6 +94,7 @@ class DelayedFetch:
 
     def __init__(self, ctx: Context, request: FetchRequest, plan: FetchPlan) -> None:
         broker = self._broker = ctx.broker
+        self._ctx = ctx
         self._request = request
         self._plan = plan
         self._session = ctx.session
@@ -93,6 +107,11 @@ class DelayedFetch:
         self._may_block = False
         """After loading: pages evicted since then are read on the event loop."""
         self._budget = min(request.max_bytes, broker.settings["fetch.max.bytes"])
+        quota_bytes = broker.gates.quotas.fetch_bytes_max(ctx.session)
+        self._is_charged = quota_bytes is not None
+        """Does a quota limit the bytes of the response?"""
+        if quota_bytes is not None:
+            self._budget = min(self._budget, quota_bytes)
         self._is_committed_only = request.isolation_level == READ_COMMITTED
         self._has_hidden_bytes = False
         """At the last attempt, not all was committed, or a transaction was open: more bytes may become
@@ -276,8 +295,6 @@ class DelayedFetch:
 
     def _respond(self, results: list[Result]) -> FetchResponse:
         plan = self._plan
-        if plan.session is not None:
-            plan.session.record_response(results)
         keyed = ((wanted.topic, wanted.topic_id, data) for wanted, data in results)
         response = FetchResponse(session_id=plan.session_id, responses=topics_of(keyed))
         leaders = {data.current_leader.leader_id for _, data in results if data.current_leader is not None}
@@ -285,7 +302,21 @@ class DelayedFetch:
             address = node_address(self._broker, leader, self._session.listener)
             if address is not None:
                 response.node_endpoints.append(NodeEndpoint(*address))
+        if self._is_charged and self._is_over_quota(response):
+            return _throttled(self._broker, plan)
+        if plan.session is not None:
+            plan.session.record_response(results)
         return response
+
+    def _is_over_quota(self, response: FetchResponse) -> bool:
+        """Charge the client for the response, unless that exceeds its quota: then it is throttled."""
+        ctx = self._ctx
+        parts = encode(response, ctx.api_version)
+        size_bytes = sum(part.length if isinstance(part, FileSlice) else len(part) for part in parts)
+        throttle_ms = self._broker.gates.quotas.fetch_throttle_ms(ctx.session, size_bytes)
+        if throttle_ms:
+            ctx.throttle(throttle_ms)
+        return throttle_ms > 0
 
 
 def aborted_within(

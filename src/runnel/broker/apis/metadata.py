@@ -4,6 +4,7 @@ from copy import copy
 
 from runnel.broker.apis.handlers import handles
 from runnel.broker.runtime.context import Context, Encoded
+from runnel.broker.runtime.mutation_charge import MutationCharge
 from runnel.broker.runtime.promise import Promise, settled
 from runnel.broker.runtime.topic_metadata import TopicMetadataCache
 from runnel.controller.topic_names import check_topic_name
@@ -104,6 +105,9 @@ def _to_create(request: MetadataRequest, ctx: Context) -> list[str]:
 
 
 async def _create_and_answer(names: list[str], request: MetadataRequest, ctx: Context) -> MetadataResponse:
+    charge = MutationCharge(ctx, is_strict=False)
+    for name in names:
+        charge(name, ctx.broker.settings["num.partitions"])
     return _answer(request, ctx, await ctx.broker.auto_creation.create(names))
 
 

@@ -53,7 +53,6 @@ class Call(Context):
     route: Route
     reply: Reply
     request_bytes: int
-    throttle_ms: int = 0
     is_accounted: bool = False
     is_tried_out: bool = False
     """Were the changes of this broker's configs tried out?"""

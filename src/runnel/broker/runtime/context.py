@@ -26,12 +26,19 @@ class Context:
     session: Session
     api_version: int
     client_id: str | None
+    throttle_ms: int = field(default=0, kw_only=True)
+    """For how long the client is throttled, as the response states."""
     denied_topics: frozenset[str] = field(default=frozenset(), kw_only=True)
     """Topics of a fetch session that the client may no longer read."""
     is_large: bool = field(default=False, kw_only=True)
     """The response may have so many elements that it is encoded in a thread."""
     response_elements: int = field(default=0, kw_only=True)
     """What the response describes so far, over all slices of the request."""
+
+    def throttle(self, throttle_ms: int) -> None:
+        """Throttle the client for this time, unless it is throttled for longer."""
+        self.throttle_ms = max(self.throttle_ms, throttle_ms)
+        self.session.throttle_ms = max(self.session.throttle_ms, throttle_ms)
 
     @property
     def is_response_full(self) -> bool:

@@ -156,6 +156,10 @@ class FetchSessions:
         session.advance(self._clock.monotonic_ms())
         return FetchPlan(list(session.partitions.values()), session, is_incremental=True)
 
+    def end(self, session: FetchSession) -> None:
+        """The client does not learn about a session that has just begun."""
+        self._sessions.pop(session.id, None)
+
     def topics_of(self, request: FetchRequest, api_version: int) -> "list[RequestedPartition] | None":
         """The partitions of an incremental request's session; None if it has none."""
         if api_version < 7 or request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):

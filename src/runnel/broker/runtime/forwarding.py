@@ -4,6 +4,9 @@ from ipaddress import ip_address
 
 from runnel.broker.runtime.call import Call
 from runnel.broker.runtime.context import Encoded
+from runnel.messages.create_partitions import CreatePartitionsRequest
+from runnel.messages.create_topics import CreateTopicsRequest
+from runnel.messages.delete_topics import DeleteTopicsRequest
 from runnel.messages.envelope import EnvelopeRequest
 from runnel.messages.principal import PRINCIPAL_VERSION, DefaultPrincipalData
 from runnel.model.errors import ApiError, ErrorCode
@@ -11,6 +14,8 @@ from runnel.model.limits import FORWARDED_BYTES_MAX
 from runnel.ports.service import CloseConnection
 from runnel.wire import encoded
 from runnel.wire.frame import read_response_header
+
+CHARGED_BY_CONTROLLER = (CreateTopicsRequest, DeleteTopicsRequest, CreatePartitionsRequest)
 
 FORWARD_TIMEOUT_MS = 30_000
 """Kafka's request.timeout.ms of brokers: afterwards the client gets REQUEST_TIMED_OUT and may retry."""
@@ -43,7 +48,11 @@ async def _forward(call: Call, frame: memoryview) -> Encoded:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the controller returned error {response.error_code}")
     data = memoryview(response.response_data)
     _, position = read_response_header(data, call.route.has_flexible_header)
-    return Encoded(bytes(data[position:]))
+    body = Encoded(bytes(data[position:]))
+    if call.route.request in CHARGED_BY_CONTROLLER:
+        # A quota of the controller: the client is throttled here, where it is connected.
+        call.throttle(getattr(call.route.decoded(body, call.api_version), "throttle_time_ms", 0))
+    return body
 
 
 def _address(host: str) -> bytes:

@@ -6,6 +6,7 @@ from runnel.ports.gates import (
     Accounting,
     Authenticator,
     Authorizer,
+    Mutations,
     Operation,
     Permission,
     Quotas,
@@ -38,7 +39,19 @@ class Unlimited:
     def limits(self, session: Session) -> bool:
         return False
 
-    def throttle_ms(self, session: Session, client_id: str | None, api_key: int, request_bytes: int) -> int:
+    def throttle_ms(self, session: Session, api_key: int, request_bytes: int, *, is_exempt: bool) -> int:
+        return 0
+
+    def fetch_bytes_max(self, session: Session) -> int | None:
+        return None
+
+    def fetch_throttle_ms(self, session: Session, response_bytes: int) -> int:
+        return 0
+
+    def mutations(self, session: Session) -> Mutations | None:
+        return None
+
+    def connection_hold_ms(self, host: str) -> int:
         return 0
 
 

@@ -29,7 +29,13 @@ from runnel.model.errors import ApiError, ErrorCode, NotController, StorageFaile
 from runnel.model.ids import SnapshotId
 from runnel.ports.clock import Clock
 from runnel.ports.disk import Disk
-from runnel.schemas.metadata import ClusterRecord, MetadataRecord, RemoveTopicRecord, SnapshotRecord
+from runnel.schemas.metadata import (
+    ClientQuotaRecord,
+    ClusterRecord,
+    MetadataRecord,
+    RemoveTopicRecord,
+    SnapshotRecord,
+)
 from runnel.wire import MalformedMessage
 
 if TYPE_CHECKING:
@@ -87,6 +93,8 @@ class MetadataLog:
         """Called when this node becomes the active controller, with the last leader before it, or -1."""
         self.on_resigned: Callable[[], None] = lambda: None
         """Called when it no longer is."""
+        self.on_quotas_changed: Callable[[], None] = lambda: None
+        """Called when client quotas in the image may have changed."""
         self._elected_epoch = -1
         self._predecessor_id = -1
         self._snapshots = MetadataSnapshots(disk, quorum, settings)
@@ -350,6 +358,8 @@ class MetadataLog:
             if type(record) is RemoveTopicRecord and record.topic_id in self.image.topics_by_id
         ]
         self.image.replay_batch(published, end_offset)
+        if any(type(record) is ClientQuotaRecord for record in published):
+            self.on_quotas_changed()
         if self._follower is None:
             self.removed.update(topic.name for topic in removed)
             self.removed -= self.image.topics.keys()
@@ -370,6 +380,7 @@ class MetadataLog:
             raise self._lost()
         self._transaction = OpenTransaction()
         self.image.become(image)
+        self.on_quotas_changed()
         if self._follower is not None:
             for _ in self._follower.reload():
                 await asyncio.sleep(0)

@@ -30,6 +30,7 @@ from runnel.broker.apis.handlers import (
     handler_of,
     is_sliced,
 )
+from runnel.broker.apis.quota_exemptions import is_exempt_from_request_quota
 from runnel.broker.apis.rules import Amend
 from runnel.broker.runtime.blocking import Job
 from runnel.broker.runtime.broker import Broker
@@ -202,13 +203,13 @@ class Pipeline:
         if may_forward and self.broker.controller.must_forward:
             # The controller authorizes it, for the principal of the client.
             call.request = request
-            call.throttle_ms = self._throttle(session, header, call.request_bytes)
+            self._throttle(call, request)
             return self.broker.run(forward(call, frame))
         amendments: list[Amend] = []
         denial = (
             None if gates.authorizer.allows_all(session) else _authorize(route, request, call, amendments)
         )
-        call.throttle_ms = self._throttle(session, header, call.request_bytes)
+        self._throttle(call, request)
         if denial is not None:
             return denial
         is_permitted = not amendments and not call.denied_topics
@@ -248,14 +249,17 @@ class Pipeline:
         except NotController:
             return await forward(call, frame)
 
-    def _throttle(self, session: Session, header: RequestHeader, request_bytes: int) -> int:
-        """Charge the client for a request; returns for how long it is throttled."""
-        quotas = self.broker.gates.quotas
-        if not quotas.limits(session):
-            return 0
-        throttle_ms = quotas.throttle_ms(session, header.client_id, header.api_key, request_bytes)
-        session.throttle_ms = max(session.throttle_ms, throttle_ms)
-        return throttle_ms
+    def _throttle(self, call: Call, request: Request) -> None:
+        """Charge the client for a request."""
+        quotas, session = self.broker.gates.quotas, call.session
+        session.client_id = call.client_id
+        if quotas.limits(session):
+            is_exempt = is_exempt_from_request_quota(request)
+            throttle_ms = quotas.throttle_ms(
+                session, request.api_key, call.request_bytes, is_exempt=is_exempt
+            )
+            if throttle_ms:
+                call.throttle(throttle_ms)
 
     def serve_forwarded(self, frame: memoryview, session: Session) -> Promise[bytes | None]:
         """The response frame of a request that a broker forwarded; None if it has none."""
@@ -328,7 +332,11 @@ class Pipeline:
         # client may send it before it is authenticated, and again with a version that is known.
         request_bytes = len(frame)
         header = read_request_header(frame, {})
-        self._throttle(session, header, request_bytes)
+        quotas = self.broker.gates.quotas
+        session.client_id = header.client_id
+        if quotas.limits(session):
+            throttle_ms = quotas.throttle_ms(session, API_VERSIONS_KEY, request_bytes, is_exempt=False)
+            session.throttle_ms = max(session.throttle_ms, throttle_ms)
         reply = Reply()
         is_controller = session.listener in self.broker.controller_listeners
         parts = response_frame(unsupported(is_controller=is_controller), 0, header.correlation_id)

@@ -8,6 +8,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from runnel.broker.runtime.broker import Broker
+from runnel.broker.runtime.client_quotas import ClientQuotas
 from runnel.broker.runtime.controller_duties import ControllerDuties
 from runnel.broker.runtime.group_coordinator import GroupCoordinator
 from runnel.broker.runtime.lifecycle import BrokerLifecycle, register_controller
@@ -30,6 +31,9 @@ async def start_quorum(broker: Broker, stack: AsyncExitStack) -> None:
     broker.quorum = quorum = await QuorumLog.open(broker)
     broker.metadata = metadata = MetadataLog(quorum, broker.disk, broker.clock, broker.settings)
     await metadata.load()
+    broker.gates.quotas = quotas = ClientQuotas(broker)
+    metadata.on_quotas_changed = quotas.changed
+    quotas.changed()
     broker.duties = duties = ControllerDuties(broker)
     stack.callback(duties.close)
     stack.push_async_callback(metadata.close)

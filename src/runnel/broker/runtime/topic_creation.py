@@ -7,7 +7,13 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from runnel.controller.internal_topics import automatic_topic
-from runnel.controller.topic_changes import DescribeTopicConfigs, Randomness, decide_create_topics
+from runnel.controller.topic_changes import (
+    ChargeChange,
+    DescribeTopicConfigs,
+    Randomness,
+    decide_create_topics,
+    free_of_charge,
+)
 from runnel.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from runnel.model.errors import ApiError, ErrorCode
 from runnel.model.ids import NO_LEADER
@@ -33,12 +39,15 @@ def chance(broker: "Broker") -> Randomness:
 
 
 async def create_topics(
-    broker: "Broker", request: CreateTopicsRequest, describe_configs: DescribeTopicConfigs | None = None
+    broker: "Broker",
+    request: CreateTopicsRequest,
+    describe_configs: DescribeTopicConfigs | None = None,
+    charge: ChargeChange = free_of_charge,
 ) -> CreateTopicsResponse:
     """As the active controller: create topics; they are available on return."""
     settings = broker.metadata.settings
     return await broker.metadata.change(
-        lambda image: decide_create_topics(image, settings, request, chance(broker), describe_configs)
+        lambda image: decide_create_topics(image, settings, request, chance(broker), describe_configs, charge)
     )
 
 

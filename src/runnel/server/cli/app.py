@@ -9,7 +9,9 @@ from runnel.server.cli import (
     group,
     log,
     produce,
+    quota,
     storage,
+    tenant,
     topic,
     txn,
     version,
@@ -29,6 +31,8 @@ app.add_typer(topic.app, name="topic", rich_help_panel=ADMINISTRATION)
 app.add_typer(group.app, name="group", rich_help_panel=ADMINISTRATION)
 app.add_typer(txn.app, name="txn", rich_help_panel=ADMINISTRATION)
 app.add_typer(config.app, name="config", rich_help_panel=ADMINISTRATION)
+app.add_typer(quota.app, name="quota", rich_help_panel=ADMINISTRATION)
+app.add_typer(tenant.app, name="tenant", rich_help_panel=ADMINISTRATION)
 app.add_typer(storage.app, name="storage", rich_help_panel=ADMINISTRATION)
 app.add_typer(log.app, name="log", rich_help_panel=ADMINISTRATION)
 app.command("bench", rich_help_panel=ADMINISTRATION)(bench.bench)

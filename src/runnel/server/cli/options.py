@@ -26,6 +26,7 @@ Settings = Annotated[
 ]
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 7 * 86_400_000}
+_RATE_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
 _ISO_DURATION = re.compile(
     r"P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?", re.IGNORECASE
@@ -43,6 +44,14 @@ def parse_duration_ms(text: str) -> int:
             sum(float(number) * _UNITS_MS[unit] for unit, number in iso.groupdict().items() if number)
         )
     raise typer.BadParameter(f"{text!r} is not a duration; examples: 30s, 15m, 2h or 7d")
+
+
+def parse_rate(text: str, option: str) -> int:
+    """Bytes per second: 500K, 50M or 1G."""
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper().removesuffix("B"))
+    if not found or not int(found[1]):
+        raise typer.BadParameter(f"{text!r} is not a rate; examples: 500K, 50M or 1G", param_hint=option)
+    return int(found[1]) * _RATE_UNITS[found[2]]
 
 
 def parse_moment_ms(text: str, now_ms: int) -> int:

@@ -1,7 +1,6 @@
 """Reassignments with a throttle and a progress bar, for `runnel cluster` and `runnel topic alter`."""
 
 import asyncio
-import re
 from dataclasses import dataclass
 
 import typer
@@ -11,13 +10,12 @@ from runnel.client.cluster_admin import BrokerView, ClusterAdmin
 from runnel.model.ids import TopicPartition
 from runnel.server.balance import Assignments, Location
 from runnel.server.cli.confirm import confirm
+from runnel.server.cli.options import parse_rate
 from runnel.server.cli.output import CommandError, print_info, print_table
 from runnel.server.cli.progress import progress
 
 POLL_SECONDS = 0.5
 """How often the state of a reassignment is requested."""
-
-_UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ class Reassignment:
         is_dry_run: bool = False,
         is_confirmed: bool = False,
     ) -> None:
-        self._rate = None if throttle is None else parse_rate(throttle)
+        self._rate = None if throttle is None else parse_rate(throttle, "--throttle")
         self._waits = waits
         self._is_dry_run = is_dry_run
         self._is_confirmed = is_confirmed
@@ -115,13 +113,3 @@ def _print_plan(state: State, plan: Assignments) -> None:
 
 def _shown(assignments: Assignments, partition: TopicPartition) -> str:
     return ",".join(map(str, assignments[partition]))
-
-
-def parse_rate(text: str) -> int:
-    """Bytes per second: 500K, 50M or 1G."""
-    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper().removesuffix("B"))
-    if not found or not int(found[1]):
-        raise typer.BadParameter(
-            f"{text!r} is not a rate; examples: 500K, 50M or 1G", param_hint="--throttle"
-        )
-    return int(found[1]) * _UNITS[found[2]]
