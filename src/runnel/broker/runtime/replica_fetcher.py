@@ -158,6 +158,8 @@ class ReplicaFetcher:
         self.sent_ms = 0
         """When the last request was sent."""
         self._request_count = 0
+        self._may_wait = False
+        """Does the leader answer the request in flight only when it has records?"""
         self._impatient_for = 0
         """The request that is given up if it has no response soon."""
         self._is_given_up = False
@@ -185,7 +187,7 @@ class ReplicaFetcher:
     def _give_up(self, request_number: int) -> None:
         """End a request that waits for records, unless it would take longer to begin a new session."""
         is_in_flight = self.is_waiting and self._request_count == request_number
-        if is_in_flight and self._channel is not None and len(self) <= MENTIONED_MAX:
+        if is_in_flight and self._may_wait and self._channel is not None and len(self) <= MENTIONED_MAX:
             self._is_given_up = True
             self._channel.close()
 
@@ -252,6 +254,7 @@ class ReplicaFetcher:
         version = fetch_version(self._broker.metadata.image.features.get("metadata.version", 0))
         channel.on_lost = self._lost
         self._request_count += 1
+        self._may_wait = request.max_wait_ms > PATIENCE_MS
         self._is_given_up = False
         self.is_waiting = True
         self.sent_ms = self._broker.clock.monotonic_ms()
