@@ -424,6 +424,19 @@ def test_no_changed_bit_of_a_batch_passes() -> None:
         BatchCipher(OTHER, b"context").decrypt(stored)
 
 
+def test_runs_of_batches_are_decrypted_alike_small_or_large() -> None:
+    cipher = BatchCipher(MASTER, b"context")
+    clear = [bytes(batch(b"x" * size)) for size in (1, 1000, 7)]
+    stored = bytearray(b"".join(bytes(part) for part in cipher.encrypt_all(clear)))
+    assert cipher.decrypt_all(stored) == bytes(cipher.decrypt_large(stored)) == b"".join(clear)
+    stored[-1] ^= 1
+    for decrypt in (cipher.decrypt_all, cipher.decrypt_large):
+        with pytest.raises(CorruptBatch):
+            decrypt(stored)
+        with pytest.raises(CorruptBatch):
+            decrypt(stored[:-20])
+
+
 def test_no_nonce_is_used_twice() -> None:
     cipher = BatchCipher(MASTER, b"context")
     data = bytes(batch(b"value"))

@@ -198,6 +198,19 @@ def test_a_damaged_key_does_not_stop_the_rotation() -> None:
     assert log.is_damaged
 
 
+def test_keys_of_deleted_segments_do_not_delay_it() -> None:
+    place = Place(master_keys=[OLD])
+    directory, log = filled(place)
+    log.delete_records_before(10)
+    run_upkeep(place, directory)
+    first = log.segments.segments[0].base_offset
+    assert first > 0
+    assert place.files.exists(f"{place.path}/{PARTITION}/{0:020d}{KEY}")
+    directory.change_master_keys([NEW, OLD])
+    run_upkeep(place, directory)
+    assert state(place) == ({NEW_ID}, {NEW_ID})
+
+
 def test_a_stopped_node() -> None:
     place = Place(master_keys=[OLD])
     directory, log = filled(place)

@@ -8,7 +8,7 @@ Both directions release the GIL. Calls from several threads do not disturb each 
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -58,19 +58,46 @@ class BatchCipher:
         try:
             records = self._aead.decrypt(view[HEADER_BYTES:RECORDS_START], view[RECORDS_START:], associated)
         except InvalidTag:
-            offset = int.from_bytes(header[:8])
-            raise CorruptBatch(
-                f"the batch at offset {offset} does not match its authentication tag"
-            ) from None
+            raise _changed(header) from None
         return with_length(header, size_bytes) + records
 
     def decrypt_all(self, stored: Bytes) -> bytes:
-        """The clear batches of a run of whole ones."""
-        view = memoryview(stored)
-        clear: list[bytes] = []
-        position = 0
-        while position < len(view):
-            end = position + read_header(view, position).size_bytes
-            clear.append(self.decrypt(view[position:end]))
-            position = end
-        return clear[0] if len(clear) == 1 else b"".join(clear)
+        """The clear batches of a run of whole ones; for small runs."""
+        return b"".join(self.decrypt(batch) for batch in _batches(memoryview(stored)))
+
+    def decrypt_large(self, stored: Bytes) -> memoryview:
+        """The same without a copy, which only pays for large runs."""
+        batches = list(_batches(memoryview(stored)))
+        clear = memoryview(bytearray(len(stored)))
+        start = 0
+        for batch in batches:
+            end = start + len(batch) - OVERHEAD_BYTES
+            if end - start < HEADER_BYTES:
+                raise CorruptBatch(f"{len(batch)} bytes are too short for an encrypted batch")
+            self._decrypt_into(batch, clear[start:end])
+            start = end
+        return clear[:start]
+
+    def _decrypt_into(self, stored: memoryview, clear: memoryview) -> None:
+        header = bytes(stored[:HEADER_BYTES])
+        nonce, body = stored[HEADER_BYTES:RECORDS_START], stored[RECORDS_START:]
+        associated = self._context + authenticated_part(header)
+        clear[:HEADER_BYTES] = with_length(header, len(clear))
+        try:
+            self._aead.decrypt_into(nonce, body, associated, clear[HEADER_BYTES:])
+        except InvalidTag:
+            raise _changed(header) from None
+
+
+def _batches(stored: memoryview) -> Iterator[memoryview]:
+    """Each batch of a run of whole ones."""
+    position = 0
+    while position < len(stored):
+        end = position + read_header(stored, position).size_bytes
+        yield stored[position:end]
+        position = end
+
+
+def _changed(header: bytes) -> CorruptBatch:
+    offset = int.from_bytes(header[:8])
+    return CorruptBatch(f"the batch at offset {offset} does not match its authentication tag")

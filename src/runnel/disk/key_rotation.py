@@ -22,7 +22,7 @@ from runnel.disk.folder_lease import FolderLease
 from runnel.disk.keyring import Keyring, SegmentKeys, master_of
 from runnel.disk.opening import topic_id_of
 from runnel.disk.segment import Segment
-from runnel.log.names import CLEANED, KEY, TEMPORARY, offset_name, offset_of, partition_of
+from runnel.log.names import CLEANED, KEY, LOG, TEMPORARY, offset_name, offset_of, partition_of
 from runnel.model.ids import TopicPartition
 from runnel.ports.files import Files, Workers
 
@@ -196,14 +196,27 @@ def masters_in(files: Files, path: str) -> set[str]:
     """The ids of the master keys that the key files of a data directory need. May raise OSError."""
     found: set[str] = set()
     for folder, _ in _folders(files, path):
-        for name in _names(files, folder):
-            if offset_of(name.removesuffix(CLEANED), KEY) is not None:
-                try:
-                    found.add(master_of(files, f"{folder}/{name}"))
-                except (FileNotFoundError, CorruptBatch):
-                    # It was removed meanwhile; or it is damaged, and no master key helps.
-                    continue
+        for name in _needed_keys(files, folder):
+            try:
+                found.add(master_of(files, f"{folder}/{name}"))
+            except (FileNotFoundError, CorruptBatch):
+                # It was removed meanwhile; or it is damaged, and no master key helps.
+                continue
     return found
+
+
+def _needed_keys(files: Files, folder: str) -> Iterable[str]:
+    """The key files of a folder without those of deleted segments, once these cannot reappear."""
+    try:
+        names = set(files.names(folder))
+        keys = [name for name in names if offset_of(name.removesuffix(CLEANED), KEY) is not None]
+        needed = [name for name in keys if name.replace(KEY, LOG) in names or name.endswith(CLEANED)]
+        if len(needed) < len(keys):
+            files.sync_folder(folder)
+    except FileNotFoundError:
+        # The log was removed meanwhile.
+        return []
+    return needed
 
 
 def _folders(files: Files, path: str) -> Iterable[tuple[str, TopicPartition]]:
@@ -211,13 +224,6 @@ def _folders(files: Files, path: str) -> Iterable[tuple[str, TopicPartition]]:
         partition = partition_of(name)
         if partition is not None:
             yield f"{path}/{name}", partition
-
-
-def _names(files: Files, folder: str) -> list[str]:
-    try:
-        return files.names(folder)
-    except FileNotFoundError:
-        return []
 
 
 def _slices(segments: list[Segment]) -> Iterable[list[Segment]]:

@@ -13,7 +13,7 @@ look at every partition.
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from threading import Lock
@@ -75,36 +75,31 @@ class Keyring:
         """The ids in the file."""
         self._in_use: Counter[str] = Counter()
         """The ids of master keys with which key files are being written."""
-        self.replace(keys)
-
-    def replace(self, keys: Sequence[bytes]) -> None:
-        """Use these master keys from now on."""
         masters = [MasterKey(key) for key in keys]
-        self._masters = {master.id: master for master in reversed(masters)}
+        self._masters = {master.id: master for master in masters}
         self.current = masters[0]
 
     def change(self, keys: Sequence[bytes]) -> bool:
-        """Use these master keys; True if that is a change. Raises BadDirectory if one is still needed."""
-        before = self._masters, self.current
-        self.replace(keys)
-        try:
-            self._check_listed()
-        except BadDirectory:
-            self._masters, self.current = before
-            raise
-        return (set(before[0]), before[1].id) != (set(self._masters), self.current.id)
+        """Use these master keys; True if that is a change. Raises BadDirectory if one is missing."""
+        masters = [MasterKey(key) for key in keys]
+        by_id = {master.id: master for master in masters}
+        with self._lock:
+            self._check_listed(by_id)
+            before = set(self._masters), self.current.id
+            self._masters, self.current = by_id, masters[0]
+        return before != (set(by_id), masters[0].id)
 
     def check(self) -> None:
         """At the start. Raises BadDirectory if a master key that may be needed is missing."""
         self._listed = listed_masters(self._files, self._folder)
-        self._check_listed()
+        self._check_listed(self._masters)
 
-    def _check_listed(self) -> None:
-        missing = self._listed - self._masters.keys()
+    def _check_listed(self, given: Mapping[str, MasterKey]) -> None:
+        missing = self._listed - given.keys()
         if missing:
             raise BadDirectory(
                 f"segments in {self._folder} are encrypted with master key {', '.join(sorted(missing))}, "
-                f"which is not given; given are {', '.join(self._masters)}"
+                f"which is not given; given are {', '.join(given)}"
             )
 
     def keys_of(self, partition: TopicPartition, topic_id: bytes) -> "SegmentKeys":

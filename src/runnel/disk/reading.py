@@ -83,7 +83,8 @@ def decrypted(
         size_bytes, next_offset = whole_batches(segments, segment, position, limit, max_bytes, at_least_one)
     if size_bytes <= 0:
         return Slice([], 0)
-    data = clear_bytes(segment, read_exactly(segments.open(segment), position, size_bytes))
+    stored = read_exactly(segments.open(segment), position, size_bytes)
+    data = stored if segment.cipher is None else segment.cipher.decrypt_large(stored)
     return Slice([data], len(data), next_offset)
 
 
