@@ -61,10 +61,10 @@ class Listener:
         self._connection: type[Connection] = Connection
         if tls is not None:
             # Most listeners of most brokers do not need it.
-            from runnel.net.tls_connection import TlsConnection
+            from runnel.net.tls_connection import SEALED_BYTES, TlsConnection
 
             self._connection = TlsConnection
-            self.sealed = memoryview(bytearray(RECEIVE_BYTES))
+            self.sealed = memoryview(bytearray(SEALED_BYTES))
             """Where encrypted bytes are received."""
         self.handshaking: dict[Connection, float] = {}
         """Connections whose TLS handshake is not complete, with their times of arrival; the oldest first."""
