@@ -112,6 +112,9 @@ class TlsConnection(Connection):
         endpoint = self._endpoint
         if endpoint.has_more:
             return True
+        if not endpoint.is_established and not self._listener.may_shake_hands():
+            # The socket is readable in the next iteration, too.
+            return False
         sealed = self._listener.sealed
         self._is_flowing = False
         received = self._socket.recv_into(sealed)

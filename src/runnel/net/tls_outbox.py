@@ -73,11 +73,12 @@ class TlsOutbox(Outbox):
 
     def close(self) -> None:
         """Close the socket, as soon as the thread has released it."""
-        if not self.is_away and self.is_empty:
-            self._endpoint.close()
-            with suppress(OSError):
-                self._send_sealed()
-        self._sealed = memoryview(b"")
+        if not self.is_away:
+            if self.is_empty:
+                self._endpoint.close()
+                with suppress(OSError):
+                    self._send_sealed()
+            self._sealed = memoryview(b"")
         super().close()
 
     def _seal_buffers(self) -> None:
